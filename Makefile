@@ -1,0 +1,37 @@
+# The steps of the check live in .ci/run; the targets here are its short names.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
+
+.PHONY: build install test check lint fuzz bench torture stories clean
+
+build: ## the static binary, as bin/trl
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
+
+install: ## the same, into GOBIN
+	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/trl
+
+test: ## every test but the long tables, with the race detector
+	$(GO) test -race -short ./...
+
+check: ## everything, exactly as it is checked elsewhere
+	./.ci/run
+
+lint: ## format and lint
+	./.ci/run lint vet
+
+stories: ## the scripts in cmd/trl/testdata/script against the real binary
+	./.ci/run stories
+
+torture: ## the conformance table in every shell; RUNS=3 repeats it
+	TRL_TORTURE_RUNS=$(or $(RUNS),1) ./.ci/run torture
+
+fuzz: ## every fuzz target; FUZZTIME=10m runs each for longer
+	TRL_FUZZ_TIME=$(or $(FUZZTIME),1m) ./.ci/run fuzz
+
+bench: ## every benchmark
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean:
+	rm -rf bin dist

@@ -1,0 +1,172 @@
+package api
+
+// ExecState is whether an exec is still going on.
+type ExecState string
+
+// The exec states.
+const (
+	ExecQueued  ExecState = "queued" // waits for its session (wait: true)
+	ExecRunning ExecState = "running"
+	ExecExited  ExecState = "exited"
+)
+
+// Outcome is how an exec ended, in one word.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeRunning     Outcome = "running"
+	OutcomeExited      Outcome = "exited"
+	OutcomeSignaled    Outcome = "signaled"
+	OutcomeTimedOut    Outcome = "timed_out"
+	OutcomeCancelled   Outcome = "cancelled"
+	OutcomeShellExited Outcome = "shell_exited" // the command ended its shell (exit, exec, set -e); the session lives on
+	OutcomeShellDied   Outcome = "shell_died"   // the shell was killed or crashed; the session lives on
+	OutcomeOOMKilled   Outcome = "oom_killed"
+)
+
+// ExecRunParams runs one command in a session.
+type ExecRunParams struct {
+	SessionID      string            `json:"session_id"`
+	Command        string            `json:"command"`
+	TimeoutMS      *int64            `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
+	YieldMS        int64             `json:"yield_ms,omitempty"`        // answer after so long with state running; 0 = never
+	IdleTimeoutMS  int64             `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
+	Env            map[string]string `json:"env,omitempty"`             // for this command alone
+	Cwd            string            `json:"cwd,omitempty"`             // for this command alone
+	Stdin          *string           `json:"stdin,omitempty"`           // default: end of input at once
+	StdinEncoding  string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
+	StdinOpen      bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
+	MaxOutputBytes *int64            `json:"max_output_bytes,omitempty"`
+	Wait           bool              `json:"wait,omitempty"` // queue for the session instead of SESSION_BUSY
+	Key            string            `json:"key,omitempty"`  // a retry with the same key returns the first exec
+}
+
+// ExecResult is what is known of an exec: the answer to exec.run, and without
+// output that of exec.info and exec.list.
+type ExecResult struct {
+	ExecID         string    `json:"exec_id"`
+	SessionID      string    `json:"session_id"`
+	State          ExecState `json:"state"`
+	Outcome        Outcome   `json:"outcome"`
+	ExitCode       *int      `json:"exit_code"` // null while running
+	Signal         string    `json:"signal,omitempty"`
+	StartedAt      Time      `json:"started_at"`
+	DurationMS     int64     `json:"duration_ms"`
+	TimedOut       bool      `json:"timed_out"`
+	Cancelled      bool      `json:"cancelled"`
+	Stdout         string    `json:"stdout"`
+	Stderr         string    `json:"stderr"`
+	StdoutEncoding string    `json:"stdout_encoding,omitempty"`
+	StderrEncoding string    `json:"stderr_encoding,omitempty"`
+	StdoutBytes    int64     `json:"stdout_bytes"` // captured in all
+	StderrBytes    int64     `json:"stderr_bytes"`
+	Truncated      bool      `json:"truncated"` // stdout or stderr above is not the whole
+	Cwd            string    `json:"cwd,omitempty"`
+	Survivors      []Process `json:"survivors,omitempty"`      // what the command left running
+	RolledBack     bool      `json:"rolled_back,omitempty"`    // shell state was lost: it is now as it was after RolledBackTo
+	RolledBackTo   string    `json:"rolled_back_to,omitempty"` // an exec id; empty with rolled_back: the session's start
+	Usage          *Usage    `json:"usage,omitempty"`
+}
+
+// Usage is what processes consumed.
+type Usage struct {
+	CPUMS       int64 `json:"cpu_ms"`
+	MaxRSSBytes int64 `json:"max_rss_bytes"`
+}
+
+// ChunkType says which stream a chunk is of, or what else it is.
+type ChunkType string
+
+// The chunk types.
+const (
+	ChunkStdout ChunkType = "stdout"
+	ChunkStderr ChunkType = "stderr"
+	ChunkTTY    ChunkType = "tty"
+	ChunkGap    ChunkType = "gap"
+)
+
+// Chunk is a piece of a journal. Offset is the journal offset of its first
+// byte. A gap chunk stands for Bytes bytes that quota has dropped.
+type Chunk struct {
+	Type     ChunkType `json:"type"`
+	Offset   int64     `json:"offset"`
+	Data     string    `json:"data,omitempty"`
+	Encoding string    `json:"encoding,omitempty"`
+	Bytes    int64     `json:"bytes,omitempty"`
+}
+
+// ExecOutputParams reads an exec's journal by polling.
+type ExecOutputParams struct {
+	ExecID   string    `json:"exec_id"`
+	From     int64     `json:"from,omitempty"`
+	MaxBytes *int64    `json:"max_bytes,omitempty"`
+	WaitMS   int64     `json:"wait_ms,omitempty"` // long poll: wait so long for something past from
+	Stream   ChunkType `json:"stream,omitempty"`  // stdout or stderr; default both
+	View     string    `json:"view,omitempty"`    // raw (default) or text
+}
+
+// The views of exec.output.
+const (
+	ViewRaw  = "raw"
+	ViewText = "text" // escapes stripped, carriage-return progress bars folded
+)
+
+// ExecOutputResult carries chunks up to the offset Next, from which the next
+// call goes on. Closed is true when nothing can come after Next: the exec has
+// ended and no process holds its output open.
+type ExecOutputResult struct {
+	ExecID string    `json:"exec_id"`
+	Chunks []Chunk   `json:"chunks"`
+	Next   int64     `json:"next"`
+	State  ExecState `json:"state"`
+	Closed bool      `json:"closed"`
+}
+
+// ExecInputParams writes to a command's standard input.
+type ExecInputParams struct {
+	ExecID   string `json:"exec_id"`
+	Data     string `json:"data,omitempty"`
+	Encoding string `json:"encoding,omitempty"`
+	EOF      bool   `json:"eof,omitempty"`
+}
+
+// ExecInputResult says how many bytes the command's stdin took.
+type ExecInputResult struct {
+	ExecID string `json:"exec_id"`
+	Bytes  int    `json:"bytes"`
+}
+
+// ExecSignalParams signals the processes of a running command.
+type ExecSignalParams struct {
+	ExecID string `json:"exec_id"`
+	Signal string `json:"signal"` // a name (TERM or SIGTERM) or a number
+}
+
+// ExecSignalResult says how many processes were signalled.
+type ExecSignalResult struct {
+	ExecID    string `json:"exec_id"`
+	Processes int    `json:"processes"`
+}
+
+// ExecCancelParams names the command to cancel, by itself or by its session.
+type ExecCancelParams struct {
+	SessionID string `json:"session_id,omitempty"`
+	ExecID    string `json:"exec_id,omitempty"`
+}
+
+// ExecCancelResult is answered once the command is gone.
+type ExecCancelResult struct {
+	ExecID    string `json:"exec_id"`
+	Cancelled bool   `json:"cancelled"`
+}
+
+// ExecParams names one exec.
+type ExecParams struct {
+	ExecID string `json:"exec_id"`
+}
+
+// ExecListResult lists a session's execs, oldest first, without output.
+type ExecListResult struct {
+	Execs []ExecResult `json:"execs"`
+}

@@ -1,0 +1,146 @@
+package api
+
+// State is where a session is in its life. It only changes by the transition
+// table of the session package.
+type State string
+
+// The session states.
+const (
+	StateCreating   State = "creating"
+	StateIdle       State = "idle"
+	StateRunning    State = "running"
+	StateTerminated State = "terminated"
+)
+
+// SessionCreateParams starts a session.
+type SessionCreateParams struct {
+	Shell      string            `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
+	Argv       []string          `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
+	Cwd        string            `json:"cwd,omitempty"`         // default: the daemon's
+	Env        map[string]string `json:"env,omitempty"`         // added to what is inherited
+	InheritEnv string            `json:"inherit_env,omitempty"` // base (default), all or none
+	Login      bool              `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
+	Name       string            `json:"name,omitempty"`
+	Tags       []string          `json:"tags,omitempty"`
+	TTY        *TTYSize          `json:"tty,omitempty"`
+	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = none
+	IdleTTLMS  *int64            `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
+	Limits     map[string]any    `json:"limits,omitempty"`
+	Isolation  map[string]any    `json:"isolation,omitempty"`
+	Runtime    string            `json:"runtime,omitempty"` // default "host"
+}
+
+// TTYSize is the size of a terminal in characters.
+type TTYSize struct {
+	Rows int `json:"rows"`
+	Cols int `json:"cols"`
+}
+
+// How much of the daemon's own environment a session starts with.
+const (
+	InheritBase = "base" // a small allow-list: PATH, HOME, LANG, TERM, …
+	InheritAll  = "all"
+	InheritNone = "none"
+)
+
+// RuntimeHost is the runtime of sessions that live on the daemon's own host.
+const RuntimeHost = "host"
+
+// Session is a session as every method returns it. Environment values are
+// never returned, only their names.
+type Session struct {
+	SessionID      string      `json:"session_id"`
+	Name           string      `json:"name,omitempty"`
+	Tags           []string    `json:"tags,omitempty"`
+	Runtime        string      `json:"runtime"`
+	State          State       `json:"state"`
+	Shell          string      `json:"shell,omitempty"`
+	Argv           []string    `json:"argv,omitempty"`
+	PID            int         `json:"pid,omitempty"`
+	Cwd            string      `json:"cwd,omitempty"`
+	TTY            *TTYSize    `json:"tty,omitempty"`
+	CreatedAt      Time        `json:"created_at"`
+	LastActivityAt Time        `json:"last_activity_at"`
+	ExecCount      int64       `json:"exec_count"`
+	TimeoutMS      int64       `json:"timeout_ms"`
+	IdleTTLMS      int64       `json:"idle_ttl_ms"`
+	EnvKeys        []string    `json:"env_keys,omitempty"`
+	ExecID         string      `json:"exec_id,omitempty"` // the running exec; of a direct session, its only one
+	Terminated     *Terminated `json:"terminated,omitempty"`
+}
+
+// Terminated says when and why a session ended.
+type Terminated struct {
+	At       Time   `json:"at"`
+	Reason   string `json:"reason"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   string `json:"signal,omitempty"`
+}
+
+// Reasons a session ended.
+const (
+	ReasonDestroyed = "destroyed"  // session.destroy
+	ReasonIdle      = "idle"       // idle for longer than its idle_ttl_ms
+	ReasonShutdown  = "shutdown"   // the daemon was told to stop
+	ReasonExited    = "exited"     // the command of a direct session ended
+	ReasonShellLost = "shell_lost" // the shell died and no copy of it could take over
+)
+
+// SessionListParams selects sessions; every field given must match.
+type SessionListParams struct {
+	State   State  `json:"state,omitempty"`
+	Tag     string `json:"tag,omitempty"`
+	Runtime string `json:"runtime,omitempty"`
+}
+
+// SessionListResult is the answer to session.list, oldest session first.
+type SessionListResult struct {
+	Sessions []Session `json:"sessions"`
+}
+
+// SessionParams names one session.
+type SessionParams struct {
+	SessionID string `json:"session_id"`
+}
+
+// SessionInfo is a session with what is going on in it.
+type SessionInfo struct {
+	Session
+	Exec      *ExecResult `json:"exec,omitempty"`      // the running one, without output
+	LastExec  *ExecResult `json:"last_exec,omitempty"` // the last finished one, without output
+	Processes []Process   `json:"processes"`           // every live process in its tree
+	Usage     *Usage      `json:"usage,omitempty"`
+}
+
+// Process is one live process of a session. Exec names the command that
+// started it, where that is known.
+type Process struct {
+	PID      int    `json:"pid"`
+	PPID     int    `json:"ppid"`
+	AgeMS    int64  `json:"age_ms"`
+	RSSBytes int64  `json:"rss_bytes"`
+	Command  string `json:"command"`
+	ExecID   string `json:"exec_id,omitempty"`
+	Role     string `json:"role,omitempty"` // "shell" for the session's shell, "standby" for its safety copy, "" for what commands started
+}
+
+// Roles of a process that TRL itself keeps in a session.
+const (
+	RoleShell   = "shell"
+	RoleStandby = "standby"
+)
+
+// SessionDestroyParams ends a session. Force skips the grace period.
+type SessionDestroyParams struct {
+	SessionID string `json:"session_id"`
+	Force     bool   `json:"force,omitempty"`
+}
+
+// SessionDestroyResult is answered when the session's tree is verified empty.
+// Survivors is then an empty list; it names what could not be killed, if
+// anything ever is (a process in uninterruptible sleep).
+type SessionDestroyResult struct {
+	SessionID string    `json:"session_id"`
+	State     State     `json:"state"`
+	Survivors []Process `json:"survivors"`
+}

@@ -1,0 +1,51 @@
+package api
+
+// None is the parameters of a method that takes none.
+type None struct{}
+
+// PingResult is the answer to system.ping.
+type PingResult struct {
+	Version  string `json:"version"`
+	Protocol int    `json:"protocol"`
+	UptimeMS int64  `json:"uptime_ms"`
+}
+
+// SystemInfo says what this daemon is and what this machine lets it enforce.
+type SystemInfo struct {
+	Version  string         `json:"version"`
+	Protocol int            `json:"protocol"`
+	OS       string         `json:"os"`
+	Arch     string         `json:"arch"`
+	PID      int            `json:"pid"`
+	Config   map[string]any `json:"config"` // in force; holds no secrets
+	Runtimes []string       `json:"runtimes"`
+	Shells   []string       `json:"shells"` // the supported ones found on this host
+	Process  ProcessSupport `json:"process"`
+	Limits   []string       `json:"limits"`    // limits that can be enforced here
+	Isolates []string       `json:"isolation"` // isolations that can be enforced here
+}
+
+// ProcessSupport says by which means this daemon finds and kills processes.
+type ProcessSupport struct {
+	Tracking  string `json:"tracking"`         // "cgroup" or "tags" (process walk)
+	Cgroup    string `json:"cgroup,omitempty"` // where session cgroups are made
+	Reason    string `json:"reason,omitempty"` // why not cgroup
+	Subreaper bool   `json:"subreaper"`
+}
+
+// SystemStats counts what the daemon does and holds.
+type SystemStats struct {
+	UptimeMS       int64         `json:"uptime_ms"`
+	Sessions       map[State]int `json:"sessions"`
+	SessionsTotal  int64         `json:"sessions_total"`
+	ExecsRunning   int           `json:"execs_running"`
+	ExecsTotal     int64         `json:"execs_total"`
+	ExecsRetained  int           `json:"execs_retained"`
+	BytesCaptured  int64         `json:"bytes_captured"`
+	JournalMemory  int64         `json:"journal_memory_bytes"`
+	JournalSpilled int64         `json:"journal_spilled_bytes"`
+	Memory         int64         `json:"memory_bytes"` // resident set of the daemon
+	FDs            int           `json:"fds"`
+	Goroutines     int           `json:"goroutines"`
+	Orphans        int64         `json:"orphans_reaped"`
+}

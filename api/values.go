@@ -1,0 +1,61 @@
+package api
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// timeLayout is RFC 3339 in UTC with exactly three digits of milliseconds.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// Time is a moment on the wire.
+type Time struct{ time.Time }
+
+// MarshalJSON writes RFC 3339 with milliseconds in UTC.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return []byte(t.UTC().Format(`"` + timeLayout + `"`)), nil
+}
+
+// UnmarshalJSON reads any RFC 3339 time.
+func (t *Time) UnmarshalJSON(b []byte) error {
+	v, err := time.Parse(`"`+time.RFC3339Nano+`"`, string(b))
+	if err != nil {
+		return fmt.Errorf("time: %w", err)
+	}
+	t.Time = v
+	return nil
+}
+
+// Milliseconds is a duration on the wire.
+func Milliseconds(d time.Duration) int64 { return d.Milliseconds() }
+
+// Base64 is the value of an encoding field whose data is base64.
+const Base64 = "base64"
+
+// EncodeBytes returns bytes as a JSON string value and its encoding: the text
+// itself with "" when it is valid UTF-8 without NUL, else base64.
+func EncodeBytes(b []byte) (data, encoding string) {
+	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
+		return string(b), ""
+	}
+	return base64.StdEncoding.EncodeToString(b), Base64
+}
+
+// DecodeBytes is the inverse of EncodeBytes.
+func DecodeBytes(data, encoding string) ([]byte, error) {
+	switch encoding {
+	case "":
+		return []byte(data), nil
+	case Base64:
+		b, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			return nil, Errorf(CodeInvalidParams, "data is not base64: %w", err)
+		}
+		return b, nil
+	default:
+		return nil, Errorf(CodeInvalidParams, "unknown encoding %q", encoding).WithHint(`leave it out for text, or use "base64"`)
+	}
+}

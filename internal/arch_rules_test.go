@@ -1,0 +1,163 @@
+package internal_test
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// A law that can't be broken is not checked. These tests break every rule on a
+// small tree in memory, and see that it is noticed.
+
+// tree is a module in memory: file name → Go text.
+type tree map[string]string
+
+func (m tree) violations(t *testing.T) []string {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for name, text := range m {
+		fsys[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	files, err := load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return check(files)
+}
+
+// source is a file of a package in dir that imports what is given.
+func source(dir string, imported ...string) string {
+	name := path.Base(dir)
+	if strings.HasPrefix(dir, "cmd/") {
+		name = "main"
+	}
+	text := fmt.Sprintf("// Package %s is one of a test.\npackage %s\n", name, name)
+	for _, i := range imported {
+		text += fmt.Sprintf("import _ %q\n", i)
+	}
+	return text
+}
+
+// pair is a module in which one package imports another of the same module.
+func pair(from, to string) tree {
+	return tree{
+		from + "/x.go": source(from, module+"/"+to),
+		to + "/x.go":   source(to),
+	}
+}
+
+func expect(t *testing.T, m tree, what, why string) {
+	t.Helper()
+	for _, violation := range m.violations(t) {
+		if strings.Contains(violation, what) && strings.Contains(violation, why) {
+			return
+		}
+	}
+	t.Errorf("not noticed: %s (%s), among %q", what, why, m.violations(t))
+}
+
+func expectNone(t *testing.T, m tree, why string) {
+	t.Helper()
+	for _, violation := range m.violations(t) {
+		if strings.Contains(violation, why) {
+			t.Errorf("wrongly noticed: %s", violation)
+		}
+	}
+}
+
+func TestEveryImportRuleCanBeBroken(t *testing.T) {
+	for _, rule := range imports {
+		if rule.only == nil && rule.never == nil && rule.without == nil && !rule.bare {
+			t.Errorf("the rule about %s forbids nothing", rule.about)
+		}
+		for _, forbidden := range rule.never {
+			// In a package below it as well.
+			for _, dir := range []string{rule.about, rule.about + "/part"} {
+				expect(t, pair(dir, forbidden), dir+"/x.go imports "+forbidden, rule.why)
+			}
+		}
+		for _, forbidden := range rule.without {
+			expect(t, tree{rule.about + "/x.go": source(rule.about, forbidden)}, "imports "+forbidden, rule.why)
+		}
+		if rule.only != nil {
+			expect(t, pair(rule.about, "internal/elsewhere"), "imports internal/elsewhere", rule.why)
+			expectNone(t, pair(rule.about, rule.about+"/part"), rule.why)
+			for _, allowed := range rule.only {
+				expectNone(t, pair(rule.about, allowed), rule.why)
+			}
+		}
+		foreign := tree{rule.about + "/x.go": source(rule.about, "example.com/library")}
+		if rule.bare {
+			expect(t, foreign, "imports example.com/library", rule.why)
+		} else {
+			expectNone(t, foreign, rule.why)
+		}
+		expectNone(t, tree{rule.about + "/x.go": source(rule.about, "strings", "testing/fstest")}, rule.why)
+	}
+}
+
+func TestEveryDoorCanBeForced(t *testing.T) {
+	for _, door := range doors {
+		expect(t, pair("internal/elsewhere", door.about), "imports "+door.about, door.why)
+		expect(t, pair("internal/elsewhere", door.about+"/part"), "imports "+door.about+"/part", door.why)
+		expectNone(t, pair(door.about, door.about+"/part"), door.why)
+		for _, from := range door.from {
+			expectNone(t, pair(from, door.about), door.why)
+		}
+	}
+}
+
+func TestASecondReaperIsNoticed(t *testing.T) {
+	for imported, names := range reapers.names {
+		base := path.Base(imported)
+		for _, name := range names {
+			plain := fmt.Sprintf("\nimport %q\nvar _ = %s.%s\n", imported, base, name)
+			renamed := fmt.Sprintf("\nimport other %q\nvar _ = other.%s\n", imported, name)
+			dotted := fmt.Sprintf("\nimport . %q\nvar _ = %s\n", imported, name)
+			for _, text := range []string{plain, renamed, dotted} {
+				expect(t, tree{"internal/elsewhere/x.go": source("internal/elsewhere") + text}, "uses "+imported+"."+name, reapers.why)
+				expect(t, tree{"internal/processes/x.go": source("internal/processes") + text}, "uses "+imported+"."+name, reapers.why)
+				for _, dir := range reapers.from {
+					expectNone(t, tree{dir + "/x.go": source(dir) + text}, reapers.why)
+				}
+			}
+		}
+	}
+	expectNone(t, tree{
+		"internal/elsewhere/x.go":      source("internal/elsewhere") + "\nimport \"os/exec\"\nvar _ = exec.LookPath\n",
+		"internal/elsewhere/x_test.go": source("internal/elsewhere") + "\nimport \"os/exec\"\nvar _ = exec.Command\n",
+	}, reapers.why)
+}
+
+func TestPackagesAreNamedAndExplained(t *testing.T) {
+	for _, name := range vague {
+		expect(t, tree{"internal/" + name + "/x.go": source("internal/" + name)}, "named "+name, "a name must")
+		expect(t, tree{"internal/fine/x.go": "package " + name}, "named "+name, "a name must")
+	}
+	expect(t, tree{"internal/mute/x.go": "package mute\n"}, "internal/mute", "no package comment")
+	expect(t, tree{"internal/mute/x.go": "// Something else.\npackage mute\n"}, "internal/mute", "no package comment")
+	expect(t, tree{"cmd/mute/main.go": "package main\n"}, "cmd/mute", "no package comment")
+	expectNone(t, tree{
+		"cmd/trl/main.go":              "// The trl command.\npackage main\n",
+		"internal/told/doc.go":         source("internal/told"),
+		"internal/told/rest.go":        "package told\n",
+		"internal/onlytests/x_test.go": "package onlytests\n",
+		"internal/told/testdata/x.go":  "package mute\n",
+		".hidden/x.go":                 "package mute\n",
+	}, "")
+}
+
+func TestANeighbourIsNotAPart(t *testing.T) {
+	for dir, want := range map[string]bool{
+		"internal/session":       true,
+		"internal/session/state": true,
+		"internal/sessions":      false,
+		"internal":               false,
+	} {
+		if got := within(dir, "internal/session"); got != want {
+			t.Errorf("within(%q) = %t", dir, got)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package internal_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/terminal-runtime/trl"
+
+// A request travels one way down and its output one way up; every floor knows
+// only the floor below it. This file is that sentence as tables. The rules are
+// about what is compiled into the daemon and its clients: test files are free.
+
+// imports says what a directory, and every directory below it, may import.
+var imports = []importRule{
+	{
+		about: "api", only: []string{}, bare: true,
+		why: "a program must be able to speak to TRL without linking anything else",
+	},
+	{
+		about: "client", only: []string{"api"}, bare: true,
+		why: "a client knows the vocabulary and not the daemon",
+	},
+	{
+		about: "conformance", only: []string{}, bare: true,
+		why: "the judge is black-box: sharing code with the daemon, it would share its mistakes",
+	},
+	{
+		about: "internal/process", only: []string{"api"},
+		why: "the lowest floor: killing must be testable with nothing above it",
+	},
+	{
+		about: "internal/journal", only: []string{"api"},
+		why: "a log of bytes does not know whose they are",
+	},
+	{
+		about: "internal/shell", only: []string{"api", "internal/process"},
+		why: "a shell driver needs processes and nothing else; what output is for is decided above",
+	},
+	{
+		about:   "internal/session",
+		never:   []string{"client", "internal/service", "internal/transport", "internal/daemon", "internal/cli"},
+		without: []string{"net", "net/http", "encoding/json"},
+		why:     "the heart must be testable without a socket",
+	},
+	{
+		about:   "internal/service",
+		never:   []string{"client", "internal/session", "internal/transport", "internal/daemon", "internal/cli"},
+		without: []string{"net", "net/http"},
+		why:     "the method table declares the interface it needs, and does not care how a request came",
+	},
+	{
+		about: "internal/transport",
+		never: []string{"client", "internal/session", "internal/process", "internal/shell", "internal/journal", "internal/daemon", "internal/cli"},
+		why:   "carriers only, no decisions: what a request does is the method table's",
+	},
+	{
+		about: "internal/cli", only: []string{"api", "client", "internal/daemon"},
+		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone",
+	},
+}
+
+// doors says who may import a directory, besides itself.
+var doors = []doorRule{
+	{
+		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/session", "internal/shell"},
+		why: "processes are the floor below shells and sessions",
+	},
+	{
+		about: "internal/shell", from: []string{"internal/daemon", "internal/session"},
+		why: "a shell has one owner, its session",
+	},
+	{
+		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},
+		why: "output is reached through the session that captured it",
+	},
+	{
+		about: "internal/session", from: []string{"internal/daemon"},
+		why: "wired in one place; the service sees it through an interface of its own",
+	},
+	{
+		about: "internal/service", from: []string{"internal/daemon", "internal/transport"},
+		why: "a request becomes work only through a transport",
+	},
+	{
+		about: "internal/transport", from: []string{"internal/daemon"},
+		why: "wired in one place",
+	},
+	{
+		about: "internal/daemon", from: []string{"cmd/trl", "internal/cli"},
+		why: "the daemon is the top floor",
+	},
+	{
+		about: "internal/cli", from: []string{"cmd/trl"},
+		why: "nothing is built on a command line",
+	},
+	{
+		about: "internal/trltest", from: []string{},
+		why: "it is for tests",
+	},
+}
+
+// reapers says who may start a process, or wait for any.
+var reapers = useRule{
+	names: map[string][]string{
+		"os":                    {"StartProcess"},
+		"os/exec":               {"Command", "CommandContext", "Cmd"}, // LookPath starts nothing
+		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
+		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
+	},
+	from: []string{"internal/process", "internal/trltest"},
+	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
+}
+
+// vague are names that say nothing of what is inside, and `runtime`, which
+// shadows the standard library's.
+var vague = []string{"common", "helper", "helpers", "misc", "runtime", "types", "util", "utils"}
+
+func TestArchitecture(t *testing.T) {
+	files, err := load(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range check(files) {
+		t.Error(violation)
+	}
+	// A rule about something that has moved away guards nothing.
+	for _, dir := range ruledDirs() {
+		if !slices.ContainsFunc(files, func(f file) bool { return within(f.dir, dir) }) {
+			t.Errorf("there is a rule about %s, which does not exist", dir)
+		}
+	}
+}
+
+type importRule struct {
+	about   string
+	only    []string // of this module it imports nothing but these; nil: anything
+	never   []string // of this module it does not import these
+	bare    bool     // of others it imports the standard library alone
+	without []string // of others it does not import these; net/http is not a part of net
+	why     string
+}
+
+type doorRule struct {
+	about string
+	from  []string
+	why   string
+}
+
+type useRule struct {
+	names map[string][]string // by import path
+	from  []string
+	why   string
+}
+
+// file is what the rules look at in one Go file that is not a test.
+type file struct {
+	dir     string // from the module's root
+	name    string // of the file
+	pkg     string // name of its package
+	doc     string // package comment
+	imports []imported
+	uses    []string // "import/path.Name" for each qualified name
+}
+
+type imported struct {
+	path string // directory in this module, or import path
+	ours bool   // of this module
+}
+
+func (f file) String() string { return path.Join(f.dir, f.name) }
+
+// load parses every Go file of a module that is not a test.
+func load(tree fs.FS) ([]file, error) {
+	var files []file
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := path.Base(name)
+		if entry.IsDir() {
+			if name != "." && (base[0] == '.' || base[0] == '_' || base == "testdata" || base == "node_modules") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		source, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		f, err := read(syntax)
+		f.dir, f.name = path.Dir(name), base
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+func read(syntax *ast.File) (file, error) {
+	f := file{pkg: syntax.Name.Name, doc: syntax.Doc.Text()}
+	local := map[string]string{} // name in this file → import path
+	for _, spec := range syntax.Imports {
+		full, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return f, err
+		}
+		name := path.Base(full)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		if name == "." {
+			// Its names can't be told from the package's own.
+			for _, watched := range reapers.names[full] {
+				f.uses = append(f.uses, full+"."+watched)
+			}
+		}
+		local[name] = full
+		inside, ours := strings.CutPrefix(full, module+"/")
+		f.imports = append(f.imports, imported{path: inside, ours: ours})
+	}
+	ast.Inspect(syntax, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok {
+			if left, ok := selector.X.(*ast.Ident); ok && local[left.Name] != "" {
+				f.uses = append(f.uses, local[left.Name]+"."+selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	return f, nil
+}
+
+// check returns one line for each breach of each rule.
+func check(files []file) []string {
+	var violations []string
+	report := func(where fmt.Stringer, what, why string) {
+		violations = append(violations, fmt.Sprintf("%s %s: %s", where, what, why))
+	}
+	dirs := map[string]bool{}
+	for _, f := range files {
+		dirs[f.dir] = true
+		for _, i := range f.imports {
+			for _, rule := range imports {
+				if within(f.dir, rule.about) && !rule.allows(i) {
+					report(f, "imports "+i.path, rule.why)
+				}
+			}
+			for _, door := range doors {
+				if i.ours && within(i.path, door.about) && !within(f.dir, door.about) && !anyWithin(f.dir, door.from) {
+					report(f, "imports "+i.path, door.why)
+				}
+			}
+		}
+		for full, names := range reapers.names {
+			for _, name := range names {
+				if slices.Contains(f.uses, full+"."+name) && !anyWithin(f.dir, reapers.from) {
+					report(f, "uses "+full+"."+name, reapers.why)
+				}
+			}
+		}
+		if slices.Contains(vague, f.pkg) || slices.Contains(vague, path.Base(f.dir)) {
+			report(f, "is in a package named "+f.pkg, "a name must say what is inside")
+		}
+	}
+	for dir := range dirs {
+		if !slices.ContainsFunc(files, func(f file) bool { return f.dir == dir && documents(f) }) {
+			violations = append(violations, dir+" has no package comment: a reader begins there")
+		}
+	}
+	slices.Sort(violations)
+	return violations
+}
+
+func (r importRule) allows(i imported) bool {
+	if i.ours {
+		return !anyWithin(i.path, r.never) && (r.only == nil || within(i.path, r.about) || anyWithin(i.path, r.only))
+	}
+	return !slices.Contains(r.without, i.path) && (!r.bare || standard(i.path))
+}
+
+// standard reports whether an import path is the standard library's: its first
+// element is no host name.
+func standard(full string) bool {
+	first, _, _ := strings.Cut(full, "/")
+	return !strings.Contains(first, ".")
+}
+
+// documents reports whether the file has a package comment in the form that
+// documentation tools expect.
+func documents(f file) bool {
+	if f.pkg == "main" {
+		return strings.TrimSpace(f.doc) != ""
+	}
+	return strings.HasPrefix(f.doc, "Package "+f.pkg+" ")
+}
+
+// within reports whether a directory is root or below it.
+func within(dir, root string) bool { return dir == root || strings.HasPrefix(dir, root+"/") }
+
+func anyWithin(dir string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) })
+}
+
+// ruledDirs are the directories of this module that the rules name.
+func ruledDirs() []string {
+	dirs := slices.Clone(reapers.from)
+	for _, rule := range imports {
+		dirs = append(append(dirs, rule.about), rule.only...)
+	}
+	for _, door := range doors {
+		dirs = append(append(dirs, door.about), door.from...)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}

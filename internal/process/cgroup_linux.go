@@ -1,0 +1,271 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupRoot is the directory below which each tree gets its cgroup.
+type cgroupRoot struct {
+	path string
+	fd   int // of path; trees are opened relative to it
+}
+
+// cgroupPrefix begins the name of a host's cgroup; the host's pid follows, so
+// that what a killed daemon left behind can be told from a living one's.
+const cgroupPrefix = "trl-"
+
+// probeCgroup looks for a cgroup v2 directory in which this process may make
+// groups and start processes, and proves it by starting one. Several mount
+// points are tried: on hybrid systems v2 is mounted beside v1, without
+// controllers, and that is enough to kill and freeze.
+func (h *Host) probeCgroup() (*cgroupRoot, error) {
+	candidates, err := cgroupCandidates()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, dir := range candidates {
+		sweepCgroups(dir)
+		root, err := h.tryCgroup(dir)
+		if err == nil {
+			return root, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", dir, err))
+	}
+	if len(errs) == 0 {
+		return nil, errors.New("no cgroup v2 hierarchy is mounted")
+	}
+	return nil, errors.Join(errs...)
+}
+
+// cgroupCandidates are this process's own group in each cgroup v2 mount, and
+// the mount's root.
+func cgroupCandidates() ([]string, error) {
+	own := "/"
+	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if path, ok := strings.CutPrefix(line, "0::"); ok {
+				own = strings.TrimSpace(path)
+			}
+		}
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var dirs []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(before)
+		if !ok || len(fields) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+			continue
+		}
+		mount := fields[4]
+		dirs = append(dirs, filepath.Join(mount, own))
+		if own != "/" {
+			dirs = append(dirs, mount)
+		}
+	}
+	return dirs, nil
+}
+
+func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
+	path := filepath.Join(dir, fmt.Sprintf("%s%d-%04x", cgroupPrefix, os.Getpid(), h.id))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	root := &cgroupRoot{path: path, fd: fd}
+	h.cgroup = root // the probe's tree lives in it
+	defer func() { h.cgroup = nil }()
+	if err := h.probeStart(); err != nil {
+		return nil, errors.Join(err, root.remove())
+	}
+	return root, nil
+}
+
+// probeStart starts a process in a cgroup of its own and kills it there.
+func (h *Host) probeStart() error {
+	t, err := h.NewTree("probe")
+	if err != nil {
+		return err
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	p, err := t.Start(Spec{Path: "/proc/self/exe", Argv: childArgv(childPause), Files: [3]int{null, null, null}})
+	if err == nil && len(t.PIDs()) != 1 {
+		err = errors.New("the started process is not in its cgroup")
+	}
+	left := t.Kill(time.Now().Add(2 * time.Second))
+	if err == nil && len(left) > 0 {
+		err = errors.New("cgroup.kill did not kill")
+	}
+	if p != nil && err == nil {
+		<-p.Done()
+	}
+	return err
+}
+
+// sweepCgroups removes the groups of daemons that are gone, and kills what is
+// left in them. A group whose daemon's pid is alive is not touched.
+func sweepCgroups(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), cgroupPrefix)
+		pid, _, cut := strings.Cut(rest, "-")
+		n, err := strconv.Atoi(pid)
+		if !ok || !cut || err != nil || unix.Kill(n, 0) != unix.ESRCH {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if subs, err := os.ReadDir(path); err == nil {
+			for _, sub := range subs {
+				if sub.IsDir() {
+					killCgroupDir(filepath.Join(path, sub.Name()))
+				}
+			}
+		}
+		killCgroupDir(path)
+	}
+}
+
+func killCgroupDir(path string) {
+	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
+	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
+		if err := os.Remove(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		time.Sleep(wait) // the kernel gives no event for "may be removed now"
+	}
+}
+
+func (r *cgroupRoot) remove() error {
+	unix.Close(r.fd)
+	return os.Remove(r.path)
+}
+
+func (r *cgroupRoot) make(name string) error { return unix.Mkdirat(r.fd, name, 0o755) }
+
+func (r *cgroupRoot) drop(name string) error { return unix.Unlinkat(r.fd, name, unix.AT_REMOVEDIR) }
+
+func (r *cgroupRoot) open(name string) (int, error) {
+	return unix.Openat(r.fd, name, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+}
+
+func (r *cgroupRoot) write(name, file, value string) error {
+	fd, err := unix.Openat(r.fd, name+"/"+file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(value))
+	return err
+}
+
+// read reads a whole control file. kernfs may return a long list in pieces.
+func (r *cgroupRoot) read(name, file string, buf []byte) ([]byte, error) {
+	fd, err := unix.Openat(r.fd, name+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	n := 0
+	for {
+		if n == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+		got, err := unix.Read(fd, buf[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		n += got
+		if got == 0 {
+			return buf[:n], nil
+		}
+	}
+}
+
+// pids lists the processes of one group.
+func (r *cgroupRoot) pids(name string) ([]int, error) {
+	var small [512]byte // a shell and a few commands; longer lists grow
+	b, err := r.read(name, "cgroup.procs", small[:])
+	if err != nil {
+		return nil, err
+	}
+	pids := make([]int, 0, 4)
+	n := 0
+	for _, c := range b {
+		if c == '\n' {
+			if n > 0 { // 0: a process of another PID namespace
+				pids = append(pids, n)
+			}
+			n = 0
+			continue
+		}
+		n = n*10 + int(c-'0')
+	}
+	return pids, nil
+}
+
+// freeze stops every process of a group from running, or lets it go on, and
+// waits until the kernel says it is so.
+func (r *cgroupRoot) freeze(name string, on bool) error {
+	value, want := "0", []byte("frozen 0")
+	if on {
+		value, want = "1", []byte("frozen 1")
+	}
+	if err := r.write(name, "cgroup.freeze", value); err != nil {
+		return err
+	}
+	// Freezing takes about a millisecond. A process in uninterruptible sleep
+	// can delay it, so do not wait for ever: killing goes on either way.
+	for wait := 100 * time.Microsecond; wait < 100*time.Millisecond; wait *= 2 {
+		var buf [128]byte
+		b, err := r.read(name, "cgroup.events", buf[:])
+		if err != nil || bytes.Contains(b, want) {
+			return err
+		}
+		time.Sleep(wait)
+	}
+	return nil
+}
+
+// cpu is the processor time a group has used, in all.
+func (r *cgroupRoot) cpu(name string) (time.Duration, bool) {
+	var buf [512]byte
+	b, err := r.read(name, "cpu.stat", buf[:])
+	if err != nil {
+		return 0, false
+	}
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte("usage_usec ")); ok {
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(v)), 10, 64)
+			return time.Duration(n) * time.Microsecond, err == nil
+		}
+	}
+	return 0, false
+}

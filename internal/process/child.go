@@ -1,0 +1,55 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// The binary re-executes itself as a helper for what must happen in the child
+// before a program starts there.
+const (
+	childWord  = "be-child"
+	childStart = "start" // wait for the gate, then become the program that follows
+	childPause = "pause" // do nothing until killed
+)
+
+// gateFD is the inherited end of the gate: a byte means go. It is closed by
+// the exec; an error before that is written to it.
+const gateFD = 3
+
+func childArgv(mode string, argv ...string) []string {
+	return append([]string{"trl", childWord, mode}, argv...)
+}
+
+// RunChild turns this process into a helper if it was started as one, and then
+// does not return. It must be the first thing main does, in test binaries too.
+func RunChild() {
+	if len(os.Args) < 3 || os.Args[1] != childWord {
+		return
+	}
+	switch os.Args[2] {
+	case childPause:
+		select {}
+	case childStart:
+		gate := os.NewFile(gateFD, "gate")
+		err := becomeProgram(gate, os.Args[3:])
+		fmt.Fprint(gate, err) // the parent turns it into the answer of Start
+		os.Exit(127)
+	default:
+		os.Exit(2)
+	}
+}
+
+func becomeProgram(gate *os.File, args []string) error {
+	if len(args) < 2 {
+		return errors.New("nothing to start")
+	}
+	if _, err := gate.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("wait at the gate: %w", err)
+	}
+	leaveTerminal()
+	syscall.CloseOnExec(gateFD)
+	return syscall.Exec(args[0], args[1:], os.Environ())
+}

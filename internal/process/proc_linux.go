@@ -1,0 +1,188 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spec says what to start.
+type Spec struct {
+	Path  string // absolute
+	Argv  []string
+	Env   []string
+	Dir   string // "" = this process's
+	Files [3]int // stdin, stdout, stderr; nothing else is inherited
+	// Gated starts the program through this binary's own child mode, which
+	// waits until the process carries its tag before it becomes the program.
+	// Needed for programs that may fork at once; a shell that waits for its
+	// first line needs no gate and starts three times faster without.
+	Gated bool
+}
+
+// Proc is one tracked process: started in a tree, or adopted by it.
+type Proc struct {
+	pid    int
+	tree   *Tree
+	done   chan struct{} // closed by the reaper, after status is set
+	status Status
+}
+
+// Status is how a process ended.
+type Status struct {
+	Code   int         // exit code; 128+signal when a signal ended it
+	Signal unix.Signal // 0: it exited
+	CPU    time.Duration
+	MaxRSS int64
+}
+
+func statusOf(ws unix.WaitStatus, ru *unix.Rusage) Status {
+	s := Status{
+		CPU:    time.Duration(ru.Utime.Nano() + ru.Stime.Nano()),
+		MaxRSS: ru.Maxrss << 10, // the kernel counts KiB
+	}
+	if ws.Signaled() {
+		s.Signal = ws.Signal()
+		s.Code = 128 + int(s.Signal)
+	} else {
+		s.Code = ws.ExitStatus()
+	}
+	return s
+}
+
+// PID of the process. It stays reserved until Done.
+func (p *Proc) PID() int { return p.pid }
+
+// Done is closed when the process has been reaped.
+func (p *Proc) Done() <-chan struct{} { return p.done }
+
+// Exited reports whether Done is closed.
+func (p *Proc) Exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status is valid once Done is closed.
+func (p *Proc) Status() Status { return p.status }
+
+// Signal signals the process, unless it has been reaped.
+func (p *Proc) Signal(sig unix.Signal) {
+	p.tree.host.spawn.RLock() // keeps the reaper from freeing the pid meanwhile
+	defer p.tree.host.spawn.RUnlock()
+	if !p.Exited() {
+		_ = unix.Kill(p.pid, sig)
+	}
+}
+
+// Cwd is the working directory of the process.
+func (p *Proc) Cwd() (string, error) { return os.Readlink("/proc/" + strconv.Itoa(p.pid) + "/cwd") }
+
+// Start starts a process in the tree, in a process group of its own, without a
+// controlling terminal and with default signal dispositions.
+//
+// It shares the daemon's session (in the sense of setsid) rather than leading
+// one, because a shell's safety copy must be moved out of the shell's process
+// group, and the kernel lets a parent do that only within its own session.
+// CleanSelf, or the gate's helper, has given up the terminal of that session.
+func (t *Tree) Start(spec Spec) (*Proc, error) {
+	h := t.host
+	attr := &syscall.ProcAttr{
+		Dir: spec.Dir,
+		Env: spec.Env,
+		Sys: &syscall.SysProcAttr{Setpgid: true},
+	}
+	for _, fd := range spec.Files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	if h.cgroup != nil {
+		fd, err := h.cgroup.open(t.name)
+		if err != nil {
+			return nil, fmt.Errorf("open the cgroup: %w", err)
+		}
+		defer unix.Close(fd)
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+	}
+	if spec.Gated || h.gateAll {
+		return t.startGated(spec, attr)
+	}
+	return t.fork(spec.Path, spec.Argv, attr)
+}
+
+// fork starts, tags and registers. It holds spawn so that the reaper cannot
+// see the child's death before the registration.
+func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, error) {
+	h := t.host
+	h.spawn.RLock()
+	defer h.spawn.RUnlock()
+	if t.dying.Load() {
+		return nil, errDying
+	}
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if err != nil {
+		return nil, err
+	}
+	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
+	h.mu.Lock()
+	h.procs[pid] = p
+	h.mu.Unlock()
+	if err := h.tag.set(pid, h.id, t.num, 0); err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return nil, err
+	}
+	return p, nil
+}
+
+// errDying says that the tree is being killed.
+var errDying = errors.New("the process tree is being killed")
+
+// errNotOurs says that a process to adopt is not, or no longer, in the tree.
+var errNotOurs = errors.New("no such process in the tree")
+
+// Adopt tracks a process that descends from the tree and whose parent is gone,
+// so that it has become a child of this one, and moves it into a process group
+// of its own. It waits a moment for the parent to be gone.
+func (t *Tree) Adopt(pid int) (*Proc, error) {
+	h := t.host
+	self := os.Getpid()
+	for wait := 20 * time.Microsecond; ; wait *= 2 {
+		st, err := readStat(pid)
+		if err != nil || st.dead() {
+			return nil, errNotOurs
+		}
+		if st.ppid == self {
+			break
+		}
+		if wait > 100*time.Millisecond {
+			return nil, fmt.Errorf("adopt %d: its parent %d lives on", pid, st.ppid)
+		}
+		time.Sleep(wait)
+	}
+	h.spawn.RLock()
+	defer h.spawn.RUnlock()
+	if t.dying.Load() {
+		return nil, errDying
+	}
+	if host, tree, _, ok := h.tag.read(pid); !ok || host != h.id || tree != t.num {
+		return nil, errNotOurs
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.procs[pid]; p != nil {
+		return p, nil
+	}
+	if err := unix.Setpgid(pid, pid); err != nil && err != unix.EPERM { // EPERM: it leads a session of its own already
+		return nil, fmt.Errorf("adopt %d: %w", pid, err)
+	}
+	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
+	h.procs[pid] = p
+	return p, nil
+}

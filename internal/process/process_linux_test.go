@@ -1,0 +1,340 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	RunChild()
+	if err := CleanSelf(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// hosts runs a test with cgroups, where this machine has them, and without.
+func hosts(t *testing.T, test func(t *testing.T, h *Host)) {
+	for _, noCgroup := range []bool{false, true} {
+		name := "cgroup"
+		if noCgroup {
+			name = "tags"
+		}
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, Config{NoCgroup: noCgroup})
+			if !noCgroup && h.cgroup == nil {
+				t.Logf("no cgroups here (%s): tags are tested twice", h.why)
+			}
+			test(t, h)
+		})
+	}
+}
+
+func newHost(t *testing.T, cfg Config) *Host {
+	t.Helper()
+	h, err := NewHost(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, pid := range ownChildren() {
+			st, err := readStat(pid)
+			t.Errorf("child %d is left: %+v, %v", pid, st, err)
+		}
+	})
+	return h
+}
+
+func newTree(t *testing.T, h *Host) *Tree {
+	t.Helper()
+	tree, err := h.NewTree("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := tree.Kill(time.Now().Add(10 * time.Second)); len(left) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+	})
+	return tree
+}
+
+// start runs a shell text in the tree, with its output in a file.
+func start(t *testing.T, tree *Tree, text string, gated bool) (*Proc, string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out")
+	fd, err := unix.Open(out, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	p, err := tree.Start(Spec{
+		Path: "/bin/sh", Argv: []string{"sh", "-c", text}, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Files: [3]int{fd, fd, fd}, Gated: gated,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, out
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// eventually polls for something the kernel gives no event for.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never came true")
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	for text, want := range map[string]Status{
+		"exit 0":      {},
+		"exit 255":    {Code: 255},
+		"kill -9 $$":  {Code: 137, Signal: unix.SIGKILL},
+		"kill -15 $$": {Code: 143, Signal: unix.SIGTERM},
+	} {
+		p, _ := start(t, tree, text, false)
+		<-p.Done()
+		if st := p.Status(); st.Code != want.Code || st.Signal != want.Signal {
+			t.Errorf("%s: got %+v, want %+v", text, st, want)
+		}
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	for _, gated := range []bool{false, true} {
+		_, err := tree.Start(Spec{Path: "/no/such/program", Argv: []string{"x"}, Gated: gated})
+		if err == nil || !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("gated %v: %v", gated, err)
+		}
+	}
+}
+
+// A child must find nothing of ours: descriptors, signals, terminal.
+func TestChildIsClean(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	for _, gated := range []bool{false, true} {
+		p, out := start(t, tree, `ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign)' /proc/self/status; (: </dev/tty) 2>/dev/null || echo notty`, gated)
+		<-p.Done()
+		want := "4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nnotty\n"
+		if got := read(t, out); got != want {
+			t.Errorf("gated %v: got %q, want %q", gated, got, want)
+		}
+	}
+}
+
+func TestKillReachesEverything(t *testing.T) {
+	for name, text := range map[string]string{
+		"setsid":       "setsid sleep 100 & wait",
+		"double fork":  "( ( setsid sleep 100 & ) & ); sleep 100",
+		"ignores TERM": `trap "" TERM INT HUP; while :; do sleep 1; done`,
+		"stopped":      "(kill -STOP $$; sleep 100) & kill -STOP $$",
+		"storm":        "while :; do (sleep 100 &); done",
+		"daemon storm": "setsid sh -c 'while :; do setsid sleep 100 & sleep 0.001; done' & sleep 100",
+	} {
+		t.Run(name, func(t *testing.T) {
+			hosts(t, func(t *testing.T, h *Host) {
+				tree := newTree(t, h)
+				p, _ := start(t, tree, text, true)
+				eventually(t, func() bool { return len(tree.PIDs()) >= 1 })
+				if name != "stopped" && name != "ignores TERM" {
+					eventually(t, func() bool { return len(tree.PIDs()) >= 2 })
+				}
+				if left := tree.Kill(time.Now().Add(10 * time.Second)); len(left) > 0 {
+					t.Errorf("left: %+v", left)
+				}
+				if !p.Exited() {
+					t.Error("the tracked process was not reaped")
+				}
+				for _, m := range h.scans.fresh() {
+					if m.tree == tree.num {
+						t.Errorf("process %d is alive", m.pid)
+					}
+				}
+				if _, err := tree.Start(Spec{Path: "/bin/true", Argv: []string{"true"}}); !errors.Is(err, errDying) && h.cgroup == nil {
+					t.Errorf("a start after the kill: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The processes of one command are told from those of an earlier one, also
+// when they are forked later.
+func TestMarks(t *testing.T) {
+	hosts(t, func(t *testing.T, h *Host) {
+		tree := newTree(t, h)
+		dir := t.TempDir()
+		// The first command's child forks a daemon only when it is told to.
+		p, _ := start(t, tree, fmt.Sprintf(
+			`cd %s; (: >ready; while ! [ -e go ]; do sleep 0.01; done; (setsid sleep 101 &); sleep 102) & 
+			 while ! [ -e two ]; do sleep 0.01; done; (setsid sleep 103 &); sleep 104`, dir), true)
+		commands := func(mark uint32) string {
+			var out []string
+			for _, in := range tree.Describe(tree.Marked(mark)) {
+				if f := strings.Fields(in.Command); f[0] == "sleep" && len(f[1]) == 3 {
+					out = append(out, f[1])
+				}
+			}
+			return strings.Join(out, " ")
+		}
+		eventually(t, func() bool { _, err := os.Stat(dir + "/ready"); return err == nil })
+		if err := tree.Mark(p, 7); err != nil {
+			t.Fatal(err)
+		}
+		touch(t, dir+"/two")
+		eventually(t, func() bool { c := commands(7); return strings.Contains(c, "103") && strings.Contains(c, "104") })
+		touch(t, dir+"/go")
+		eventually(t, func() bool { c := commands(0); return strings.Contains(c, "101") && strings.Contains(c, "102") })
+		if c := commands(7); strings.Contains(c, "101") || strings.Contains(c, "102") {
+			t.Errorf("the second command has %s", c)
+		}
+		if left := tree.KillMarked(func(pid int, mark uint32) bool { return mark == 7 && pid != p.PID() }, time.Now().Add(5*time.Second)); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if c := commands(7); c != "" {
+			t.Errorf("alive: %s", c)
+		}
+		if c := commands(0); !strings.Contains(c, "101") || !strings.Contains(c, "102") {
+			t.Errorf("the first command lost processes: %s", c)
+		}
+	})
+}
+
+func touch(t *testing.T, file string) {
+	t.Helper()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	p, out := start(t, tree, "mkfifo "+fifo+"; ((read x <>"+fifo+") & echo $!)", true)
+	<-p.Done()
+	pid, err := strconv.Atoi(strings.TrimSpace(read(t, out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan, err := tree.Adopt(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pgid, err := unix.Getpgid(pid); err == nil && pgid == p.PID() {
+		t.Error("it is still in the old process group")
+	}
+	orphan.Signal(unix.SIGUSR1)
+	<-orphan.Done()
+	if st := orphan.Status(); st.Signal != unix.SIGUSR1 {
+		t.Errorf("status %+v", st)
+	}
+	if _, err := tree.Adopt(os.Getpid()); err == nil {
+		t.Error("adopted a stranger")
+	}
+}
+
+func TestOrphanScan(t *testing.T) {
+	h := newHost(t, Config{NoCgroup: true, OrphanScan: 10 * time.Millisecond})
+	tree := newTree(t, h)
+	p, _ := start(t, tree, "sleep 100", true)
+	h.forget(tree) // as if a process had outrun the kill of its tree
+	<-p.Done()
+	if p.Status().Signal != unix.SIGKILL {
+		t.Errorf("status %+v", p.Status())
+	}
+}
+
+func TestStaleCgroupsAreSwept(t *testing.T) {
+	h := newHost(t, Config{})
+	if h.cgroup == nil {
+		t.Logf("no cgroups here: %s", h.why)
+		return
+	}
+	// A pid that can't be alive: beyond the kernel's maximum.
+	stale := filepath.Join(filepath.Dir(h.cgroup.path), cgroupPrefix+"4194399-0000")
+	if err := os.MkdirAll(stale+"/s-old.1", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sweepCgroups(filepath.Dir(stale))
+	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, err := os.Stat(h.cgroup.path); err != nil {
+		t.Errorf("a living host's group was swept: %v", err)
+	}
+}
+
+func TestTags(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	p, _ := start(t, tree, "ulimit -x 5 2>/dev/null; sleep 100", true)
+	if err := h.tag.set(p.PID(), 0xffff, maxTree, maxMark-1); err == nil {
+		host, num, mark, ok := h.tag.read(p.PID())
+		if !ok || host != 0xffff || num != maxTree || mark != maxMark-1 {
+			t.Errorf("read %x %x %x %v", host, num, mark, ok)
+		}
+		rl, ok := h.tag.readFile(p.PID())
+		if !ok || rl.Max != makeTag(0xffff, maxTree, maxMark) {
+			t.Errorf("file says %x, %v", rl.Max, ok)
+		}
+	}
+	if _, _, _, ok := h.tag.read(os.Getpid()); ok {
+		t.Error("we are tagged ourselves")
+	}
+	p.Signal(unix.SIGKILL)
+	<-p.Done()
+}
+
+func TestSignals(t *testing.T) {
+	for in, want := range map[string]unix.Signal{"TERM": 15, "sigterm": 15, "9": 9, "Usr1": 10, "nope": 0, "0": 0, "65": 65, "": 0} {
+		sig, ok := ParseSignal(in)
+		if ok != (want > 0 && want < 65) || ok && sig != want {
+			t.Errorf("%q: %v, %v", in, sig, ok)
+		}
+	}
+	if SignalName(15) != "SIGTERM" || SignalName(0) != "" || SignalName(63) == "" {
+		t.Error("names")
+	}
+}
+
+func FuzzStat(f *testing.F) {
+	f.Add([]byte("1 (a b) c) S 0 1 1 0 -1 4194560 1 1 1 1 1 1 1 1 20 0 1 0 100 1000 10 18446744073709551615 0"))
+	f.Add([]byte("1 () Z"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		st, err := parseStat(b)
+		if err == nil && st.state == 0 {
+			t.Errorf("no state in %q", b)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package process
+
+import (
+	"os"
+	"strconv"
+	"sync"
+)
+
+// member is one live process of a tree, as a scan of /proc found it.
+type member struct {
+	pid  int
+	tree uint32
+	mark uint32
+}
+
+// scanner walks /proc for processes that carry the host's tag. A walk costs
+// some microseconds for each process of the machine, and hundreds of trees may
+// want one at the same time, so callers that wait share one: each gets the
+// result of a walk that began after it asked.
+type scanner struct {
+	host *Host
+	mu   sync.Mutex // serialises walks
+	gate sync.Mutex // guards next
+	next *scan
+}
+
+type scan struct {
+	once    sync.Once
+	members []member
+}
+
+// fresh returns the members of all trees, seen by a walk that started after
+// the call. Zombies are not members.
+func (s *scanner) fresh() []member {
+	s.gate.Lock()
+	if s.next == nil {
+		s.next = &scan{}
+	}
+	mine := s.next
+	s.gate.Unlock()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine.once.Do(func() {
+		s.gate.Lock()
+		s.next = nil // later callers need a later walk
+		s.gate.Unlock()
+		mine.members = s.host.walk()
+	})
+	return mine.members
+}
+
+func (h *Host) walk() []member {
+	var out []member
+	for _, pid := range allPIDs() {
+		host, tree, mark, ok := h.tag.read(pid)
+		if !ok || host != h.id {
+			continue
+		}
+		if st, err := readStat(pid); err != nil || st.dead() {
+			continue
+		}
+		out = append(out, member{pid: pid, tree: tree, mark: mark})
+	}
+	return out
+}
+
+// allPIDs lists the processes of this PID namespace.
+func allPIDs() []int { return pidsIn("/proc") }
+
+func pidsIn(dir string) []int {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	pids := make([]int, 0, len(names))
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

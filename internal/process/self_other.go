@@ -1,0 +1,6 @@
+//go:build !linux
+
+package process
+
+// leaveTerminal is for Linux, where children are started.
+func leaveTerminal() {}

@@ -1,0 +1,107 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clockTick is the kernel's USER_HZ: 100 on every architecture Go supports.
+const clockTick = 10 * time.Millisecond
+
+// stat is what /proc/PID/stat says.
+type stat struct {
+	state byte
+	ppid  int
+	start time.Duration // since boot
+	rss   int64         // bytes
+	comm  string
+}
+
+// dead is true for a process that only waits to be reaped.
+func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
+
+func readStat(pid int) (stat, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(b)
+}
+
+var errStat = errors.New("malformed /proc/PID/stat")
+
+// parseStat reads the fields after the command name, which may itself hold
+// spaces and parentheses: the last ')' ends it.
+func parseStat(b []byte) (stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return stat{}, errStat
+	}
+	f := strings.Fields(string(b[end+1:]))
+	const ppid, startTime, rss = 1, 19, 21 // counted from the state field
+	if len(f) <= rss || len(f[0]) != 1 {
+		return stat{}, errStat
+	}
+	s := stat{state: f[0][0], comm: string(b[open+1 : end])}
+	var errs [3]error
+	s.ppid, errs[0] = strconv.Atoi(f[ppid])
+	var ticks, pages int64
+	ticks, errs[1] = strconv.ParseInt(f[startTime], 10, 64)
+	pages, errs[2] = strconv.ParseInt(f[rss], 10, 64)
+	if errors.Join(errs[:]...) != nil {
+		return stat{}, errStat
+	}
+	s.start = time.Duration(ticks) * clockTick
+	s.rss = pages * int64(os.Getpagesize())
+	return s, nil
+}
+
+// sinceBoot is the clock that process start times are told in.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// commandLine is the process's argv in one line, or its name in brackets when
+// it has none (as ps shows it). It is bounded: argv may be megabytes.
+func commandLine(pid int, comm string) string {
+	const most = 512
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return "[" + comm + "]"
+	}
+	defer f.Close()
+	b := make([]byte, most)
+	n, _ := f.Read(b)
+	b = bytes.TrimRight(b[:n], "\x00")
+	if len(b) == 0 {
+		return "[" + comm + "]"
+	}
+	return strings.ToValidUTF8(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), "\uFFFD")
+}
+
+// ownChildren lists the direct children of this OS process, over all threads.
+func ownChildren() []int {
+	var pids []int
+	for _, tid := range pidsIn("/proc/self/task") {
+		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
+		if err != nil {
+			continue
+		}
+		for f := range strings.FieldsSeq(string(b)) {
+			if pid, err := strconv.Atoi(f); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}

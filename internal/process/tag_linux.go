@@ -1,0 +1,113 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A tag is a 64-bit value of a resource limit that the kernel keeps, inherits
+// and no longer enforces:
+//
+//	bit 62      1, so that it is far above any real limit and below infinity
+//	bits 46–61  the host (daemon)
+//	bits 20–45  the tree (session)
+//	bits 0–19   the mark (command); all ones in the hard limit
+//
+// The soft limit carries the mark and moves with each command. The hard limit
+// carries host and tree and can only be lowered again by an unprivileged
+// process, so a program that plays with its limits still betrays that it is
+// one of ours.
+const (
+	tagBit    = uint64(1) << 62
+	markBits  = 20
+	treeBits  = 26
+	maxMark   = 1<<markBits - 1
+	maxTree   = 1<<treeBits - 1
+	hostShift = treeBits + markBits
+)
+
+// tagger reads and writes tags in one particular limit.
+type tagger struct {
+	resource int
+	name     string // as /proc/PID/limits spells it
+}
+
+// newTagger picks the limit to use. RLIMIT_LOCKS has had no effect since Linux
+// 2.4.25 and RLIMIT_RSS since 2.4.30. The second is for a daemon that itself
+// runs inside a session of another one, which already uses the first.
+func newTagger() (tagger, error) {
+	for _, t := range []tagger{{unix.RLIMIT_LOCKS, "Max file locks"}, {unix.RLIMIT_RSS, "Max resident set"}} {
+		var rl unix.Rlimit
+		if err := unix.Prlimit(0, t.resource, nil, &rl); err == nil && rl.Max == unix.RLIM_INFINITY {
+			return t, nil
+		}
+	}
+	return tagger{}, errors.New("no free resource limit to tag processes with: RLIMIT_LOCKS and RLIMIT_RSS are both limited here; " +
+		"raise one of their hard limits to unlimited")
+}
+
+func makeTag(host uint16, tree, mark uint32) uint64 {
+	return tagBit | uint64(host)<<hostShift | uint64(tree)<<markBits | uint64(mark)
+}
+
+// set tags a process. What it starts from then on carries the same tag.
+func (t tagger) set(pid int, host uint16, tree, mark uint32) error {
+	rl := unix.Rlimit{Cur: makeTag(host, tree, mark), Max: makeTag(host, tree, maxMark)}
+	if err := unix.Prlimit(pid, t.resource, &rl, nil); err != nil {
+		return fmt.Errorf("tag process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// read returns the tag of a process, dead but unreaped ones included.
+func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
+	var rl unix.Rlimit
+	switch err := unix.Prlimit(pid, t.resource, nil, &rl); {
+	case err == unix.EPERM: // it changed its uid; the file is readable by all
+		if rl, ok = t.readFile(pid); !ok {
+			return 0, 0, 0, false
+		}
+	case err != nil:
+		return 0, 0, 0, false
+	}
+	if rl.Max&tagBit == 0 || rl.Max == unix.RLIM_INFINITY {
+		return 0, 0, 0, false
+	}
+	host = uint16(rl.Max >> hostShift)
+	tree = uint32(rl.Max>>markBits) & maxTree
+	if rl.Cur&^maxMark == rl.Max&^maxMark {
+		mark = uint32(rl.Cur) & maxMark
+	}
+	return host, tree, mark, true
+}
+
+func (t tagger) readFile(pid int) (rl unix.Rlimit, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	if err != nil {
+		return rl, false
+	}
+	for line := range bytes.Lines(b) {
+		rest, found := bytes.CutPrefix(line, []byte(t.name))
+		if !found {
+			continue
+		}
+		f := bytes.Fields(rest)
+		if len(f) < 2 {
+			return rl, false
+		}
+		limit := func(b []byte) uint64 {
+			v, err := strconv.ParseUint(string(b), 10, 64)
+			if err != nil {
+				return unix.RLIM_INFINITY // "unlimited"
+			}
+			return v
+		}
+		return unix.Rlimit{Cur: limit(f[0]), Max: limit(f[1])}, true
+	}
+	return rl, false
+}

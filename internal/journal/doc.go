@@ -1,0 +1,38 @@
+// Package journal keeps the output of one command: the bytes of stdout and
+// stderr (or of its terminal) in arrival order over both, addressed by one
+// byte offset that never changes.
+//
+// A Journal is written by the command's pumps and pulled by any number of
+// readers, who hold an offset and Wait. Bytes are written before they are
+// visible, and nobody pushes into a slow reader, so a reader can delay neither
+// the command nor another reader.
+//
+// # Where the bytes are
+//
+// A small journal is a slice. Past Config.ExecMemory (or earlier when the
+// daemon is past Config.TotalMemory) its content moves to one unlinked spill
+// file and stays there. In the file the first half of Config.ExecQuota is the
+// head and the second half a ring for the tail: past the quota the oldest tail
+// bytes are dropped and the gap between head and tail grows. There is never
+// more than one gap, it never shrinks and its start never moves.
+//
+// When the file can't take bytes (disk full, write error, no file to be had,
+// Config.TotalQuota reached), what is in it stays as the head, a small ring in
+// memory keeps the newest bytes, and Lossy says why. The command is never
+// blocked and no byte goes missing silently: what is not held is in the gap,
+// and the sizes count it.
+//
+// # Memory
+//
+// An empty journal has no file, no goroutine and no slice; a small one that is
+// closed costs about its bytes. The index of where the stream changes is memory
+// too and bounded: a program that alternates one byte of stdout with one of
+// stderr loses its middle early instead of growing the daemon.
+//
+// # Locks
+//
+// Journal.wmu, then Journal.mu; the store's counters are atomics. wmu makes
+// appends one after the other and is held across writes to the file. mu guards
+// what readers see and is never held across a system call, so a slow disk
+// delays the pumps and no reader.
+package journal

@@ -1,0 +1,194 @@
+package journal
+
+import (
+	"context"
+	"sync"
+)
+
+// Stream says where a byte came from.
+type Stream uint8
+
+// The streams of a command. A command has either a terminal or the other two.
+const (
+	Stdout Stream = iota
+	Stderr
+	TTY
+)
+
+const streams = 3
+
+// Journal is the output of one command. Its pumps append, one for each stream;
+// any number of readers read and wait. All methods are safe for concurrent use.
+//
+// Fields below mu, but for wake, change only while both locks are held: an
+// appender, which holds wmu, may read them without mu.
+type Journal struct {
+	store *Store
+
+	wmu      sync.Mutex
+	hot      uint8 // bit per stream: its last pull was a full one. Under wmu.
+	big      uint8 // bit per stream: its pipe was asked to grow. Under wmu.
+	noSplice bool  // its file system refused splice. Under wmu.
+
+	mu       sync.Mutex
+	closed   bool
+	released bool
+	wake     chan struct{} // closed at the next append; nil while nobody waits
+	size     int64
+	total    [streams]int64
+	charged  int64  // what of store.memory is this journal's
+	mem      []byte // bytes from 0 on, unless they are in the spill's file. Never overwritten, only appended to: a copy of the slice stays good without mu
+	head     index  // runs from 0 on, up to the gap or the tail's runs
+	spill    *spill // nil while everything is in mem
+	lossy    error
+}
+
+// Append adds p to the journal as bytes of st and keeps no reference to it. On
+// a closed or released journal it does nothing.
+func (j *Journal) Append(st Stream, p []byte) {
+	j.wmu.Lock()
+	defer j.wmu.Unlock()
+	j.append(st, p)
+}
+
+// Size returns the offset after the last byte.
+func (j *Journal) Size() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.size
+}
+
+// Total returns how many bytes of st were ever appended.
+func (j *Journal) Total(st Stream) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.total[st]
+}
+
+// FirstHeld returns the smallest offset from offset on whose byte is held, and
+// Size when there is none.
+func (j *Journal) FirstHeld(offset int64) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.released {
+		return j.size
+	}
+	offset = max(offset, 0)
+	if g := j.gap(); g.start <= offset && offset < g.end {
+		offset = g.end
+	}
+	return min(offset, j.size)
+}
+
+// Lossy returns why bytes were dropped, or may be from now on, for another
+// reason than the journal's own quota: a failed write, a spill file that could
+// not be made, ErrTotalQuota. It is nil when there is no such reason.
+func (j *Journal) Lossy() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lossy
+}
+
+// Wait returns nil as soon as Size is past offset or the journal is closed,
+// ErrReleased once it is released, and else the context's error. A Read that
+// finds nothing after a Wait that returned nil has reached the end.
+func (j *Journal) Wait(ctx context.Context, offset int64) error {
+	for {
+		j.mu.Lock()
+		switch {
+		case j.released:
+			j.mu.Unlock()
+			return ErrReleased
+		case j.size > offset || j.closed:
+			j.mu.Unlock()
+			return nil
+		}
+		if j.wake == nil {
+			j.wake = make(chan struct{})
+		}
+		wake := j.wake
+		j.mu.Unlock()
+
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// broadcast wakes every waiter. The caller holds mu.
+func (j *Journal) broadcast() {
+	if j.wake != nil {
+		close(j.wake)
+		j.wake = nil
+	}
+}
+
+// Close says that no more bytes will come and wakes every waiter. An append
+// that has begun is finished first; one that begins later is ignored, so the
+// owner closes only after the pumps are done.
+func (j *Journal) Close() {
+	j.wmu.Lock()
+	defer j.wmu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return
+	}
+	j.closed = true
+	// Journals are retained long after their command: spare room for growth
+	// is given back.
+	j.mem = trimmed(j.mem)
+	j.head.trim()
+	if j.spill != nil {
+		j.spill.tail.trim()
+	}
+	j.charge()
+	j.broadcast()
+}
+
+// Closed reports whether no more bytes will come.
+func (j *Journal) Closed() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closed
+}
+
+// Release closes the journal and frees its memory and its file. A read that
+// has begun ends well or with ErrReleased; an append that has begun is finished
+// first. Size, Total and Lossy keep their answers.
+func (j *Journal) Release() {
+	j.wmu.Lock()
+	defer j.wmu.Unlock()
+	j.mu.Lock()
+	if j.released {
+		j.mu.Unlock()
+		return
+	}
+	j.closed, j.released = true, true
+	sp := j.spill
+	j.mem, j.head, j.spill = nil, index{}, nil
+	j.charge()
+	j.broadcast()
+	j.mu.Unlock()
+
+	if sp != nil {
+		j.store.spilled.Add(-sp.written)
+		sp.close()
+	}
+	j.store.journals.Add(-1)
+}
+
+// charge brings the store's count of memory up to date with this journal's. The
+// caller holds mu.
+func (j *Journal) charge() {
+	n := int64(cap(j.mem)) + runSize*int64(cap(j.head.runs))
+	if sp := j.spill; sp != nil {
+		n += runSize*int64(cap(sp.tail.runs)) + int64(len(sp.ring))
+	}
+	if n != j.charged {
+		j.store.memory.Add(n - j.charged)
+		j.charged = n
+	}
+}

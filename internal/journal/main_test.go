@@ -1,0 +1,42 @@
+package journal
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newStore returns a store whose spill files are in the test's own directory.
+func newStore(t testing.TB, cfg Config) *Store {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	return NewStore(cfg)
+}
+
+// newJournal returns a journal that is released when the test ends.
+func newJournal(t testing.TB, cfg Config) *Journal {
+	t.Helper()
+	j := newStore(t, cfg).New()
+	t.Cleanup(j.Release)
+	return j
+}
+
+// readAll reads from offset to the end in steps of limit bytes.
+func readAll(t testing.TB, j *Journal, offset int64, limit int) []Segment {
+	t.Helper()
+	var all []Segment
+	for offset < j.Size() {
+		segs, next, err := j.Read(offset, limit)
+		if err != nil {
+			t.Fatalf("Read(%d, %d): %v", offset, limit, err)
+		}
+		if len(segs) == 0 || next <= offset {
+			t.Fatalf("Read(%d, %d) = %d segments, next %d, at size %d", offset, limit, len(segs), next, j.Size())
+		}
+		all = append(all, segs...)
+		offset = next
+	}
+	return all
+}

@@ -1,0 +1,209 @@
+package journal
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is a journal without bounds: what was appended, byte by byte.
+type model struct {
+	data    []byte
+	streams []Stream
+}
+
+func (m *model) append(st Stream, p []byte) {
+	m.data = append(m.data, p...)
+	for range p {
+		m.streams = append(m.streams, st)
+	}
+}
+
+// of returns the bytes of st from offset from up to to.
+func (m *model) of(st Stream, from, to int64) []byte {
+	var b []byte
+	for i := from; i < to; i++ {
+		if m.streams[i] == st {
+			b = append(b, m.data[i])
+		}
+	}
+	return b
+}
+
+// changes counts where the stream changes.
+func (m *model) changes() int {
+	n := 0
+	for i := range m.streams {
+		if i == 0 || m.streams[i] != m.streams[i-1] {
+			n++
+		}
+	}
+	return n
+}
+
+// checkSegments reports where segs, read from offset on, differ from the model,
+// and returns the gap in them.
+func (m *model) checkSegments(t *rapid.T, segs []Segment, offset int64) gap {
+	var g gap
+	for _, seg := range segs {
+		if seg.Offset != offset {
+			t.Fatalf("segment at %d, want %d", seg.Offset, offset)
+		}
+		switch {
+		case seg.Gap > 0:
+			if seg.Data != nil || !g.none() {
+				t.Fatalf("gap with data, or a second one, at %d", offset)
+			}
+			g = gap{offset, offset + seg.Gap}
+		case len(seg.Data) == 0:
+			t.Fatalf("empty segment at %d", offset)
+		}
+		for i, b := range seg.Data {
+			if at := offset + int64(i); m.data[at] != b || m.streams[at] != seg.Stream {
+				t.Fatalf("byte at %d is %d of stream %d, want %d of %d", at, b, seg.Stream, m.data[at], m.streams[at])
+			}
+		}
+		offset = seg.end()
+	}
+	return g
+}
+
+func TestAgainstModel(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := Config{
+			Dir:        dir,
+			ExecMemory: rapid.Int64Range(1, 200).Draw(t, "memory"),
+			ExecQuota:  rapid.Int64Range(1, 500).Draw(t, "quota"),
+			TotalQuota: rapid.SampledFrom([]int64{0, 0, 0, 1, 50, 300}).Draw(t, "total"),
+		}
+		s := NewStore(cfg)
+		s.maxRuns = rapid.SampledFrom([]int{2, 5, 20, maxRuns}).Draw(t, "runs")
+		s.tailMemory = rapid.Int64Range(1, 100).Draw(t, "tail")
+		j := s.New()
+		defer func() {
+			j.Release()
+			if got := s.Stats(); got.MemoryBytes != 0 || got.SpilledBytes != 0 || got.Journals != 0 {
+				t.Errorf("after release: %+v", got)
+			}
+		}()
+		m := &model{}
+		next := byte(0)
+		limits := rapid.OneOf(rapid.IntRange(1, 50), rapid.Just(math.MaxInt))
+
+		t.Repeat(map[string]func(*rapid.T){
+			"append": func(t *rapid.T) {
+				st := rapid.SampledFrom([]Stream{Stdout, Stderr}).Draw(t, "stream")
+				p := make([]byte, rapid.OneOf(rapid.IntRange(0, 5), rapid.IntRange(0, 300)).Draw(t, "n"))
+				for i := range p {
+					p[i] = next
+					next++
+				}
+				j.Append(st, p)
+				m.append(st, p)
+			},
+			"close": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+					t.Skip()
+				}
+				j.Close()
+				j.Append(Stdout, []byte("ignored"))
+				if !j.Closed() {
+					t.Fatal("not closed")
+				}
+				j.closed = false // to go on from what Close has trimmed
+			},
+			"read": func(t *rapid.T) {
+				size := int64(len(m.data))
+				offset := rapid.Int64Range(0, size).Draw(t, "offset")
+				limit := limits.Draw(t, "limit")
+				segs, next, err := j.Read(offset, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.checkSegments(t, segs, offset)
+				n, end := 0, offset
+				for _, seg := range segs {
+					n, end = n+len(seg.Data), seg.end()
+				}
+				if n > limit || next != end || len(segs) == 0 && size > offset {
+					t.Fatalf("%d bytes of at most %d in %d segments, next %d, want %d", n, limit, len(segs), next, end)
+				}
+			},
+			"head and tail": func(t *rapid.T) {
+				st := rapid.SampledFrom([]Stream{Stdout, Stderr}).Draw(t, "stream")
+				sizes := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 2000))
+				head, tail := sizes.Draw(t, "head"), sizes.Draw(t, "tail")
+				m.checkHeadTail(t, j, st, head, tail)
+			},
+			"": func(t *rapid.T) { m.checkAll(t, j, limits.Draw(t, "step")) },
+		})
+	})
+}
+
+// checkAll reads everything and checks the sizes, that gaps agree with what
+// FirstHeld says, and that no more was dropped than the bounds ask for.
+func (m *model) checkAll(t *rapid.T, j *Journal, step int) {
+	size := int64(len(m.data))
+	if j.Size() != size || j.Total(Stdout)+j.Total(Stderr) != size || j.store.Stats().CapturedBytes != size {
+		t.Fatalf("Size %d, totals %d and %d, want %d", j.Size(), j.Total(Stdout), j.Total(Stderr), size)
+	}
+	var all []Segment
+	for offset := int64(0); offset < size; {
+		segs, next, err := j.Read(offset, step)
+		if err != nil || len(segs) == 0 {
+			t.Fatalf("Read(%d): %d segments, %v", offset, len(segs), err)
+		}
+		all, offset = append(all, segs...), next
+	}
+	g := m.checkSegments(t, all, 0)
+	if first := j.FirstHeld(g.start); !g.none() && first != g.end {
+		t.Fatalf("FirstHeld(%d) = %d, want %d", g.start, first, g.end)
+	}
+
+	s := j.store
+	if m.changes() > s.maxRuns {
+		return
+	}
+	switch lossy := j.Lossy(); {
+	case lossy == nil && size <= s.cfg.ExecQuota:
+		if !g.none() {
+			t.Fatalf("gap %v within the quota", g)
+		}
+	case lossy == nil:
+		if want := (gap{s.headQuota, size - s.ringQuota}); g != want {
+			t.Fatalf("gap %v, want %v", g, want)
+		}
+	case lossy == ErrTotalQuota:
+		if held := size - (g.end - g.start); held < min(size, s.cfg.TotalQuota) {
+			t.Fatalf("%d bytes held of %d, with room for %d", held, size, s.cfg.TotalQuota)
+		}
+	default:
+		t.Fatal(lossy)
+	}
+}
+
+// checkHeadTail works out from the gap what HeadTail must return.
+func (m *model) checkHeadTail(t *rapid.T, j *Journal, st Stream, head, tail int) {
+	size := int64(len(m.data))
+	g := j.gap()
+	all := m.of(st, 0, size)
+	wantHead, wantTail := all, []byte(nil)
+	if dropped := m.of(st, g.start, g.end); len(dropped) > 0 {
+		wantHead, wantTail = m.of(st, 0, g.start), m.of(st, g.end, size)
+		wantHead = wantHead[:min(head, len(wantHead))]
+		wantTail = wantTail[max(len(wantTail)-tail, 0):]
+	} else if head+tail < len(all) {
+		wantHead, wantTail = all[:head], all[len(all)-tail:]
+	}
+	h, tl, omitted, err := j.HeadTail(st, head, tail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := int64(len(all) - len(wantHead) - len(wantTail))
+	if !bytes.Equal(h, wantHead) || !bytes.Equal(tl, wantTail) || omitted != want {
+		t.Fatalf("HeadTail(%d, %d) = %v, %v, %d; want %v, %v, %d", head, tail, h, tl, omitted, wantHead, wantTail, want)
+	}
+}

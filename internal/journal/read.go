@@ -1,0 +1,241 @@
+package journal
+
+import (
+	"fmt"
+	"os"
+)
+
+// maxRead bounds what one Read returns whatever it is asked for, because the
+// number may come from a client. It is plenty for one step of a stream.
+const maxRead = 1 << 20
+
+// Segment is a stretch of a journal: bytes of one stream, or a gap.
+type Segment struct {
+	Stream Stream
+	Offset int64  // of the first byte
+	Data   []byte // the caller's to keep
+	Gap    int64  // if not 0: so many bytes from Offset on were dropped, Data is nil and Stream says nothing
+}
+
+func (s Segment) end() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
+
+// Read returns what follows from offset on, in order, with at most limit bytes of
+// data (at least 1 and at most 1 MiB, whatever limit is). Dropped bytes come as
+// one Gap segment that ends where bytes are held again. next is where the
+// following Read goes on. The list is empty only when offset is at or past
+// Size; a negative offset reads from 0.
+//
+// An error is ErrReleased, or one of the disk.
+func (j *Journal) Read(offset int64, limit int) (segs []Segment, next int64, err error) {
+	offset, limit = clamp(offset, 0, never), int(clamp(int64(limit), 1, maxRead))
+	j.mu.Lock()
+	if j.released {
+		j.mu.Unlock()
+		return nil, offset, ErrReleased
+	}
+	v := j.view()
+	segs, rest, next := j.plan(offset, limit)
+	j.mu.Unlock()
+
+	for _, r := range rest {
+		if err := v.read(r.dst, r.offset); err != nil {
+			return nil, offset, j.readError(err)
+		}
+	}
+	g, err := j.overtaken(&v)
+	if err != nil {
+		return nil, offset, err
+	}
+	if len(segs) > 0 && next > g.start {
+		segs, next = cut(segs, g), clamp(next, g.end, never)
+	}
+	return segs, next, nil
+}
+
+func clamp(v, low, high int64) int64 { return max(low, min(v, high)) }
+
+// unread is a piece of a result that is still to be read.
+type unread struct {
+	dst    []byte
+	offset int64
+}
+
+// plan lays out the segments that follow from offset on, with at most limit
+// bytes of data. Data from the memory ring is in place; what else there is to
+// read, before the gap and after it, is in rest. The caller holds mu.
+func (j *Journal) plan(offset int64, limit int) (segs []Segment, rest [2]unread, next int64) {
+	next = offset
+	if offset >= j.size {
+		return nil, rest, next
+	}
+	buf := make([]byte, min(int64(limit), j.size-offset))
+	used := 0         // of buf
+	stretch := offset // where the bytes at the end of buf[:used] began to follow each other
+	flush := func() {
+		n := int(next - stretch)
+		u := unread{j.spill.takeRing(buf[used-n:used], stretch), stretch}
+		rest[0], rest[1] = rest[1], u
+	}
+	for i := j.runAt(offset); i < j.runs() && used < len(buf); i++ {
+		st, start, end := j.run(i)
+		if start > next {
+			flush()
+			segs = append(segs, Segment{Offset: next, Gap: start - next})
+			next, stretch = start, start
+		}
+		n := int(min(end-next, int64(len(buf)-used)))
+		if n <= 0 {
+			continue
+		}
+		if k := len(segs) - 1; k >= 0 && segs[k].Gap == 0 && segs[k].Stream == st {
+			// The head's last run and the tail's first may be of one stream.
+			from := used - len(segs[k].Data)
+			segs[k].Data = buf[from : used+n : used+n]
+		} else {
+			segs = append(segs, Segment{Stream: st, Offset: next, Data: buf[used : used+n : used+n]})
+		}
+		used, next = used+n, next+int64(n)
+	}
+	flush()
+	if len(segs) == 0 {
+		// The whole tail was let go for a write that is under way.
+		segs, next = append(segs, Segment{Offset: next, Gap: j.size - next}), j.size
+	}
+	return segs, rest, next
+}
+
+// cut replaces what of segs lies in g by one gap.
+func cut(segs []Segment, g gap) []Segment {
+	out := make([]Segment, 0, len(segs)+2)
+	from := segs[0].Offset
+	part := func(s Segment, start, end int64) {
+		if start, end = max(start, s.Offset), min(end, s.end()); start < end && s.Gap == 0 {
+			out = append(out, Segment{Stream: s.Stream, Offset: start, Data: s.Data[start-s.Offset : end-s.Offset]})
+		}
+	}
+	for _, s := range segs {
+		part(s, from, g.start)
+	}
+	if from < g.end {
+		start := max(from, g.start)
+		out = append(out, Segment{Offset: start, Gap: g.end - start})
+	}
+	for _, s := range segs {
+		part(s, g.end, never)
+	}
+	return out
+}
+
+// runs returns how many runs the index has, head and tail together.
+func (j *Journal) runs() int {
+	if j.spill == nil {
+		return len(j.head.runs)
+	}
+	return len(j.head.runs) + len(j.spill.tail.live())
+}
+
+// run returns the i-th run: its stream, its first offset and the one after its
+// last. The caller holds mu.
+func (j *Journal) run(i int) (st Stream, start, end int64) {
+	runs, end := j.head.runs, j.headEnd()
+	if i >= len(runs) {
+		i -= len(runs)
+		runs, end = j.spill.tail.live(), j.size
+	}
+	if i+1 < len(runs) {
+		end = runs[i+1].start()
+	}
+	return runs[i].stream(), runs[i].start(), end
+}
+
+// runAt returns the place of the run that holds offset, and if it was dropped
+// that of the run after the gap or one before. The caller holds mu.
+func (j *Journal) runAt(offset int64) int {
+	if offset < j.headEnd() {
+		return find(j.head.runs, offset)
+	}
+	return len(j.head.runs) + max(find(j.spill.tail.live(), offset), 0)
+}
+
+// headEnd returns where the runs of the head end. The caller holds mu.
+func (j *Journal) headEnd() int64 {
+	switch sp := j.spill; {
+	case sp == nil:
+		return j.size
+	case !sp.gap.none():
+		return sp.gap.start
+	default:
+		return min(sp.tailBase(), j.size)
+	}
+}
+
+// view is where a journal's bytes were at one moment. It can be read from
+// without a lock, but bytes at the start of the tail may meanwhile have been
+// overwritten: the gap, looked at again afterwards, tells.
+type view struct {
+	store    *Store
+	mem      []byte
+	file     *os.File
+	ringBase int64
+	stopBase int64 // bytes from here on are in the memory ring
+	gap      gap
+}
+
+// view returns the present view. The caller holds mu.
+func (j *Journal) view() view {
+	v := view{store: j.store, mem: j.mem, stopBase: never}
+	if sp := j.spill; sp != nil {
+		v.file, v.ringBase, v.gap = sp.file, sp.ringBase, sp.gap
+		if sp.ring != nil {
+			v.stopBase = sp.stopBase
+		}
+	}
+	return v
+}
+
+// read fills dst with the bytes from offset on, none of which is in the memory
+// ring.
+func (v *view) read(dst []byte, offset int64) error {
+	if v.file == nil && len(dst) > 0 {
+		copy(dst, v.mem[offset:])
+		return nil
+	}
+	for len(dst) > 0 {
+		pos, room := v.store.filePlace(v.ringBase, offset)
+		n := int(min(room, int64(len(dst))))
+		if _, err := v.file.ReadAt(dst[:n], pos); err != nil {
+			return err
+		}
+		dst, offset = dst[n:], offset+int64(n)
+	}
+	return nil
+}
+
+// overtaken returns the gap if it has grown since v was taken and v is of a
+// file. Then what was read from within it may be later bytes: the gap grows
+// before they are written, so it covers every one of them. Else it returns a
+// gap that lies after everything.
+func (j *Journal) overtaken(v *view) (gap, error) {
+	if v.file != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.released {
+			return gap{}, ErrReleased // the gap is forgotten with the rest
+		}
+		if g := j.spill.gap; g != v.gap {
+			return g, nil
+		}
+	}
+	return gap{never, never}, nil
+}
+
+// readError says what a failed read from the file means: Release closes the
+// file under readers.
+func (j *Journal) readError(err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.released {
+		return ErrReleased
+	}
+	return fmt.Errorf("journal: read spill file: %w", err)
+}

@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+var (
+	// ErrReleased says that the journal's bytes have been given back.
+	ErrReleased = errors.New("journal: released")
+
+	// ErrTotalQuota is why a journal is lossy when the spill files of all
+	// journals together have reached Config.TotalQuota.
+	ErrTotalQuota = errors.New("journal: total quota of spill files reached")
+)
+
+// Config sets the bounds of a Store. A value that is zero (or negative) stands
+// for the default.
+type Config struct {
+	// Dir is where spill files are made. They have no name there. Default:
+	// os.TempDir().
+	Dir string
+
+	// ExecMemory is how many bytes of one journal, its index included, are
+	// held in memory before it spills. Default: 64 KiB, what nearly every
+	// command stays below, so that it never costs a file.
+	ExecMemory int64
+
+	// TotalMemory is how many bytes all journals hold in memory. Past it a
+	// journal spills at its next append; past twice as much the indexes stop
+	// growing too. Default: 64 MiB.
+	TotalMemory int64
+
+	// ExecQuota is how many bytes of one journal are kept: half of it the
+	// first bytes, half of it the last. Default: 256 MiB.
+	ExecQuota int64
+
+	// TotalQuota is how many bytes the spill files of all journals hold. Past
+	// it new bytes are dropped as a gap and only a small tail is kept, in
+	// memory. It is checked before each step of a write, so journals written
+	// at the same moment may exceed it by one step (at most 1 MiB) each.
+	// Default: 8 GiB.
+	TotalQuota int64
+}
+
+const (
+	// smallJournal is what a journal may hold in memory even when the daemon
+	// is past TotalMemory, as content and again as tail. A spill file costs a
+	// descriptor, an inode and at least one page: moving less than a page
+	// there frees nothing.
+	smallJournal = 4 << 10
+
+	// tailMemory is the ring in memory that keeps the newest bytes when the
+	// file takes no more: what fits a whole default pipe, several screens of
+	// error message.
+	tailMemory = 64 << 10
+
+	// maxRuns bounds each of the two indexes (head and tail) of one journal.
+	// 16,384 runs of 8 bytes are 128 KiB. A log that changes stream with
+	// every line keeps its first and last 16,384 lines; a program that does it
+	// with every byte costs the daemon 256 KiB, not gigabytes.
+	maxRuns = 16 << 10
+
+	// minRuns is what an index may always hold, however far the daemon is
+	// past its memory: 64 runs are 512 bytes, and without any the tail could
+	// not be told apart by stream at all.
+	minRuns = 64
+)
+
+// Store holds what the journals of one daemon share: the bounds, the counters
+// and the buffers of pulls. It is safe for concurrent use.
+type Store struct {
+	cfg        Config
+	headQuota  int64 // bytes of a spill file that are head
+	ringQuota  int64 // bytes of a spill file that are the tail's ring, at least 1
+	maxRuns    int
+	tailMemory int64
+
+	memory   atomic.Int64
+	spilled  atomic.Int64
+	captured atomic.Int64
+	journals atomic.Int64
+	lossy    atomic.Int64
+
+	bufs sync.Pool // *[pullSize]byte
+}
+
+// Stats counts what the journals of a store hold.
+type Stats struct {
+	MemoryBytes   int64 // held in memory: content, indexes, tails
+	SpilledBytes  int64 // held in spill files
+	CapturedBytes int64 // ever appended, whether still held or not
+	Journals      int64 // made and not yet released
+	Lossy         int64 // journals that ever dropped bytes for another reason than their own quota
+}
+
+// NewStore returns a store without journals. A daemon has one.
+func NewStore(cfg Config) *Store {
+	cfg.Dir = cmp.Or(cfg.Dir, os.TempDir())
+	cfg.ExecMemory = orDefault(cfg.ExecMemory, 64<<10)
+	cfg.TotalMemory = orDefault(cfg.TotalMemory, 64<<20)
+	cfg.ExecQuota = orDefault(cfg.ExecQuota, 256<<20)
+	cfg.TotalQuota = orDefault(cfg.TotalQuota, 8<<30)
+	// Content moves from memory to the head of the file in one piece.
+	cfg.ExecMemory = min(cfg.ExecMemory, cfg.ExecQuota/2)
+
+	s := &Store{
+		cfg:        cfg,
+		headQuota:  cfg.ExecQuota / 2,
+		ringQuota:  cfg.ExecQuota - cfg.ExecQuota/2,
+		maxRuns:    maxRuns,
+		tailMemory: tailMemory,
+	}
+	s.bufs.New = func() any { return new([pullSize]byte) }
+	return s
+}
+
+func orDefault(v, def int64) int64 {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+// New returns an empty journal. The caller owns it, and gives it back with
+// Release.
+func (s *Store) New() *Journal {
+	s.journals.Add(1)
+	return &Journal{store: s}
+}
+
+// Stats returns the counters as they are now. They are read one after the
+// other, not at one moment.
+func (s *Store) Stats() Stats {
+	return Stats{
+		MemoryBytes:   s.memory.Load(),
+		SpilledBytes:  s.spilled.Load(),
+		CapturedBytes: s.captured.Load(),
+		Journals:      s.journals.Load(),
+		Lossy:         s.lossy.Load(),
+	}
+}
+
+// indexMayGrow reports whether an index of n runs may take one more.
+func (s *Store) indexMayGrow(n int) bool {
+	return n < min(minRuns, s.maxRuns) || n < s.maxRuns && s.memory.Load()/2 < s.cfg.TotalMemory
+}

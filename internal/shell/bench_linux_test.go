@@ -1,0 +1,52 @@
+package shell
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// BenchmarkTrue is the bare round trip of the driver.
+func BenchmarkTrue(b *testing.B) {
+	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+		b.Run(name, func(b *testing.B) {
+			host, err := process.NewHost(process.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			hub, err := NewHub(nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tree, err := host.NewTree("bench")
+			if err != nil {
+				b.Fatal(err)
+			}
+			program, _ := Find(name)
+			s, err := hub.Open(Config{Tree: tree, Program: program, Env: os.Environ()})
+			if err != nil {
+				b.Fatal(err)
+			}
+			null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := 0; b.Loop(); i++ {
+				if _, err := s.Run(Command{Text: "true", Stdin: -1, Stdout: null, Stderr: null, Mark: uint32(i%1000) + 1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			s.Abandon()
+			tree.Kill(time.Now().Add(5 * time.Second))
+			s.Close()
+			unix.Close(null)
+			hub.Close()
+			host.Close()
+		})
+	}
+}

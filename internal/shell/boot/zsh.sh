@@ -1,0 +1,17 @@
+# The driver's part inside zsh. Read once, when the shell starts.
+# @STATUS@ is the path of the daemon's status pipe, @COPY@ that of the text of
+# zsh-copy.sh. All names begin with __trl_.
+
+# Gives $? the value it had for the user.
+__trl_r() { return "$1"; }
+
+# Soft abort: inside a command (__trl_b is set) a trap function that returns
+# non-zero interrupts whatever runs, up to the driver's `always`.
+TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; return 0; }
+
+# zsh runs an EXIT trap of a sourced file's caller too late to fork an heir with
+# the state, so `exit` outside a subshell is turned into an abort of the command
+# that remembers the status.
+__trl_pid=$$ __trl_z=$ZSH_SUBSHELL
+exit() { if (( ZSH_SUBSHELL > __trl_z )); then builtin exit "$@"; fi; __trl_x=${1:-$?}; builtin kill -STKFLT $__trl_pid; while ((1)); do ((1)); done; }
+trap '__trl_s=$?; builtin printf "\n%s x %s\n" $__trl_T $__trl_s >|@STATUS@; __trl_k=h; [[ -z $__trl_w ]] || builtin . @COPY@' EXIT

@@ -1,0 +1,314 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+const (
+	// heirTime is how long an exiting shell may take to leave its heir.
+	heirTime = 3 * time.Second
+	// standbyTime is how long a shell may take to fork a standby; a command
+	// that comes meanwhile waits for it.
+	standbyTime = 500 * time.Millisecond
+)
+
+// adopt makes a copy that has reported ours: it is freed from the subshell
+// that forked it and tracked. It returns nil if it is gone already.
+func (s *Shell) adopt(rep report, k *kit, id string) *copied {
+	defer func() { _ = k.close() }() // the copy holds what it needs
+	if outer := rep.b; outer > 1 && outer != os.Getpid() && outer != s.proc.PID() {
+		s.cfg.Tree.Signal(outer, unix.SIGKILL) // only if it is in the tree
+	}
+	p, err := s.cfg.Tree.Adopt(rep.a)
+	if err != nil {
+		s.hub.log.Warn("a copy of the shell is gone before it was adopted", "error", err)
+		return nil
+	}
+	return &copied{proc: p, traps: k.readTraps(), id: id}
+}
+
+// ready brings the shell into a state to run a command: a standby under way is
+// awaited, and a shell that went away while idle is replaced.
+func (s *Shell) ready(res *Result) error {
+	s.awaitStandby()
+	for len(s.reports) > 0 {
+		s.handle(<-s.reports, nil)
+	}
+	if s.exit == nil && !s.proc.Exited() {
+		return nil
+	}
+	return s.replace(res, nil)
+}
+
+// mend replaces the shell after a command that ended it or after which it
+// can't go on (broken), and says in res what it was.
+func (r *running) mend(res *Result, broken bool) error {
+	switch {
+	case r.exit != nil:
+		res.Ending, res.Code = ShellExited, *r.exit
+	case r.reported:
+		res.Ending = ShellDied // by us: it ended well and left the shell unusable
+	case broken:
+		res.Ending, res.Signal = ShellDied, unix.SIGKILL
+		res.Code = 128 + int(res.Signal)
+	default:
+		st := r.proc.Status() // it is dead
+		res.Code, res.Signal, res.Ending = st.Code, st.Signal, ShellDied
+		if st.Signal == 0 {
+			res.Ending = ShellExited // exec, or an exit that could not be reported
+		}
+	}
+	return r.replace(res, r)
+}
+
+// replace puts the best copy in the place of the shell: the heir, the standby,
+// or a new shell. r is the command during which it went, or nil.
+func (s *Shell) replace(res *Result, r *running) error {
+	if s.exit != nil {
+		s.awaitHeir(r)
+	}
+	if !s.proc.Exited() {
+		s.proc.Signal(unix.SIGKILL)
+		select {
+		case <-s.proc.Done():
+		case <-s.gone:
+			return ErrClosed
+		}
+	}
+	if s.taking != nil { // its shell is dead; the copy may be alive all the same
+		s.awaitStandby()
+	}
+	heir, standby := s.heir, s.standby
+	s.heir = nil
+	s.setStandby(nil)
+	s.exit = nil
+	if heir != nil {
+		if standby != nil {
+			standby.proc.Signal(unix.SIGKILL)
+		}
+		if err := s.wake(heir, r); err == nil {
+			return nil
+		}
+		standby = nil
+	}
+	res.RolledBack = true
+	if standby != nil {
+		res.RolledBackTo = standby.id
+		if err := s.wake(standby, nil); err == nil {
+			return nil
+		}
+	}
+	select {
+	case <-s.gone:
+		return ErrClosed
+	default:
+	}
+	res.RolledBackTo = ""
+	return s.boot()
+}
+
+// awaitHeir serves the reports of a shell that exits until it is dead and has
+// left its heir. Without a command there is no kit, and so no heir.
+func (s *Shell) awaitHeir(r *running) {
+	limit := time.NewTimer(heirTime)
+	defer limit.Stop()
+	done := s.proc.Done()
+	for done != nil || r != nil && r.kit != nil && s.heir == nil {
+		select {
+		case rep := <-s.reports:
+			s.handle(rep, r)
+		case <-done:
+			done = nil
+		case <-s.gone:
+			return
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// wake makes a sleeping copy the shell: it is told its control pipe, where its
+// traps are, and its token. r is the command whose environment an heir still has.
+func (s *Shell) wake(c *copied, r *running) error {
+	if err := s.openControl(); err != nil {
+		return err
+	}
+	traps, err := memfd("traps", string(c.traps))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(traps)
+	if err := s.newToken(); err != nil {
+		return err
+	}
+	s.setProc(c.proc)
+	s.inCopy = true
+	if err := tell(c.proc, s.hub.path(s.ctl.r)+" "+s.hub.path(traps)+" "+s.token+"\n"); err != nil {
+		return err
+	}
+	if r != nil && r.leave != "" {
+		if err := s.send(s.cfg.Program.Family.builtin(".") + " " + r.leave + "\n"); err != nil {
+			return err
+		}
+	}
+	if err := s.hello(); err != nil {
+		c.proc.Signal(unix.SIGKILL)
+		return fmt.Errorf("wake a copy: %w", err)
+	}
+	s.lastID = c.id
+	return nil
+}
+
+// tell writes to the pipe on which a copy sleeps. The copy itself holds it, as
+// its standard input, so an idle session costs the daemon no descriptor.
+func tell(p *process.Proc, text string) error {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(p.PID())+"/fd/0", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = unix.Write(fd, []byte(text))
+	return errors.Join(err, unix.Close(fd))
+}
+
+// budget decides when a standby is worth its fork. The fork is on nobody's way
+// while the shell is idle; in a burst of commands it would delay each of them.
+// So the first commands after a pause get a standby each, at once, and a burst
+// gets one now and then: taking them costs a few percent of it at the most, and
+// a roll-back loses at the most what ran since.
+type budget struct {
+	tokens float64
+	at     time.Time
+}
+
+const (
+	budgetMost  = 4.0
+	budgetEvery = 40 * time.Millisecond // a token; a fork costs about 1 ms
+	// idleStandby is the pause after which a shell without a current standby
+	// takes one.
+	idleStandby = 5 * time.Millisecond
+)
+
+func (b *budget) take(now time.Time) bool {
+	if b.at.IsZero() {
+		b.tokens = budgetMost
+	} else {
+		b.tokens = min(budgetMost, b.tokens+float64(now.Sub(b.at))/float64(budgetEvery))
+	}
+	b.at = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// scheduleStandby has a standby taken: now if the budget allows, else in the
+// next pause.
+func (s *Shell) scheduleStandby() {
+	if s.budget.take(time.Now()) {
+		s.askStandby()
+		if s.taking != nil {
+			go s.collectStandby()
+		}
+		return
+	}
+	if s.idle == nil {
+		s.idle = time.AfterFunc(idleStandby, s.takeStandby)
+	} else {
+		s.idle.Reset(idleStandby)
+	}
+}
+
+// takeStandby is called in a pause.
+func (s *Shell) takeStandby() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.taking != nil || s.proc.Exited() || s.standby != nil && s.standby.id == s.lastID {
+		return
+	}
+	s.askStandby()
+	s.awaitStandby()
+}
+
+// collectStandby adopts the standby that was asked for, unless a command has
+// come and done it.
+func (s *Shell) collectStandby() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.awaitStandby()
+	}
+}
+
+// askStandby asks the shell to fork one. Processes of the driver's carry the
+// mark 0, so that no command is blamed for them.
+func (s *Shell) askStandby() {
+	if s.taking != nil || s.proc.Exited() {
+		return
+	}
+	k, err := s.hub.takeKit()
+	if err != nil {
+		s.hub.log.Warn("no standby", "error", err)
+		return
+	}
+	if err := s.cfg.Tree.Mark(s.proc, 0); err != nil {
+		s.hub.putKit(k)
+		return
+	}
+	ask := "__trl_k=t __trl_w=" + s.hub.path(k.wake[0]) + " __trl_q=" + s.hub.path(k.traps[1]) + "; "
+	if s.cfg.Program.Family == Zsh {
+		ask += `\builtin \. ` + s.hub.texts["copy"]
+	} else {
+		ask += `__trl_t "$@"`
+	}
+	if err := s.send(ask + "; __trl_w= __trl_q=\n"); err != nil {
+		s.hub.putKit(k)
+		return
+	}
+	s.taking = k
+}
+
+// awaitStandby waits for the report of the standby that was asked for.
+func (s *Shell) awaitStandby() {
+	if s.taking == nil {
+		return
+	}
+	limit := time.NewTimer(standbyTime)
+	defer limit.Stop()
+	done := s.proc.Done()
+	for s.taking != nil {
+		select {
+		case rep := <-s.reports:
+			s.handle(rep, nil)
+		case <-done:
+			done = nil
+			limit.Reset(standbyTime / 10) // its report is in the pipe, or never comes
+		case <-s.gone:
+			return
+		case <-limit.C:
+			s.hub.log.Debug("no standby: the shell did not fork one")
+			_ = s.taking.close()
+			s.taking = nil
+		}
+	}
+}
+
+// tookStandby replaces the older standby.
+func (s *Shell) tookStandby(c *copied) {
+	s.taking = nil
+	if c == nil {
+		return
+	}
+	if s.standby != nil {
+		s.standby.proc.Signal(unix.SIGKILL)
+	}
+	s.setStandby(c)
+}

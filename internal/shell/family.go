@@ -1,0 +1,211 @@
+package shell
+
+import (
+	"embed"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Family is a kind of shell that the driver can drive.
+type Family string
+
+// The families.
+const (
+	Dash Family = "dash" // and other strictly POSIX shells of its descent
+	Ash  Family = "ash"  // busybox
+	Bash Family = "bash"
+	Zsh  Family = "zsh"
+)
+
+//go:embed boot/*.sh
+var bootFiles embed.FS
+
+// bootTexts are the embedded texts in the order they are loaded: a text may
+// refer to an earlier one by @NAME@.
+var bootTexts = []struct {
+	name, file string
+	fill       []string
+}{
+	{name: "copy", file: "zsh-copy.sh"},
+	{name: "exit", file: "zsh-exit.sh"},
+	{name: "gone", file: "cwd-gone.sh"},
+	{name: string(Dash), file: "dash.sh", fill: []string{"@DOT@", "command ."}},
+	// busybox: an error in a subshell inside `command .` never ends.
+	{name: string(Ash), file: "dash.sh", fill: []string{"@DOT@", "."}},
+	{name: string(Bash), file: "bash.sh"},
+	{name: string(Zsh), file: "zsh.sh"},
+}
+
+// loginTexts are what a login shell of each family reads.
+var loginTexts = map[Family]string{Dash: "login-posix.sh", Ash: "login-posix.sh", Bash: "login-bash.sh", Zsh: "login-zsh.sh"}
+
+// Program is a shell found on this host.
+type Program struct {
+	Path   string // absolute
+	Family Family
+	argv0  string
+}
+
+// Find looks a shell up: a path, or a name on PATH. An empty name is /bin/sh.
+// ok is false when there is no such program; family is empty when the program
+// is no shell the driver knows.
+func Find(name string) (p Program, ok bool) {
+	if name == "" {
+		name = "/bin/sh"
+	}
+	p.argv0 = filepath.Base(name)
+	path, err := exec.LookPath(name)
+	if err != nil && name == string(Ash) {
+		// Debian's busybox comes without links for its applets.
+		path, err = exec.LookPath("busybox")
+	}
+	if err != nil {
+		return p, false
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return p, false
+	}
+	p.Path = path
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		file = path
+	}
+	p.Family = familyOf(p.argv0, filepath.Base(file))
+	return p, true
+}
+
+// familyOf tells a shell by the name of its real file; busybox's applets by
+// the name they are called by.
+func familyOf(called, file string) Family {
+	if strings.HasPrefix(file, "busybox") {
+		if called == "ash" || called == "sh" || strings.HasPrefix(called, "busybox") {
+			return Ash
+		}
+		return ""
+	}
+	for prefix, f := range map[string]Family{"dash": Dash, "ash": Ash, "bash": Bash, "rbash": "", "zsh": Zsh} {
+		if file == prefix || strings.HasPrefix(file, prefix+"-") || strings.HasPrefix(file, prefix+".") {
+			return f
+		}
+	}
+	if strings.HasPrefix(file, "zsh") { // zsh5
+		return Zsh
+	}
+	return ""
+}
+
+// argv starts the shell on its control pipe: as a script it has no prompt, no
+// history and reads no startup files.
+func (p Program) argv(control string) []string {
+	switch p.Family {
+	case Ash:
+		// Interactive, because a fatal error must return to its top level
+		// instead of ending it. (The applet's name comes first.)
+		return []string{"ash", "-i", control}
+	case Bash:
+		return []string{"bash", "--norc", "--noprofile", control}
+	case Zsh:
+		return []string{"zsh", "-f", control}
+	default:
+		return []string{p.argv0, control}
+	}
+}
+
+// builtin prefixes a builtin so that no alias and (but for `command` itself in
+// POSIX shells) no function of the user's stands in for it.
+func (f Family) builtin(name string) string {
+	if f == Dash || f == Ash {
+		return `\command \` + name
+	}
+	return `\builtin \` + name
+}
+
+// redirect changes the shell's own streams for good. In bash only `command
+// exec` does; `builtin exec` undoes it again.
+func (f Family) redirect(redirs string) string {
+	if f == Bash {
+		return `\command \exec ` + redirs + "; "
+	}
+	return f.builtin("exec") + " " + redirs + "; "
+}
+
+// line is what is said to the shell for one command.
+type line struct {
+	seq           int
+	last          int // what $? must be for the user
+	text          string
+	stdin         string
+	stdout        string
+	stderr        string
+	wake, traps   string // of the kit
+	enter, leave  string // texts around the command, "" if it needs none
+	inCopy        bool   // the shell is an heir or a standby that took over
+	token, status string
+	exitText      string // zsh
+}
+
+// report is the command that reports a kind with a number.
+func (f Family) report(token, status string, kind reportKind, operands string) string {
+	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands + ` >|` + status
+}
+
+// done reports the end of the command, with the status in __trl_s.
+func (l *line) done(f Family) string {
+	number := strconv.Itoa(l.seq) + ` %s\n' "${__trl_s:-0}"`
+	end := f.report(l.token, l.status, reportDone, number) + "\n"
+	if f == Zsh {
+		return "if [[ -z $__trl_x ]]; then " + strings.TrimSuffix(end, "\n") + "; else " +
+			f.report(l.token, l.status, reportLeft, number) + "; fi\n"
+	}
+	return end
+}
+
+// packets are the writes that run a command. Each shell gets one line, but
+// for ash: there an error drops the line that it is in the middle of, so what
+// follows the command is a packet of its own.
+func (f Family) packets(l *line) []string {
+	keep := "__trl_w=" + l.wake + " __trl_q=" + l.traps
+	drop := "__trl_w= __trl_q="
+	// An EXIT trap of the user's runs after the redirections of the command have
+	// been undone, so the shell's own stdout is the command's meanwhile.
+	base := f.redirect(">|" + l.stdout)
+	rest := f.redirect(">/dev/null")
+	last := ""
+	if l.last != 0 {
+		last = "__trl_r " + strconv.Itoa(l.last) + " || "
+	}
+	enter, leave := "", ""
+	if l.enter != "" {
+		enter = f.builtin(".") + " " + l.enter + "; "
+		leave = f.builtin(".") + " " + l.leave + "; "
+	}
+	redirs := " <" + l.stdin + " >|" + l.stdout + " 2>|" + l.stderr
+	switch {
+	case f == Dash || f == Ash && l.inCopy:
+		dot := `\command \. `
+		if f == Ash {
+			dot = `\. `
+		}
+		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + last + dot + l.text + redirs +
+			" || __trl_s=$?; __trl_b= " + drop + "; " + leave + rest + l.done(f)}
+	case f == Ash:
+		return []string{
+			keep + " __trl_b=1; " + base + enter + last + `\. ` + l.text + redirs + "\n",
+			"__trl_s=$? __trl_b= " + drop + "; " + leave + rest + l.done(f),
+		}
+	case f == Bash:
+		if !l.inCopy {
+			base, rest = "", "" // its EXIT traps run before redirections are undone
+		}
+		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
+		drop += " __trl_o= __trl_u="
+		return []string{keep + "; " + base + enter + last + `\builtin \. ` + l.text + redirs +
+			"; __trl_s=$? " + drop + "; " + leave + rest + l.done(f)}
+	default: // zsh
+		return []string{keep + " __trl_b=1 __trl_x=; " + base + enter + last + "{ " + `\builtin \. ` + l.text + redirs +
+			"; } always { __trl_s=${__trl_x:-$?} __trl_b=; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
+			`\builtin \. ` + l.exitText + "; " + drop + "; " + leave + rest + l.done(f)}
+	}
+}

@@ -1,0 +1,327 @@
+package shell
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// Config of a Shell.
+type Config struct {
+	Tree    *process.Tree // everything the shell starts is in it
+	Program Program
+	Dir     string
+	Env     []string
+	Login   bool // read the login startup files before Open returns
+	// Grace is how long a command has between SIGTERM and SIGKILL.
+	// Default 5 s, as the session lifecycle says.
+	Grace time.Duration
+}
+
+const (
+	defaultGrace = 5 * time.Second
+	// bootTime bounds the start of a shell and of a copy that takes over. They
+	// need milliseconds; a machine that is thrashing may need a while.
+	bootTime = 10 * time.Second
+	// abortSignal is SIGSTKFLT: Linux never raises it itself, and all four
+	// shells can trap it by number.
+	abortSignal = unix.Signal(16)
+)
+
+// Shell is one driven shell. Run and Close may be called by any goroutine; one
+// command runs at a time.
+//
+// Lock order: mu, then the hub's and the host's own.
+type Shell struct {
+	hub   *Hub
+	cfg   Config
+	token string // of the process that is the shell now
+	// reports come from the hub's reader. The capacity is more than a shell
+	// ever sends unasked; what a forger adds is dropped there.
+	reports chan report
+
+	// pid and standbyPID are for who only looks; mu may be held for hours.
+	pid, standbyPID atomic.Int64
+	gone            chan struct{} // closed by Abandon
+	abandon         sync.Once
+
+	mu      sync.Mutex // held while a command runs or a standby is taken
+	closed  bool
+	proc    *process.Proc // the shell that reads the control pipe now
+	inCopy  bool          // it is an heir or a standby that took over
+	ctl     control
+	seq     int
+	last    int    // exit code of the last command: $? for the next
+	lastID  string // of the last command that the shell's state includes
+	standby *copied
+	heir    *copied
+	exit    *int // the shell said that it exits, with this status
+	taking  *kit // of the standby that was asked for and has not reported yet
+	idle    *time.Timer
+	budget  budget
+}
+
+// control is the control pipe: the shell's script.
+type control struct {
+	w     int    // writing end, non-blocking
+	r     int    // reading end, kept only where the shell reopens it by path; else -1
+	inode uint64 // by which the shell's end is known in /proc
+}
+
+// copied is a sleeping copy of the shell.
+type copied struct {
+	proc  *process.Proc
+	traps []byte
+	id    string // the last command whose effects it has
+}
+
+// CrashError says that the shell died while it started.
+type CrashError struct {
+	Status process.Status
+	Stderr []byte
+}
+
+func (e *CrashError) Error() string {
+	if e.Status.Signal != 0 {
+		return fmt.Sprintf("the shell died while starting, by signal %s", unix.SignalName(e.Status.Signal))
+	}
+	return fmt.Sprintf("the shell died while starting, with exit code %d", e.Status.Code)
+}
+
+// ErrClosed says that the shell was abandoned or closed.
+var ErrClosed = errors.New("the shell is closed")
+
+// errStuck says that the shell lives but does not answer.
+var errStuck = errors.New("the shell does not answer")
+
+// Open starts a shell and returns when it is ready for a command.
+func (h *Hub) Open(cfg Config) (*Shell, error) {
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
+	}
+	s := &Shell{hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), ctl: control{w: -1, r: -1}}
+	s.mu.Lock()
+	err := s.boot()
+	s.mu.Unlock()
+	if err == nil && cfg.Login {
+		err = s.login()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// boot starts the shell process on a fresh control pipe and sends it the
+// driver's part. Its own stderr is kept until it has answered, to say why not.
+func (s *Shell) boot() error {
+	if err := s.openControl(); err != nil {
+		return err
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	stderr, err := memfd("stderr", "")
+	if err != nil {
+		return err
+	}
+	defer unix.Close(stderr)
+	p := s.cfg.Program
+	proc, err := s.cfg.Tree.Start(process.Spec{
+		Path: p.Path, Argv: p.argv(s.hub.path(s.ctl.r)), Env: s.cfg.Env, Dir: s.cfg.Dir,
+		Files: [3]int{null, null, stderr},
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	s.setProc(proc)
+	s.inCopy, s.exit, s.lastID, s.last = false, nil, "", 0
+	if err := s.newToken(); err != nil {
+		return err
+	}
+	f := p.Family
+	err = s.send("__trl_T="+s.token+"; "+f.builtin(".")+" "+s.hub.texts[string(f)]+"\n", f.redirect("2>/dev/null")+"\n")
+	if err == nil {
+		err = s.hello()
+	}
+	if s.proc.Exited() {
+		said := make([]byte, 4096)
+		n, _ := unix.Pread(stderr, said, 0)
+		n = max(n, 0)
+		return &CrashError{Status: s.proc.Status(), Stderr: bytes.TrimSpace(said[:n])}
+	}
+	return err
+}
+
+// hello waits until the shell answers, so that it reads its control pipe.
+func (s *Shell) hello() error {
+	s.seq++
+	f := s.cfg.Program.Family
+	hi := f.report(s.token, s.hub.path(s.hub.statusW), reportReady, strconv.Itoa(s.seq)+`\n'`) + "\n"
+	if err := s.send(hi); err != nil {
+		return err
+	}
+	limit := time.NewTimer(bootTime)
+	defer limit.Stop()
+	for {
+		select {
+		case r := <-s.reports:
+			if r.kind == reportReady && r.a == s.seq {
+				if !s.inCopy || f == Dash || f == Ash {
+					s.closeControlReader() // bash and zsh copies reopen it line by line
+				}
+				return nil
+			}
+			s.handle(r, nil)
+		case <-s.proc.Done():
+			return errors.New("the shell died")
+		case <-s.gone:
+			return ErrClosed
+		case <-limit.C:
+			return errStuck
+		}
+	}
+}
+
+// login runs the login startup files as the session's first command, with
+// their output thrown away.
+func (s *Shell) login() error {
+	text, err := bootFiles.ReadFile("boot/" + loginTexts[s.cfg.Program.Family])
+	if err != nil {
+		return err
+	}
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	stop := make(chan struct{})
+	timer := time.AfterFunc(bootTime, func() { close(stop) })
+	defer timer.Stop()
+	_, err = s.Run(Command{Text: string(text), Stdin: null, Stdout: null, Stderr: null, Stop: stop})
+	s.mu.Lock()
+	s.last = 0
+	s.mu.Unlock()
+	return err
+}
+
+// openControl makes a fresh control pipe.
+func (s *Shell) openControl() error {
+	s.closeControl()
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("control pipe: %w", err)
+	}
+	s.ctl.r, s.ctl.w = p[0], p[1]
+	flags := unix.O_NONBLOCK // a shell that stopped reading must not stop us
+	if s.cfg.Program.Family == Ash {
+		// Packets: one write is one read, so that ash never holds a second
+		// line in its buffer when an error makes it drop what it holds.
+		flags |= unix.O_DIRECT
+	} else {
+		// One page is enough for the lines of one command, and ten thousand
+		// pipes of sixteen would be over an unprivileged user's allowance.
+		_, _ = unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, os.Getpagesize())
+	}
+	if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETFL, flags); err != nil {
+		return fmt.Errorf("control pipe: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(p[1], &st); err != nil {
+		return fmt.Errorf("control pipe: %w", err)
+	}
+	s.ctl.inode = st.Ino
+	return nil
+}
+
+func (s *Shell) closeControlReader() {
+	if s.ctl.r >= 0 {
+		unix.Close(s.ctl.r)
+		s.ctl.r = -1
+	}
+}
+
+func (s *Shell) closeControl() {
+	s.closeControlReader()
+	if s.ctl.w >= 0 {
+		unix.Close(s.ctl.w)
+		s.ctl.w = -1
+	}
+}
+
+// send writes packets to the control pipe, each with one write.
+func (s *Shell) send(packets ...string) error {
+	for _, p := range packets {
+		n, err := unix.Write(s.ctl.w, []byte(p))
+		if err == nil && n < len(p) {
+			err = unix.EAGAIN
+		}
+		if err != nil {
+			return fmt.Errorf("%w: control pipe: %w", errStuck, err)
+		}
+	}
+	return nil
+}
+
+// PID of the shell, and of its standby or 0.
+func (s *Shell) PID() (shell, standby int) {
+	return int(s.pid.Load()), int(s.standbyPID.Load())
+}
+
+// setProc makes p the shell that is driven.
+func (s *Shell) setProc(p *process.Proc) {
+	s.proc = p
+	s.pid.Store(int64(p.PID()))
+}
+
+func (s *Shell) setStandby(c *copied) {
+	s.standby = c
+	if c == nil {
+		s.standbyPID.Store(0)
+	} else {
+		s.standbyPID.Store(int64(c.proc.PID()))
+	}
+}
+
+// Cwd is the shell's working directory.
+func (s *Shell) Cwd() (string, error) {
+	return os.Readlink("/proc/" + strconv.FormatInt(s.pid.Load(), 10) + "/cwd")
+}
+
+// Abandon tells the driver that the shell is about to be killed for good: a
+// command that runs comes back with ErrClosed, and nothing is started in its
+// place.
+func (s *Shell) Abandon() { s.abandon.Do(func() { close(s.gone) }) }
+
+// Close lets go of the shell's pipes, after Abandon. Its processes are the
+// tree's to kill.
+func (s *Shell) Close() error {
+	s.Abandon()
+	s.hub.unregister(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	s.closeControl()
+	if s.taking != nil {
+		_ = s.taking.close()
+		s.taking = nil
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package shell
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+func TestMain(m *testing.M) {
+	process.RunChild()
+	if err := process.CleanSelf(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var families = []string{"dash", "ash", "bash", "zsh"}
+
+// driven is a shell under test.
+type driven struct {
+	*Shell
+	t    testing.TB
+	tree *process.Tree
+	mark uint32
+}
+
+// open starts a shell with everything below it, all of which must be gone at
+// the end of the test.
+func open(t testing.TB, name string, grace time.Duration) *driven {
+	t.Helper()
+	host, err := process.NewHost(process.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := NewHub(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := host.NewTree("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, ok := Find(name)
+	if !ok {
+		t.Fatalf("no %s here", name)
+	}
+	s, err := hub.Open(Config{Tree: tree, Program: program, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: grace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Abandon()
+		if left := tree.Kill(time.Now().Add(5 * time.Second)); len(left) > 0 {
+			t.Errorf("left: %+v", left)
+		}
+		for _, err := range []error{s.Close(), hub.Close(), host.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return &driven{Shell: s, t: t, tree: tree}
+}
+
+// run runs a text and returns what it wrote to both streams, and the result.
+func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
+	d.t.Helper()
+	d.mark++
+	out := filepath.Join(d.t.TempDir(), "out")
+	fd, err := unix.Open(out, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	res, err := d.Run(Command{ID: fmt.Sprint(d.mark), Text: text, Stdin: -1, Stdout: fd, Stderr: fd, Mark: d.mark, Stop: stop})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	b, err := os.ReadFile(out)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(b), res
+}
+
+func each(t *testing.T, test func(t *testing.T, name string)) {
+	for _, name := range families {
+		t.Run(name, func(t *testing.T) { test(t, name) })
+	}
+}
+
+func TestEndings(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 0)
+		for _, tt := range []struct {
+			text string
+			want Result
+		}{
+			{"V=1; true", Result{}},
+			{"(exit 7)", Result{Code: 7}},
+			{"V=2; exit 5", Result{Code: 5, Ending: ShellExited}},
+			{"sh -c 'kill -9 $PPID'; sleep 1", Result{Code: 137, Signal: unix.SIGKILL, Ending: ShellDied, RolledBack: true, RolledBackTo: "3"}},
+			{"exec true", Result{Ending: ShellExited, RolledBack: true, RolledBackTo: "4"}},
+		} {
+			_, got := d.run(tt.text, nil)
+			if tt.want.RolledBackTo == "4" {
+				tt.want.RolledBackTo = got.RolledBackTo // of a command that was itself rolled back
+			}
+			if got != tt.want {
+				t.Errorf("%q: got %+v, want %+v", tt.text, got, tt.want)
+			}
+		}
+		if out, _ := d.run(`echo "$V"`, nil); out != "2\n" {
+			t.Errorf("state: %q", out)
+		}
+	})
+}
+
+// A stopped builtin loop gives the shell back with its state, its pid and its
+// jobs.
+func TestSoftAbort(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 2*time.Second)
+		before, _ := d.PID()
+		stop := make(chan struct{})
+		time.AfterFunc(50*time.Millisecond, func() { close(stop) })
+		_, res := d.run("V=kept; while :; do :; done; echo NOT", stop)
+		if !res.Stopped || res.Signal != unix.SIGTERM || res.Ending != Exited || res.RolledBack {
+			t.Errorf("got %+v", res)
+		}
+		if out, _ := d.run(`echo "$V"`, nil); out != "kept\n" {
+			t.Errorf("state: %q", out)
+		}
+		if after, _ := d.PID(); after != before {
+			t.Errorf("the shell was %d and is %d", before, after)
+		}
+	})
+}
+
+// A shell that ignores the abort is killed after the grace, and its standby
+// takes over.
+func TestHardAbort(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 200*time.Millisecond)
+		d.run("V=before", nil)
+		stop := make(chan struct{})
+		time.AfterFunc(100*time.Millisecond, func() { close(stop) })
+		start := time.Now()
+		_, res := d.run("trap '' 16; V=lost; while :; do :; done", stop)
+		if !res.Stopped || res.Signal != unix.SIGKILL || !res.RolledBack || res.RolledBackTo != "1" {
+			t.Errorf("got %+v", res)
+		}
+		if took := time.Since(start); took > 300*time.Millisecond+lastChance+2*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if out, _ := d.run(`echo "$V"`, nil); out != "before\n" {
+			t.Errorf("state: %q", out)
+		}
+	})
+}
+
+// A burst must not wait for standbys, and must have one soon after.
+func TestStandbyIsTakenInThePause(t *testing.T) {
+	d := open(t, "dash", 0)
+	for range 50 {
+		d.run("N=$((N+1))", nil)
+	}
+	d.run("LAST=1", nil)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		current := d.standby != nil && d.standby.id == d.lastID
+		d.mu.Unlock()
+		if current {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no standby has the last command")
+		}
+	}
+	if _, res := d.run("kill -9 $$", nil); res.RolledBackTo != "51" {
+		t.Errorf("got %+v", res)
+	}
+	if out, _ := d.run(`echo "$N $LAST"`, nil); out != "50 1\n" {
+		t.Errorf("state: %q", out)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	var b budget
+	now := time.Now()
+	taken := 0
+	for i := range 1000 { // a command each 0.1 ms
+		if b.take(now.Add(time.Duration(i) * 100 * time.Microsecond)) {
+			taken++
+		}
+	}
+	if most := int(budgetMost) + int(100*time.Millisecond/budgetEvery); taken > most || taken < int(budgetMost) {
+		t.Errorf("%d standbys in 100 ms, at most %d", taken, most)
+	}
+}
+
+// Lines that are not reports, on the pipe that any process of the user can
+// write to, hurt nobody.
+func TestForgedReports(t *testing.T) {
+	d := open(t, "dash", 0)
+	status := d.hub.path(d.hub.statusW)
+	garbage := "printf 'x%.0s' 1 2 3 4 5 6 7 8 9 >" + status + "; printf '\\n0123456789abcdef d 1 0\\nno report\\n" + strings.Repeat("z", 300) + "' >" + status
+	if _, res := d.run(garbage+"; (exit 6)", nil); res.Code != 6 {
+		t.Errorf("got %+v", res)
+	}
+	if out, res := d.run("echo fine", nil); out != "fine\n" || res != (Result{}) {
+		t.Errorf("got %q, %+v", out, res)
+	}
+}
+
+func TestClose(t *testing.T) {
+	d := open(t, "dash", 0)
+	var wg sync.WaitGroup
+	started := make(chan struct{})
+	wg.Go(func() {
+		close(started)
+		_, err := d.Run(Command{Text: "sleep 100", Stdin: -1, Stdout: d.hub.statusW, Stderr: d.hub.statusW, Mark: 1})
+		if err == nil {
+			t.Error("a command of an abandoned shell ended well")
+		}
+	})
+	<-started
+	d.Abandon()
+	wg.Wait()
+	if _, err := d.Run(Command{}); err == nil {
+		t.Error("an abandoned shell runs commands")
+	}
+}
+
+func TestFind(t *testing.T) {
+	for name, want := range map[string]Family{"dash": Dash, "bash": Bash, "zsh": Zsh, "ash": Ash, "/bin/bash": Bash, "cat": ""} {
+		p, ok := Find(name)
+		if !ok || p.Family != want {
+			t.Errorf("%s: %+v, %v", name, p, ok)
+		}
+	}
+	if _, ok := Find("no-such-shell"); ok {
+		t.Error("found what is not there")
+	}
+	for _, tt := range []struct {
+		called, real string
+		want         Family
+	}{
+		{"sh", "dash", Dash},
+		{"sh", "busybox", Ash},
+		{"sh", "bash", Bash},
+		{"bash", "bash-5.2", Bash},
+		{"zsh", "zsh5", Zsh},
+		{"ls", "busybox", ""},
+		{"fish", "fish", ""},
+		{"rbash", "rbash", ""},
+	} {
+		if got := familyOf(tt.called, tt.real); got != tt.want {
+			t.Errorf("%s → %s: got %q", tt.called, tt.real, got)
+		}
+	}
+}
+
+// Every embedded text must parse in the shell it is for.
+func TestBootTextsParse(t *testing.T) {
+	for file, shells := range map[string][]string{
+		"dash.sh": {"dash", "ash"}, "login-posix.sh": {"dash", "ash"}, "bash.sh": {"bash"}, "login-bash.sh": {"bash"},
+		"zsh.sh": {"zsh"}, "zsh-copy.sh": {"zsh"}, "zsh-exit.sh": {"zsh"}, "login-zsh.sh": {"zsh"}, "cwd-gone.sh": families,
+	} {
+		for _, name := range shells {
+			p, ok := Find(name)
+			if !ok {
+				t.Fatalf("no %s here", name)
+			}
+			cmd := exec.Command(p.Path, "-n", "boot/"+file)
+			cmd.Args[0] = name // busybox goes by it
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s in %s: %v: %s", file, name, err, out)
+			}
+		}
+	}
+	entries, err := bootFiles.ReadDir("boot")
+	if err != nil || len(entries) != 9 {
+		t.Errorf("%d texts are embedded, %v: is a new one checked above?", len(entries), err)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for _, s := range []string{"", "plain", "it's", "''", `\`, "a\nb", "$x `y` \"z\"", "é\xff"} {
+		for _, name := range families {
+			p, _ := Find(name)
+			cmd := exec.Command(p.Path, "-c", "printf %s "+quote(s))
+			cmd.Args[0] = name
+			if out, err := cmd.Output(); err != nil || string(out) != s {
+				t.Errorf("%s: %q became %q, %v", name, s, out, err)
+			}
+		}
+	}
+}
+
+func FuzzReport(f *testing.F) {
+	f.Add([]byte("0123456789abcdef d 12 0"))
+	f.Add([]byte("0123456789abcdef t 1 2"))
+	f.Add([]byte("0123456789abcdef x 255"))
+	f.Add([]byte("0123456789abcdef r 99999999999"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, ok := parseReport(line)
+		if !ok {
+			return
+		}
+		if len(r.token) != tokenLen || operands[r.kind] == 0 || r.a < 0 || r.b < 0 {
+			t.Errorf("%q became %+v", line, r)
+		}
+		text := r.token + " " + string(rune(r.kind))
+		for _, n := range []int{r.a, r.b}[:operands[r.kind]] {
+			text += fmt.Sprintf(" %d", n)
+		}
+		if again, ok := parseReport([]byte(text)); !ok || again != r {
+			t.Errorf("%q does not come back: %+v", text, again)
+		}
+	})
+}

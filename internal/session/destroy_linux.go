@@ -1,0 +1,176 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// killTime bounds how long a killed tree may take to be gone. SIGKILL needs
+// microseconds; a process in uninterruptible sleep can hold it up, and is then
+// named as a survivor.
+const killTime = 10 * time.Second
+
+// destroy ends the session, once, and returns the channel that is closed when
+// its tree is verified empty. force, also in a later call, cuts the grace.
+func (s *Session) destroy(why string, force bool) <-chan struct{} {
+	s.mu.Lock()
+	// A session that is being created ends itself when it is: see started.
+	first := !s.ending && (s.state == api.StateIdle || s.state == api.StateRunning)
+	if !s.ending {
+		s.ending, s.endWhy = true, why
+	}
+	if force && !s.hurried {
+		s.hurried = true
+		close(s.hurry)
+	}
+	s.mu.Unlock()
+	if first {
+		s.pool.begin(func() { s.end(why, nil) })
+	}
+	return s.destroyed
+}
+
+// started takes the session from creating to its first state. A destroy that
+// came meanwhile is done now.
+func (s *Session) started(first api.State) {
+	s.mu.Lock()
+	s.state = move(s.state, first)
+	s.active = time.Now()
+	why, ending := s.endWhy, s.ending
+	s.mu.Unlock()
+	if ending {
+		s.pool.begin(func() { s.end(why, nil) })
+	}
+}
+
+// neverStarted ends a session that could not be started.
+func (s *Session) neverStarted() {
+	s.tree.Kill(time.Now().Add(killTime))
+	s.mu.Lock()
+	s.state = move(s.state, api.StateTerminated)
+	s.mu.Unlock()
+	close(s.destroyed)
+}
+
+// end takes the session down. It runs once. status is that of a direct
+// command which ended by itself.
+func (s *Session) end(why string, status *process.Status) {
+	s.cancelAll()
+	s.askToLeave()
+	if s.shell != nil {
+		s.shell.Abandon()
+	}
+	left := s.tree.Kill(time.Now().Add(killTime))
+	if s.shell != nil {
+		if err := s.shell.Close(); err != nil {
+			s.pool.cfg.Log.Warn("close a shell", "session", s.id, "error", err)
+		}
+	}
+	s.awaitExec()
+	s.survivors = make([]api.Process, 0, len(left))
+	for _, in := range left {
+		s.survivors = append(s.survivors, api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: in.Command})
+	}
+	s.mu.Lock()
+	s.state = move(s.state, api.StateTerminated)
+	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
+	if status != nil {
+		s.terminated.ExitCode = &status.Code
+		s.terminated.Signal = process.SignalName(status.Signal)
+	}
+	s.env = nil
+	s.mu.Unlock()
+	s.pool.mu.Lock()
+	s.pool.live--
+	s.pool.ended++
+	s.pool.mu.Unlock()
+	s.pool.cfg.Log.Info("session ended", "session", s.id, "reason", why, "survivors", len(left))
+	close(s.destroyed)
+}
+
+// cancelAll refuses the execs that wait, and stops the one that runs: with its
+// grace, unless there is a hurry.
+func (s *Session) cancelAll() {
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	running := s.running
+	s.mu.Unlock()
+	for _, e := range queue {
+		e.neverRan(api.OutcomeCancelled)
+	}
+	if running == nil {
+		return
+	}
+	running.stop(causeCancel)
+	select {
+	case <-running.done:
+	case <-s.hurry:
+	}
+}
+
+// askToLeave sends SIGTERM to every process of the session and gives them the
+// grace to go.
+func (s *Session) askToLeave() {
+	select {
+	case <-s.hurry:
+		return
+	default:
+	}
+	asked := map[int]bool{}
+	deadline := time.NewTimer(s.pool.cfg.Grace)
+	defer deadline.Stop()
+	for wait := 200 * time.Microsecond; ; wait = min(wait*2, 20*time.Millisecond) {
+		if len(s.tree.Ask(asked, func(pid int, mark uint32) bool { return s.mayLeave(pid, mark, asked[pid]) })) == 0 {
+			return
+		}
+		pause := time.NewTimer(wait) // there is no event for "the tree is empty"
+		select {
+		case <-pause.C:
+		case <-s.hurry:
+			pause.Stop()
+			return
+		case <-deadline.C:
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// mayLeave tells the processes that are asked to go from the driver's sleeping
+// copies of the shell, which just have to go. An interactive shell, as ash must
+// be, ignores SIGTERM and goes by SIGHUP.
+func (s *Session) mayLeave(pid int, mark uint32, asked bool) bool {
+	if s.shell == nil || asked {
+		return true
+	}
+	shell, standby := s.shell.PID()
+	switch {
+	case pid == shell:
+		s.tree.Signal(pid, unix.SIGHUP)
+	case pid == standby || mark == 0:
+		s.tree.Signal(pid, unix.SIGKILL)
+	}
+	return true
+}
+
+// awaitExec waits for the goroutines of the running exec, whose processes are
+// dead by now.
+func (s *Session) awaitExec() {
+	s.mu.Lock()
+	running := s.running
+	finished := slices.Clone(s.finished)
+	s.mu.Unlock()
+	if running != nil {
+		<-running.done
+		finished = append(finished, running)
+	}
+	for _, e := range finished {
+		e.closeOutput()
+	}
+}

@@ -1,0 +1,144 @@
+package session
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// startDirect starts the one command of a direct session. Its stdin stays open
+// for exec.input; its end is the session's.
+func (s *Session) startDirect() error {
+	path, err := s.lookPath(s.params.Argv[0])
+	if err != nil {
+		return err
+	}
+	e := s.newExecution("")
+	e.mark, e.timeout = 0, s.timeout
+	if err := e.openOutput(); err != nil {
+		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
+	}
+	defer e.stdout.closeWrite() // the command has them now
+	defer e.stderr.closeWrite()
+	if e.stdin, err = newInput(nil, true); err != nil {
+		e.closeOutput()
+		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
+	}
+	proc, err := s.tree.Start(process.Spec{
+		Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd, Gated: true,
+		Files: [3]int{e.stdin.read, e.stdout.write, e.stderr.write},
+	})
+	if err != nil {
+		e.closeOutput()
+		return api.Errorf(api.CodeShellNotFound, "start %s: %s", path, err).WithHint("argv[0] must be an executable program")
+	}
+	e.pumpOutput()
+	e.begin(time.Now())
+	s.mu.Lock()
+	s.proc = proc
+	s.execCount = 1
+	s.running = e
+	s.mu.Unlock()
+	s.pool.register(e)
+	s.started(api.StateRunning)
+	s.pool.begin(e.runDirect)
+	return nil
+}
+
+// lookPath finds a program as the session itself would: by its own PATH and
+// relative to its own directory.
+func (s *Session) lookPath(name string) (string, error) {
+	notFound := func(err error) error {
+		return api.Errorf(api.CodeShellNotFound, "no such program: %w", err).WithHint("argv[0] is a name on the session's PATH or a path")
+	}
+	if filepath.Base(name) == name {
+		for _, kv := range s.env {
+			if list, ok := strings.CutPrefix(kv, "PATH="); ok {
+				for _, dir := range filepath.SplitList(list) {
+					path := filepath.Join(dir, name)
+					if st, err := os.Stat(path); err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil {
+						return path, nil
+					}
+				}
+			}
+		}
+		return "", notFound(exec.ErrNotFound)
+	}
+	if !filepath.IsAbs(name) && s.params.Cwd != "" {
+		name = filepath.Join(s.params.Cwd, name)
+	}
+	if _, err := os.Stat(name); err != nil {
+		return "", notFound(err)
+	}
+	return filepath.Abs(name)
+}
+
+// runDirect is the life of a direct command after its start.
+func (e *execution) runDirect() {
+	s := e.session
+	s.pool.execsRunning.Add(1)
+	defer s.pool.execsRunning.Add(-1)
+	disarm := e.watch()
+	select {
+	case <-s.proc.Done():
+	case <-e.stopped:
+		e.stopDirect()
+	}
+	disarm()
+	st := s.proc.Status()
+	e.stdout.settle()
+	e.stderr.settle()
+	e.stdin.close()
+	e.finish(func(r *api.ExecResult) {
+		r.ExitCode = &st.Code
+		r.Signal = process.SignalName(st.Signal)
+		r.Usage = &api.Usage{CPUMS: st.CPU.Milliseconds(), MaxRSSBytes: st.MaxRSS}
+		r.Outcome = api.OutcomeExited
+		if st.Signal != 0 {
+			r.Outcome = api.OutcomeSignaled
+		}
+	})
+	s.mu.Lock()
+	s.running = nil
+	s.keep(e)
+	ending := s.ending
+	s.ending = true
+	s.mu.Unlock()
+	e.setDone()
+	if !ending {
+		s.end(api.ReasonExited, &st)
+	}
+}
+
+// stopDirect ends the whole tree: SIGTERM, the grace, SIGKILL.
+func (e *execution) stopDirect() {
+	s := e.session
+	asked := map[int]bool{}
+	deadline := time.Now().Add(s.pool.cfg.Grace)
+	all := func(int, uint32) bool { return true }
+	for {
+		left := s.tree.Ask(asked, all)
+		if s.proc.Exited() && len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.tree.KillMarked(all, time.Now().Add(killTime))
+			<-s.proc.Done()
+			return
+		}
+		pause := time.NewTimer(10 * time.Millisecond)
+		select {
+		case <-s.hurry:
+			deadline = time.Now()
+		case <-pause.C:
+		}
+		pause.Stop()
+	}
+}

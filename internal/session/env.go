@@ -1,0 +1,83 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// baseEnv is what a session inherits by default: what programs need to work
+// and what says how to talk to the user, and nothing that may be a secret.
+var baseEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"}
+
+// defaultPath is used when the daemon itself has none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environment builds what the shell starts with. The daemon's own settings
+// (TRL_*) are never passed on.
+func environment(inherit string, add map[string]string, own []string) ([]string, error) {
+	env := map[string]string{}
+	for _, kv := range own {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || strings.HasPrefix(name, "TRL_") {
+			continue
+		}
+		switch inherit {
+		case "", api.InheritBase:
+			if !slices.Contains(baseEnv, name) && !strings.HasPrefix(name, "LC_") {
+				continue
+			}
+		case api.InheritAll:
+		case api.InheritNone:
+			continue
+		default:
+			return nil, api.Errorf(api.CodeInvalidParams, "inherit_env is not one of base, all, none").With("field", "inherit_env").
+				WithHint(`use "base" (the default), "all" or "none"`)
+		}
+		env[name] = value
+	}
+	for name, value := range add {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+			return nil, errEnvName()
+		}
+		env[name] = value
+	}
+	if _, ok := env["PATH"]; !ok && inherit != api.InheritNone {
+		env["PATH"] = defaultPath
+	}
+	out := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, name+"="+env[name])
+	}
+	return out, nil
+}
+
+func errEnvName() *api.Error {
+	return api.Errorf(api.CodeInvalidParams, "env has a name that can't be a variable's, or a value with a NUL byte").With("field", "env").
+		WithHint("names are letters, digits and _, and do not begin with a digit")
+}
+
+// commandEnv checks the environment of one command. It is set by the shell, so
+// its names must be names in the shell's language.
+func commandEnv(env map[string]string) ([]string, error) {
+	out := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !isName(name) || strings.Contains(env[name], "\x00") {
+			return nil, errEnvName()
+		}
+		out = append(out, name+"="+env[name])
+	}
+	return out, nil
+}
+
+func isName(s string) bool {
+	for i, c := range s {
+		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

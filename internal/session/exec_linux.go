@@ -1,0 +1,342 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+// cause is why a command is stopped before it ends by itself.
+type cause int32
+
+const (
+	causeNone cause = iota
+	causeTimeout
+	causeCancel
+)
+
+// execution is one command: a durable handle to it, its output and its end. It
+// belongs to its session and outlives the call that started it.
+type execution struct {
+	session *Session
+	id      string
+	key     string
+	mark    uint32 // of the processes it starts
+	journal *journal.Journal
+
+	command     shell.Command // what is run; its text is dropped when it ended
+	timeout     time.Duration
+	idleTimeout time.Duration
+
+	stopped  chan struct{}   // closed by stop: the command must end
+	why      atomic.Int32    // cause; set once, before stopped is closed
+	turn     chan struct{}   // closed when a queued exec may begin, or never will
+	done     <-chan struct{} // closed when the command is over and its result stands
+	doneCtx  context.Context // the same as a context, which other contexts can follow
+	setDone  context.CancelFunc
+	lastByte atomic.Int64 // when output came last, as UnixNano
+	stdout   *capture
+	stderr   *capture
+	stdin    *input       // nil: it has none
+	streams  atomic.Int32 // captures that have not finished
+
+	mu    sync.Mutex
+	res   api.ExecResult // without output
+	began time.Time
+	ended time.Time
+}
+
+func (s *Session) newExecution(key string) *execution {
+	now := time.Now()
+	e := &execution{
+		session: s, id: newID("e-"), key: key, began: now,
+		journal: s.pool.store.New(),
+		stopped: make(chan struct{}),
+		turn:    make(chan struct{}),
+	}
+	e.doneCtx, e.setDone = context.WithCancel(context.Background())
+	e.done = e.doneCtx.Done()
+	e.res = api.ExecResult{
+		ExecID: e.id, SessionID: s.id, State: api.ExecQueued, Outcome: api.OutcomeRunning, StartedAt: api.Time{Time: now},
+	}
+	return e
+}
+
+// stop has the command ended, for the first cause that comes.
+func (e *execution) stop(why cause) {
+	if e.why.CompareAndSwap(int32(causeNone), int32(why)) {
+		close(e.stopped)
+	}
+}
+
+func (e *execution) cause() cause { return cause(e.why.Load()) }
+
+// begin marks the exec as running.
+func (e *execution) begin(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.began = now
+	e.res.State = api.ExecRunning
+	e.res.StartedAt = api.Time{Time: now}
+	e.lastByte.Store(now.UnixNano())
+}
+
+// finish fixes the result.
+func (e *execution) finish(fill func(*api.ExecResult)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ended = time.Now()
+	e.command = shell.Command{}
+	r := &e.res
+	r.State = api.ExecExited
+	r.DurationMS = e.ended.Sub(e.began).Milliseconds()
+	r.TimedOut = e.cause() == causeTimeout
+	r.Cancelled = e.cause() == causeCancel
+	fill(r)
+	switch {
+	case r.TimedOut:
+		r.Outcome = api.OutcomeTimedOut
+	case r.Cancelled:
+		r.Outcome = api.OutcomeCancelled
+	}
+}
+
+// neverRan ends an exec that was still waiting for its turn.
+func (e *execution) neverRan(outcome api.Outcome) {
+	e.stop(causeCancel)
+	e.finish(func(r *api.ExecResult) { r.Outcome = outcome })
+	e.journal.Close()
+	close(e.turn)
+	e.setDone()
+}
+
+func (e *execution) endedBefore(t time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.ended.IsZero() && e.ended.Before(t)
+}
+
+// over reports whether done is closed.
+func (e *execution) over() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// result is what is known of the exec now, without output.
+func (e *execution) result() *api.ExecResult {
+	e.mu.Lock()
+	r := e.res
+	if r.State == api.ExecRunning {
+		r.DurationMS = time.Since(e.began).Milliseconds()
+	}
+	e.mu.Unlock()
+	r.StdoutBytes = e.journal.Total(journal.Stdout)
+	r.StderrBytes = e.journal.Total(journal.Stderr)
+	return &r
+}
+
+// openOutput makes the pipes that the command writes to, and pumps that move
+// what arrives into the journal.
+func (e *execution) openOutput() error {
+	var err error
+	e.streams.Store(2)
+	if e.stdout, err = newCapture(e, journal.Stdout); err != nil {
+		return err
+	}
+	if e.stderr, err = newCapture(e, journal.Stderr); err != nil {
+		e.stdout.abort()
+		return err
+	}
+	return nil
+}
+
+// pumpOutput moves the output as it comes, from now on.
+func (e *execution) pumpOutput() {
+	e.stdout.startPump()
+	e.stderr.startPump()
+}
+
+// settleOutput takes what the command has written before it ended. A process
+// that it left behind keeps the pipe, and its output goes on into the journal.
+func (e *execution) settleOutput() {
+	e.stdout.settle()
+	e.stderr.settle()
+}
+
+// closeOutput ends the pumps, when no process can write any more.
+func (e *execution) closeOutput() {
+	if e.stdout != nil {
+		e.stdout.abort()
+		e.stderr.abort()
+	}
+	if e.stdin != nil {
+		e.stdin.close()
+	}
+}
+
+// watch arms the clocks that may stop the command. The function it returns
+// disarms them.
+func (e *execution) watch() (disarm func()) {
+	var timers []*time.Timer
+	if e.timeout > 0 {
+		timers = append(timers, time.AfterFunc(e.timeout, func() { e.stop(causeTimeout) }))
+	}
+	if e.idleTimeout > 0 {
+		var t *time.Timer
+		var armed sync.Mutex // AfterFunc may fire before t is assigned
+		armed.Lock()
+		t = time.AfterFunc(e.idleTimeout, func() {
+			armed.Lock()
+			defer armed.Unlock()
+			quiet := time.Since(time.Unix(0, e.lastByte.Load()))
+			if quiet >= e.idleTimeout {
+				e.stop(causeTimeout)
+			} else {
+				t.Reset(e.idleTimeout - quiet)
+			}
+		})
+		armed.Unlock()
+		timers = append(timers, t)
+	}
+	return func() {
+		for _, t := range timers {
+			t.Stop()
+		}
+	}
+}
+
+// run is the exec's life in a shell session, in a goroutine of the pool.
+func (e *execution) run() {
+	s := e.session
+	s.pool.execsRunning.Add(1)
+	defer s.pool.execsRunning.Add(-1)
+	c := e.command
+	c.ID, c.Mark, c.Stop = e.id, e.mark, e.stopped
+	c.Stdin = -1
+	if e.stdin != nil {
+		c.Stdin = e.stdin.read
+		if len(e.stdin.first) > 0 {
+			s.pool.begin(e.stdin.sendFirst)
+		}
+	}
+	c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
+	disarm := e.watch()
+	pump := time.AfterFunc(lazyPump, e.pumpOutput)
+	res, err := s.shell.Run(c)
+	pump.Stop()
+	disarm()
+	e.settleOutput()
+	if e.stdin != nil {
+		e.stdin.close()
+	}
+	var cwd string
+	var survivors []api.Process
+	if err == nil {
+		cwd = s.cwd()
+		survivors = s.survivorsOf(e)
+	}
+	e.finish(func(r *api.ExecResult) {
+		if err != nil {
+			r.Outcome = api.OutcomeShellDied
+			return
+		}
+		fillShellResult(r, res)
+		r.Cwd, r.Survivors = cwd, survivors
+	})
+	s.execEnded(e, err)
+}
+
+// fillShellResult tells what the driver saw in the words of the contract.
+func fillShellResult(r *api.ExecResult, res shell.Result) {
+	code := res.Code
+	r.ExitCode = &code
+	r.Signal = process.SignalName(res.Signal)
+	r.RolledBack, r.RolledBackTo = res.RolledBack, res.RolledBackTo
+	switch res.Ending {
+	case shell.ShellExited:
+		r.Outcome = api.OutcomeShellExited
+	case shell.ShellDied:
+		r.Outcome = api.OutcomeShellDied
+	default:
+		r.Outcome = api.OutcomeExited
+		if sig := unix.Signal(code - 128); code > 128 && code <= 128+64 && unix.SignalName(sig) != "" {
+			// What a shell reports of a child that a signal ended.
+			r.Outcome, r.Signal = api.OutcomeSignaled, process.SignalName(sig)
+		}
+	}
+}
+
+// survivorsOf are the processes that an exec left running.
+func (s *Session) survivorsOf(e *execution) []api.Process {
+	pid, _ := s.shell.PID()
+	var left []int
+	for _, p := range s.tree.Marked(e.mark) {
+		if p != pid {
+			left = append(left, p)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return s.describe(left)
+}
+
+// execEnded makes the session idle again and gives the next exec its turn. err
+// means that the shell is gone for good.
+func (s *Session) execEnded(e *execution, err error) {
+	s.mu.Lock()
+	s.running = nil
+	s.keep(e)
+	s.active = time.Now()
+	var next *execution
+	lost := err != nil && !s.ending
+	if lost {
+		s.ending = true
+	} else if !s.ending {
+		if len(s.queue) > 0 {
+			next = s.queue[0]
+			s.queue = s.queue[1:]
+			s.running = next // the session stays running: it changes hands
+		} else {
+			s.state = move(s.state, api.StateIdle)
+		}
+	}
+	dropped := s.surplus()
+	s.mu.Unlock()
+	e.setDone()
+	s.pool.forgetExecs(dropped)
+	if lost {
+		s.pool.cfg.Log.Error("the shell is lost", "session", s.id, "error", err)
+		s.pool.begin(func() { s.end(api.ReasonShellLost, nil) })
+	}
+	if next != nil {
+		close(next.turn)
+	}
+}
+
+// keep adds a finished exec to those that are kept. Under s.mu.
+func (s *Session) keep(e *execution) { s.finished = append(s.finished, e) }
+
+// surplus takes out the oldest execs beyond the bound. Under s.mu.
+func (s *Session) surplus() []*execution {
+	n := len(s.finished) - int(s.pool.keepExecs.Load())
+	if n <= 0 {
+		return nil
+	}
+	dropped := s.finished[:n:n]
+	s.finished = append([]*execution(nil), s.finished[n:]...)
+	s.unkey(dropped)
+	return dropped
+}

@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+func TestMain(m *testing.M) {
+	process.RunChild()
+	if err := process.CleanSelf(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// newPool makes a pool with everything below it. At the end of the test it is
+// shut down, and must have left nothing.
+func newPool(t testing.TB, cfg Config) *Pool { return newPoolOn(t, cfg, process.Config{}) }
+
+func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
+	t.Helper()
+	before := openFDs(t)
+	host, err := process.NewHost(pc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := shell.NewHub(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewPool(cfg, host, hub, journal.NewStore(journal.Config{Dir: t.TempDir()}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := p.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		p.Close()
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+		if after := openFDs(t); after > before {
+			t.Errorf("%d descriptors are left open", after-before)
+		}
+	})
+	return p
+}
+
+func openFDs(t testing.TB) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// create makes a session, by default of /bin/sh.
+func create(t testing.TB, p *Pool, params api.SessionCreateParams) *api.Session {
+	t.Helper()
+	s, err := p.Create(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs a command that must be accepted.
+func run(t testing.TB, p *Pool, params api.ExecRunParams) *api.ExecResult {
+	t.Helper()
+	r, err := p.Run(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sh runs a command text.
+func sh(t testing.TB, p *Pool, s *api.Session, command string) *api.ExecResult {
+	t.Helper()
+	return run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+}
+
+func ms(n int64) *int64 { return &n }

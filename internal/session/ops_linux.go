@@ -1,0 +1,326 @@
+package session
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+func (p *Pool) register(e *execution) {
+	p.mu.Lock()
+	p.execs[e.id] = e
+	p.mu.Unlock()
+	p.execsTotal.Add(1)
+}
+
+// Run runs a command in a session and answers when it has ended, or after
+// yield_ms with what there is. The command goes on if the caller goes away.
+func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.execute(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	var yield <-chan time.Time
+	if params.YieldMS > 0 {
+		t := time.NewTimer(time.Duration(params.YieldMS) * time.Millisecond)
+		defer t.Stop()
+		yield = t.C
+	}
+	select {
+	case <-e.done:
+	case <-yield:
+	case <-ctx.Done():
+		return nil, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err()).With("exec_id", e.id)
+	}
+	most := p.cfg.MaxOutputBytes
+	if params.MaxOutputBytes != nil {
+		most = *params.MaxOutputBytes
+	}
+	return e.resultWithOutput(most)
+}
+
+// execute starts the command, or finds the one that was started with the same
+// key, or waits for its turn.
+func (s *Session) execute(ctx context.Context, params api.ExecRunParams) (*execution, error) {
+	if len(s.params.Argv) > 0 {
+		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
+			WithHint("session.create without argv makes a session that runs commands")
+	}
+	e, err := s.prepare(params)
+	if err != nil {
+		return nil, err
+	}
+	first, wait, err := s.enter(e, params.Wait)
+	if err != nil || first != e {
+		e.discard()
+		return first, err
+	}
+	if wait {
+		if err := e.await(ctx); err != nil {
+			return nil, err
+		}
+		if e.over() {
+			return e, nil // cancelled in the queue
+		}
+	}
+	if err := e.openOutput(); err != nil {
+		e.finish(func(r *api.ExecResult) { r.Outcome = api.OutcomeCancelled })
+		s.execEnded(e, nil)
+		return nil, api.Errorf(api.CodeInternal, "open pipes: %w", err).WithHint("the daemon is out of descriptors: try again, or destroy sessions")
+	}
+	e.begin(time.Now())
+	s.pool.begin(e.run)
+	return e, nil
+}
+
+// prepare checks the parameters and makes the exec.
+func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
+	env, err := commandEnv(params.Env)
+	if err != nil {
+		return nil, err
+	}
+	dir := params.Cwd
+	if dir != "" && !filepath.IsAbs(dir) {
+		dir = filepath.Join(s.cwdIfAlive(), dir)
+	}
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	var stdin []byte
+	if params.Stdin != nil {
+		if stdin, err = api.DecodeBytes(*params.Stdin, params.StdinEncoding); err != nil {
+			return nil, err
+		}
+	}
+	e := s.newExecution(params.Key)
+	e.command = shell.Command{Text: params.Command, Env: env, Dir: dir}
+	e.timeout = s.timeout
+	if params.TimeoutMS != nil {
+		e.timeout = time.Duration(*params.TimeoutMS) * time.Millisecond
+	}
+	e.idleTimeout = time.Duration(params.IdleTimeoutMS) * time.Millisecond
+	if params.Stdin != nil || params.StdinOpen {
+		if e.stdin, err = newInput(stdin, params.StdinOpen); err != nil {
+			e.discard()
+			return nil, api.Errorf(api.CodeInternal, "open stdin: %w", err)
+		}
+	}
+	return e, nil
+}
+
+func (s *Session) cwdIfAlive() string {
+	if st := s.currentState(); st == api.StateIdle || st == api.StateRunning {
+		return s.cwd()
+	}
+	return ""
+}
+
+// discard drops an exec that never was one.
+func (e *execution) discard() {
+	e.journal.Release()
+	if e.stdin != nil {
+		e.stdin.close()
+	}
+}
+
+// enter makes e the session's running exec, or puts it into the queue, or
+// returns the exec that has the same key.
+func (s *Session) enter(e *execution, wait bool) (entered *execution, queued bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.key != "" {
+		if first := s.keys[e.key]; first != nil {
+			return first, false, nil
+		}
+	}
+	if s.ending || s.state == api.StateTerminated {
+		return nil, false, s.errTerminated()
+	}
+	if s.state == api.StateCreating || s.running != nil && !wait {
+		busy := api.Errorf(api.CodeSessionBusy, "the session runs another command").With("session_id", s.id).
+			WithHint("pass wait: true to queue behind it, exec.cancel to end it, or use another session")
+		if s.running != nil {
+			busy = busy.With("exec_id", s.running.id)
+		}
+		return nil, false, busy
+	}
+	s.execCount++
+	// Marks come round after a million execs; 0 is the driver's own.
+	e.mark = uint32((s.execCount-1)%process.MaxMark) + 1
+	s.active = time.Now()
+	if e.key != "" {
+		if s.keys == nil {
+			s.keys = map[string]*execution{}
+		}
+		s.keys[e.key] = e
+	}
+	s.pool.register(e)
+	if s.running != nil {
+		s.queue = append(s.queue, e)
+		return e, true, nil
+	}
+	s.state = move(s.state, api.StateRunning)
+	s.running = e
+	return e, false, nil
+}
+
+// await waits for the turn of a queued exec. A caller that goes away takes its
+// exec out of the queue: it has not run, and nobody waits for it.
+func (e *execution) await(ctx context.Context) error {
+	select {
+	case <-e.turn:
+		return nil
+	case <-e.stopped: // cancelled by another caller
+	case <-ctx.Done():
+	}
+	s := e.session
+	s.mu.Lock()
+	for i, q := range s.queue {
+		if q == e {
+			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
+			s.keep(e)
+			s.mu.Unlock()
+			e.neverRan(api.OutcomeCancelled)
+			return nil
+		}
+	}
+	s.mu.Unlock()
+	<-e.turn // its turn came at the same moment: it runs, or was ended with the session
+	return nil
+}
+
+// Output reads an exec's journal by polling.
+func (p *Pool) Output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
+	e, err := p.exec(params.ExecID)
+	if err != nil {
+		return nil, err
+	}
+	return e.output(ctx, params)
+}
+
+// Input writes to a command's standard input.
+func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.ExecInputResult, error) {
+	e, err := p.exec(params.ExecID)
+	if err != nil {
+		return nil, err
+	}
+	data, err := api.DecodeBytes(params.Data, params.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	if e.stdin == nil {
+		return nil, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
+			WithHint("start it with stdin_open: true, then exec.input writes to it")
+	}
+	n, err := e.stdin.send(ctx, data, params.EOF)
+	if err != nil {
+		return nil, err
+	}
+	return &api.ExecInputResult{ExecID: e.id, Bytes: n}, nil
+}
+
+// Signal signals the processes of a running command, not its shell.
+func (p *Pool) Signal(_ context.Context, params api.ExecSignalParams) (*api.ExecSignalResult, error) {
+	e, err := p.exec(params.ExecID)
+	if err != nil {
+		return nil, err
+	}
+	sig, ok := process.ParseSignal(params.Signal)
+	if !ok {
+		return nil, api.Errorf(api.CodeInvalidParams, "there is no such signal").With("field", "signal").
+			WithHint("use a name such as TERM, INT or HUP, or a number")
+	}
+	if err := e.session.errIfTerminated(); err != nil {
+		return nil, err
+	}
+	own := 0
+	if e.session.shell != nil {
+		own, _ = e.session.shell.PID()
+	}
+	n := 0
+	for _, pid := range e.session.tree.Marked(e.mark) {
+		if pid != own && e.session.tree.Signal(pid, sig) {
+			n++
+		}
+	}
+	return &api.ExecSignalResult{ExecID: e.id, Processes: n}, nil
+}
+
+// Cancel stops a command and answers once it is gone. An exec that has ended
+// already is not cancelled, and that is no error.
+func (p *Pool) Cancel(ctx context.Context, params api.ExecCancelParams) (*api.ExecCancelResult, error) {
+	e, err := p.toCancel(params)
+	if err != nil {
+		return nil, err
+	}
+	e.stop(causeCancel)
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return nil, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err()).With("exec_id", e.id)
+	}
+	return &api.ExecCancelResult{ExecID: e.id, Cancelled: e.result().Cancelled}, nil
+}
+
+func (p *Pool) toCancel(params api.ExecCancelParams) (*execution, error) {
+	switch {
+	case params.ExecID != "" && params.SessionID == "":
+		return p.exec(params.ExecID)
+	case params.ExecID == "" && params.SessionID != "":
+		s, err := p.session(params.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.state == api.StateTerminated {
+			return nil, s.errTerminated()
+		}
+		if s.running == nil {
+			return nil, api.Errorf(api.CodeInvalidRequest, "no command is running in the session").With("session_id", s.id).
+				WithHint("there is nothing to cancel; exec.list shows what has run")
+		}
+		return s.running, nil
+	default:
+		return nil, api.Errorf(api.CodeInvalidParams, "give either exec_id or session_id").With("field", "exec_id").
+			WithHint("exec_id cancels that exec, session_id the one that runs in the session")
+	}
+}
+
+// ExecInfo returns an exec without its output.
+func (p *Pool) ExecInfo(_ context.Context, params api.ExecParams) (*api.ExecResult, error) {
+	e, err := p.exec(params.ExecID)
+	if err != nil {
+		return nil, err
+	}
+	return e.result(), nil
+}
+
+// ExecList returns a session's execs, oldest first: those that are kept, the
+// running one, and those that wait.
+func (p *Pool) ExecList(_ context.Context, params api.SessionParams) (*api.ExecListResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	execs := append([]*execution(nil), s.finished...)
+	if s.running != nil {
+		execs = append(execs, s.running)
+	}
+	execs = append(execs, s.queue...)
+	s.mu.Unlock()
+	out := &api.ExecListResult{Execs: make([]api.ExecResult, 0, len(execs))}
+	for _, e := range execs {
+		out.Execs = append(out.Execs, *e.result())
+	}
+	return out, nil
+}

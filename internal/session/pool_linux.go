@@ -1,0 +1,332 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+// Config of a Pool. Every zero value stands for its default.
+type Config struct {
+	// MaxSessions bounds the live sessions. Default 10,000: what one node is
+	// built and tested for.
+	MaxSessions int
+	// DefaultTimeout is the timeout of execs in sessions that set none.
+	// Default: none; an agent knows its commands, TRL does not.
+	DefaultTimeout time.Duration
+	// IdleTTL destroys a session that was idle for so long and set no TTL of
+	// its own. Default: never.
+	IdleTTL time.Duration
+	// Grace is the time between SIGTERM and SIGKILL. Default 5 s.
+	Grace time.Duration
+	// Housekeeping is how often TTLs and retention are looked at. Default 1 s.
+	Housekeeping time.Duration
+	// SessionRetention is how long session.info answers for a terminated
+	// session. Default 10 min.
+	SessionRetention time.Duration
+	// ExecRetention is how long a finished exec and its output are kept.
+	// Default 1 h.
+	ExecRetention time.Duration
+	// MaxTerminated bounds the terminated sessions kept. Default 1,000.
+	MaxTerminated int
+	// MaxExecs bounds the finished execs kept for each session. Default 100.
+	MaxExecs int
+	// MaxOutputBytes is how much of each stream a result carries. Default
+	// 128 KiB, half from the head and half from the tail: about as much as
+	// fits a model's context, and the journal has the rest.
+	MaxOutputBytes int64
+	// Log receives what happens to sessions, never what they run. Default:
+	// discarded.
+	Log *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.Grace, 5*time.Second)
+	def(&c.Housekeeping, time.Second)
+	def(&c.SessionRetention, 10*time.Minute)
+	def(&c.ExecRetention, time.Hour)
+	if c.MaxSessions == 0 {
+		c.MaxSessions = 10_000
+	}
+	if c.MaxTerminated == 0 {
+		c.MaxTerminated = 1_000
+	}
+	if c.MaxExecs == 0 {
+		c.MaxExecs = 100
+	}
+	if c.MaxOutputBytes == 0 {
+		c.MaxOutputBytes = 128 << 10
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Pool owns all sessions.
+//
+// Lock order: Pool.mu, then Session.mu, then exec.mu. None is held across a
+// system call that can block, nor while a shell runs.
+type Pool struct {
+	cfg   Config
+	host  *process.Host
+	hub   *shell.Hub
+	store *journal.Store
+
+	mu       sync.Mutex
+	closing  bool
+	sessions map[string]*Session // live and terminated, by id
+	order    []*Session          // the same, oldest first
+	live     int                 // creating, idle or running
+	ended    int                 // terminated
+	execs    map[string]*execution
+	work     sync.WaitGroup // every goroutine of the pool; see begin
+
+	sessionsTotal, execsTotal atomic.Int64
+	execsRunning              atomic.Int64
+	keepExecs                 atomic.Int64  // finished execs kept for each session now
+	stop                      chan struct{} // ends the housekeeping
+}
+
+// NewPool starts an empty pool.
+func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Store) *Pool {
+	cfg.setDefaults()
+	p := &Pool{
+		cfg: cfg, host: host, hub: hub, store: store,
+		sessions: map[string]*Session{},
+		execs:    map[string]*execution{},
+		stop:     make(chan struct{}),
+	}
+	p.keepExecs.Store(int64(cfg.MaxExecs))
+	p.begin(p.housekeep)
+	return p
+}
+
+// begin is the door through which the pool's goroutines start, so that
+// Shutdown can wait for all of them.
+func (p *Pool) begin(fn func()) { p.work.Go(fn) }
+
+// newID makes an id of 50 random bits: short enough to type, and no two alike
+// among the millions a daemon ever makes.
+func newID(prefix string) string {
+	var b [7]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return prefix + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))[:10]
+}
+
+// Create starts a session and returns when it can be used. If it can't be
+// started, nothing is left behind.
+func (p *Pool) Create(_ context.Context, params api.SessionCreateParams) (*api.Session, error) {
+	s, err := p.newSession(params)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.add(s); err != nil {
+		return nil, err
+	}
+	if err := s.start(); err != nil {
+		p.drop(s)
+		return nil, err
+	}
+	p.sessionsTotal.Add(1)
+	p.cfg.Log.Info("session created", "session", s.id, "pid", s.currentPID())
+	snapshot := s.snapshot()
+	return &snapshot, nil
+}
+
+func (p *Pool) add(s *Session) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return errShuttingDown()
+	}
+	if p.live >= p.cfg.MaxSessions {
+		return api.Errorf(api.CodeMaxSessions, "the pool is full: %d sessions are alive", p.live).
+			With("max_sessions", p.cfg.MaxSessions).
+			WithHint("destroy a session that is no longer needed (session.list shows them), or raise max_sessions")
+	}
+	p.live++
+	p.sessions[s.id] = s
+	p.order = append(p.order, s)
+	return nil
+}
+
+// drop forgets a session that never started, or whose retention is over.
+func (p *Pool) drop(s *Session) {
+	p.mu.Lock()
+	delete(p.sessions, s.id)
+	if i := slices.Index(p.order, s); i >= 0 {
+		p.order = slices.Delete(p.order, i, i+1)
+	}
+	p.live--
+	p.mu.Unlock()
+}
+
+func errShuttingDown() *api.Error {
+	return api.Errorf(api.CodeShuttingDown, "the daemon is shutting down").WithHint("connect again when it has been restarted")
+}
+
+// session finds a session, dead or alive.
+func (p *Pool) session(id string) (*Session, error) {
+	p.mu.Lock()
+	s := p.sessions[id]
+	p.mu.Unlock()
+	if s == nil {
+		return nil, api.Errorf(api.CodeSessionNotFound, "there is no session with this id").
+			WithHint("session.list shows the sessions; session.create makes a new one")
+	}
+	return s, nil
+}
+
+// exec finds an exec of any session.
+func (p *Pool) exec(id string) (*execution, error) {
+	p.mu.Lock()
+	e := p.execs[id]
+	p.mu.Unlock()
+	if e == nil {
+		return nil, api.Errorf(api.CodeExecNotFound, "there is no exec with this id, or its retention is over").
+			WithHint("exec.list shows a session's execs")
+	}
+	return e, nil
+}
+
+// List returns the sessions that match, oldest first.
+func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.SessionListResult, error) {
+	switch params.State {
+	case "", api.StateCreating, api.StateIdle, api.StateRunning, api.StateTerminated:
+	default:
+		return nil, api.Errorf(api.CodeInvalidParams, "state is not a session state").With("field", "state").
+			WithHint("use creating, idle, running or terminated")
+	}
+	p.mu.Lock()
+	all := slices.Clone(p.order)
+	p.mu.Unlock()
+	out := &api.SessionListResult{Sessions: make([]api.Session, 0, len(all))}
+	for _, s := range all {
+		if params.Tag != "" && !slices.Contains(s.params.Tags, params.Tag) ||
+			params.Runtime != "" && params.Runtime != api.RuntimeHost {
+			continue
+		}
+		if params.State != "" && params.State != s.currentState() {
+			continue
+		}
+		out.Sessions = append(out.Sessions, s.snapshot())
+	}
+	return out, nil
+}
+
+// Info returns a session with what goes on in it. It answers for a terminated
+// session until its retention ends.
+func (p *Pool) Info(_ context.Context, params api.SessionParams) (*api.SessionInfo, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return s.info(), nil
+}
+
+// Destroy ends a session and answers when its tree is verified empty.
+func (p *Pool) Destroy(ctx context.Context, params api.SessionDestroyParams) (*api.SessionDestroyResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.errIfTerminated(); err != nil {
+		return nil, err
+	}
+	done := s.destroy(api.ReasonDestroyed, params.Force)
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
+	}
+	return &api.SessionDestroyResult{SessionID: s.id, State: api.StateTerminated, Survivors: s.survivors}, nil
+}
+
+// Stats counts what the pool holds.
+type Stats struct {
+	SessionsByState           map[api.State]int
+	SessionsTotal, ExecsTotal int64
+	ExecsRunning              int
+	ExecsRetained             int
+}
+
+// Stats returns the counts of this moment.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	all := slices.Clone(p.order)
+	retained := len(p.execs)
+	p.mu.Unlock()
+	st := Stats{
+		SessionsByState: map[api.State]int{api.StateCreating: 0, api.StateIdle: 0, api.StateRunning: 0, api.StateTerminated: 0},
+		SessionsTotal:   p.sessionsTotal.Load(),
+		ExecsTotal:      p.execsTotal.Load(),
+		ExecsRunning:    int(p.execsRunning.Load()),
+		ExecsRetained:   retained,
+	}
+	for _, s := range all {
+		st.SessionsByState[s.currentState()]++
+	}
+	return st
+}
+
+// shutdownAtOnce is how many sessions are destroyed side by side: each waits
+// for its processes most of the time, and a walk of /proc serves many.
+const shutdownAtOnce = 256
+
+// Shutdown refuses new work and destroys all sessions. While ctx lives they
+// have their grace; when it is done they are killed at once. It returns when
+// every tree is verified empty. What was captured can be read until Close.
+func (p *Pool) Shutdown(ctx context.Context) error {
+	p.mu.Lock()
+	if !p.closing {
+		p.closing = true
+		close(p.stop)
+	}
+	all := slices.Clone(p.order)
+	p.mu.Unlock()
+	slots := make(chan struct{}, shutdownAtOnce)
+	var wg sync.WaitGroup
+	for _, s := range all {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			select {
+			case <-s.destroy(api.ReasonShutdown, ctx.Err() != nil):
+			case <-ctx.Done():
+				<-s.destroy(api.ReasonShutdown, true)
+			}
+		})
+	}
+	wg.Wait()
+	p.work.Wait()
+	return nil
+}
+
+// Close drops what was kept of sessions and execs, after Shutdown and when the
+// last caller has been answered.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.execs {
+		e.journal.Release()
+	}
+	clear(p.execs)
+	clear(p.sessions)
+	p.order = nil
+}

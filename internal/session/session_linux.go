@@ -1,0 +1,335 @@
+package session
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+// Session is one long-lived shell, or one direct command, with everything that
+// descends from it. While idle it has no goroutine and costs one descriptor.
+type Session struct {
+	pool    *Pool
+	id      string
+	params  api.SessionCreateParams // as asked for, without the environment's values
+	envKeys []string
+	program shell.Program // of a shell session
+	env     []string      // given to the shell, and to the one that replaces it
+	timeout time.Duration
+	idleTTL time.Duration
+	created time.Time
+
+	tree  *process.Tree // set by start
+	shell *shell.Shell  // nil in a direct session
+	proc  *process.Proc // of a direct session
+
+	destroyed chan struct{} // closed when the tree is verified empty
+	survivors []api.Process // valid after destroyed is closed
+	hurry     chan struct{} // closed when the grace is to be cut
+
+	mu         sync.Mutex
+	state      api.State
+	ending     bool // destroy has begun: no new exec
+	endWhy     string
+	hurried    bool
+	active     time.Time
+	running    *execution
+	queue      []*execution // execs that wait, in arrival order
+	finished   []*execution // kept ones, oldest first
+	keys       map[string]*execution
+	execCount  int64
+	terminated *api.Terminated
+}
+
+// newSession checks the parameters and makes a session that is not started.
+func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
+	if err := unsupported(&params); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	s := &Session{
+		pool: p, id: newID("s-"), state: api.StateCreating, created: now, active: now,
+		timeout:   p.cfg.DefaultTimeout,
+		idleTTL:   p.cfg.IdleTTL,
+		destroyed: make(chan struct{}),
+		hurry:     make(chan struct{}),
+	}
+	if params.TimeoutMS > 0 {
+		s.timeout = time.Duration(params.TimeoutMS) * time.Millisecond
+	}
+	if params.IdleTTLMS != nil {
+		s.idleTTL = time.Duration(*params.IdleTTLMS) * time.Millisecond
+	}
+	if len(params.Argv) > 0 && params.Shell != "" {
+		return nil, api.Errorf(api.CodeInvalidParams, "shell and argv exclude each other").With("field", "argv").
+			WithHint("leave out one of them")
+	}
+	if err := checkDir(params.Cwd); err != nil {
+		return nil, err
+	}
+	if len(params.Argv) == 0 {
+		var err error
+		if s.program, err = findShell(params.Shell); err != nil {
+			return nil, err
+		}
+	}
+	env, err := environment(params.InheritEnv, params.Env, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	s.env = env
+	s.envKeys = slices.Sorted(maps.Keys(params.Env))
+	params.Env = nil
+	s.params = params
+	return s, nil
+}
+
+// unsupported refuses what was asked for and can't be given here. Nothing is
+// silently ignored.
+func unsupported(params *api.SessionCreateParams) error {
+	if params.Runtime != "" && params.Runtime != api.RuntimeHost {
+		return api.Errorf(api.CodeRuntimeNotFound, "there is no such runtime here").
+			WithHint(`leave runtime out, or use "host"; system.info lists the runtimes`)
+	}
+	if len(params.Limits) > 0 {
+		return api.Errorf(api.CodeLimitsUnavailable, "this daemon can't enforce the limits that were asked for").
+			With("limits", slices.Sorted(maps.Keys(params.Limits))).
+			WithHint("system.info lists the limits that can be enforced; leave limits out to run without")
+	}
+	if len(params.Isolation) > 0 {
+		return api.Errorf(api.CodeLimitsUnavailable, "this daemon can't enforce the isolation that was asked for").
+			With("isolation", slices.Sorted(maps.Keys(params.Isolation))).
+			WithHint("system.info lists the isolations that can be enforced; leave isolation out to run without")
+	}
+	if params.TTY != nil {
+		return api.Errorf(api.CodeLimitsUnavailable, "this daemon has no terminal sessions").
+			WithHint("leave tty out: commands then run with pipes")
+	}
+	return nil
+}
+
+func findShell(name string) (shell.Program, error) {
+	program, ok := shell.Find(name)
+	if !ok {
+		return program, api.Errorf(api.CodeShellNotFound, "no such shell on this host").
+			With("shell", name).
+			WithHint("system.info lists the shells found here; or give the path of one")
+	}
+	if program.Family == "" {
+		return program, api.Errorf(api.CodeShellNotFound, "%s is not a shell that can be driven", program.Path).
+			With("shell", name).
+			WithHint("use dash, ash (busybox), bash or zsh; to run a single program use argv instead of shell")
+	}
+	return program, nil
+}
+
+// checkDir refuses a working directory that can't be one. "" is the daemon's.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	st, err := os.Stat(dir)
+	if err == nil && !st.IsDir() {
+		err = unix.ENOTDIR
+	}
+	if err == nil {
+		err = unix.Access(dir, unix.X_OK)
+	}
+	if err != nil {
+		return api.Errorf(api.CodeCwdNotFound, "cwd: %s", reason(err)).With("cwd", dir).
+			WithHint("give an existing directory, or create it first with a command")
+	}
+	return nil
+}
+
+// reason is the plain cause of a file error, without the path it repeats.
+func reason(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
+	}
+	return err.Error()
+}
+
+// start starts the shell or the direct command. On an error nothing is left.
+func (s *Session) start() error {
+	tree, err := s.pool.host.NewTree(s.id)
+	if err != nil {
+		close(s.destroyed)
+		return api.Errorf(api.CodeInternal, "no process tree: %w", err)
+	}
+	s.tree = tree
+	if len(s.params.Argv) > 0 {
+		err = s.startDirect()
+	} else {
+		err = s.startShell()
+	}
+	if err != nil {
+		s.neverStarted()
+	}
+	return err
+}
+
+func (s *Session) startShell() error {
+	sh, err := s.pool.hub.Open(shell.Config{
+		Tree: s.tree, Program: s.program, Dir: s.params.Cwd, Env: s.env, Login: s.params.Login, Grace: s.pool.cfg.Grace,
+	})
+	if err != nil {
+		var crash *shell.CrashError
+		if errors.As(err, &crash) {
+			return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, err).
+				With("exit_code", crash.Status.Code).
+				With("signal", process.SignalName(crash.Status.Signal)).
+				With("stderr", string(crash.Stderr)).
+				WithHint("try another shell, or look at env and cwd: the shell could not start with them")
+		}
+		return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, err).WithHint("try again, or try another shell")
+	}
+	s.shell = sh
+	s.started(api.StateIdle)
+	return nil
+}
+
+func (s *Session) currentState() api.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+func (s *Session) currentPID() int {
+	if s.shell != nil {
+		pid, _ := s.shell.PID()
+		return pid
+	}
+	return s.proc.PID()
+}
+
+func (s *Session) errIfTerminated() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != api.StateTerminated {
+		return nil
+	}
+	return s.errTerminated()
+}
+
+// errTerminated says why the session can't be used. Under s.mu.
+func (s *Session) errTerminated() *api.Error {
+	e := api.Errorf(api.CodeSessionTerminated, "the session has ended").With("session_id", s.id).
+		WithHint("session.info still answers; session.create makes a new one")
+	if s.terminated != nil {
+		e = e.With("reason", s.terminated.Reason)
+	}
+	return e
+}
+
+// snapshot is the session as the contract shows it.
+func (s *Session) snapshot() api.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := api.Session{
+		SessionID: s.id, Name: s.params.Name, Tags: s.params.Tags, Runtime: api.RuntimeHost, State: s.state,
+		Shell: s.program.Path, Argv: s.params.Argv, TTY: s.params.TTY,
+		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
+		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
+		EnvKeys: s.envKeys, Terminated: s.terminated,
+	}
+	if s.running != nil {
+		out.ExecID = s.running.id
+	} else if len(s.params.Argv) > 0 && len(s.finished) > 0 {
+		out.ExecID = s.finished[0].id // the only one of a direct session
+	}
+	if s.state == api.StateIdle || s.state == api.StateRunning {
+		out.PID = s.currentPID()
+		out.Cwd = s.cwd()
+	}
+	return out
+}
+
+func (s *Session) cwd() string {
+	var dir string
+	var err error
+	if s.shell != nil {
+		dir, err = s.shell.Cwd()
+	} else {
+		dir, err = s.proc.Cwd()
+	}
+	if err != nil {
+		return "" // it is just going
+	}
+	return dir
+}
+
+// info adds what goes on in the session.
+func (s *Session) info() *api.SessionInfo {
+	info := &api.SessionInfo{Session: s.snapshot(), Processes: []api.Process{}}
+	s.mu.Lock()
+	running := s.running
+	var last *execution
+	if n := len(s.finished); n > 0 {
+		last = s.finished[n-1]
+	}
+	s.mu.Unlock()
+	if running != nil {
+		info.Exec = running.result()
+	}
+	if last != nil {
+		info.LastExec = last.result()
+	}
+	if info.State != api.StateIdle && info.State != api.StateRunning {
+		return info
+	}
+	info.Processes = s.describe(s.tree.PIDs())
+	if cpu, ok := s.tree.CPU(); ok {
+		info.Usage = &api.Usage{CPUMS: cpu.Milliseconds()}
+	}
+	return info
+}
+
+// describe tells of processes of the session, with the role or the exec of
+// each where it is known.
+func (s *Session) describe(pids []int) []api.Process {
+	infos := s.tree.Describe(pids)
+	marks := s.marks()
+	var shellPID, standbyPID int
+	if s.shell != nil {
+		shellPID, standbyPID = s.shell.PID()
+	}
+	out := make([]api.Process, 0, len(infos))
+	for _, in := range infos {
+		p := api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: in.Command}
+		switch {
+		case in.PID == shellPID:
+			p.Role = api.RoleShell
+		case in.PID == standbyPID || s.shell != nil && in.Mark == 0:
+			p.Role = api.RoleStandby
+		default:
+			p.ExecID = marks[in.Mark]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// marks maps the marks of processes to the execs that are known.
+func (s *Session) marks() map[uint32]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := make(map[uint32]string, len(s.finished)+1)
+	for _, e := range s.finished {
+		m[e.mark] = e.id
+	}
+	if s.running != nil {
+		m[s.running.mark] = s.running.id
+	}
+	return m
+}

@@ -1,0 +1,489 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+func TestStateIsKept(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	sh(t, p, s, "cd /usr; V=kept; f() { echo called; }")
+	r := sh(t, p, s, `echo "$V $PWD"; f; echo oops >&2; (exit 7)`)
+	if *r.ExitCode != 7 || r.Stdout != "kept /usr\ncalled\n" || r.Stderr != "oops\n" || r.Cwd != "/usr" {
+		t.Errorf("got %+v", r)
+	}
+	if r.State != api.ExecExited || r.Outcome != api.OutcomeExited {
+		t.Errorf("state %s, outcome %s", r.State, r.Outcome)
+	}
+}
+
+func TestExecEnvCwdStdin(t *testing.T) {
+	for _, shell := range []string{"dash", "ash", "bash", "zsh"} {
+		t.Run(shell, func(t *testing.T) {
+			p := newPool(t, Config{})
+			s := create(t, p, api.SessionCreateParams{Shell: shell, Cwd: "/", Env: map[string]string{"A": "session", "B": "b"}})
+			in := "line 1\nline 2\n"
+			r := run(t, p, api.ExecRunParams{
+				SessionID: s.SessionID, Command: `cat; echo "$A $B $NEW $PWD"; env | grep -c '^NEW='; export KEPT=1`,
+				Env: map[string]string{"A": "it's \"odd\" $x\n", "NEW": "n"}, Cwd: "usr", Stdin: &in,
+			})
+			if want := in + "it's \"odd\" $x\n b n /usr\n1\n"; r.Stdout != want {
+				t.Errorf("got %q, want %q (stderr %q)", r.Stdout, want, r.Stderr)
+			}
+			r = sh(t, p, s, `echo "$A $B ${NEW-unset} $KEPT $PWD"; env | grep '^A='`)
+			if want := "session b unset 1 /\nA=session\n"; r.Stdout != want {
+				t.Errorf("afterwards: got %q, want %q", r.Stdout, want)
+			}
+			r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "cd /tmp; X=1; exit 3", Cwd: "/usr", Env: map[string]string{"A": "x"}})
+			if *r.ExitCode != 3 || r.Outcome != api.OutcomeShellExited {
+				t.Errorf("exit: %+v", r)
+			}
+			r = sh(t, p, s, `echo "$A ${X-lost} $PWD"`)
+			if want := "session 1 /tmp\n"; r.Stdout != want {
+				t.Errorf("after an exit: got %q, want %q", r.Stdout, want)
+			}
+			// A copy of the shell must not hold the output of the exec it was made in.
+			left := sh(t, p, s, "echo out; exit 2")
+			waitFor(t, func() bool {
+				o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: left.ExecID})
+				return err == nil && o.Closed && o.Chunks[0].Data == "out\n"
+			})
+		})
+	}
+}
+
+func TestExitNotesAndRollback(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{Shell: "bash"})
+	sh(t, p, s, "V=before")
+	r := sh(t, p, s, "V=after; exit 3")
+	if *r.ExitCode != 3 || r.Outcome != api.OutcomeShellExited || r.RolledBack {
+		t.Errorf("exit 3: %+v", r)
+	}
+	if r := sh(t, p, s, "echo $V"); r.Stdout != "after\n" {
+		t.Errorf("state after exit: %q", r.Stdout)
+	}
+	s = create(t, p, api.SessionCreateParams{Shell: "bash"})
+	before := sh(t, p, s, "V=again")
+	r = sh(t, p, s, "V=lost; kill -9 $$")
+	if *r.ExitCode != 137 || r.Outcome != api.OutcomeShellDied || !r.RolledBack || r.RolledBackTo != before.ExecID || r.Signal != "SIGKILL" {
+		t.Errorf("kill -9: %+v", r)
+	}
+	if r := sh(t, p, s, "echo $V"); r.Stdout != "again\n" {
+		t.Errorf("state after kill -9: %q", r.Stdout)
+	}
+}
+
+func TestTimeoutKeepsStateAndPartialOutput(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	for _, command := range []string{"sleep 100", "while :; do :; done", "sleep 100 | cat", `sh -c 'kill -STOP $$'`} {
+		start := time.Now()
+		r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "V=kept; echo partial; " + command + "; echo NOT", TimeoutMS: ms(100)})
+		if !r.TimedOut || r.Outcome != api.OutcomeTimedOut || r.Stdout != "partial\n" {
+			t.Errorf("%s: %+v", command, r)
+		}
+		if d := time.Since(start); d > 5500*time.Millisecond {
+			t.Errorf("%s took %v", command, d)
+		}
+		if r := sh(t, p, s, "echo $V"); r.Stdout != "kept\n" {
+			t.Errorf("%s: state lost: %q", command, r.Stdout)
+		}
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	r := run(t, p, api.ExecRunParams{
+		SessionID: s.SessionID, IdleTimeoutMS: 300,
+		Command: "for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; sleep 100",
+	})
+	if !r.TimedOut || r.Stdout != "1\n2\n3\n4\n5\n" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestYieldThenOutput(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo one; sleep 0.4; echo two", YieldMS: 100})
+	if r.State != api.ExecRunning || r.ExitCode != nil || r.Outcome != api.OutcomeRunning || r.Stdout != "one\n" {
+		t.Errorf("yield: %+v", r)
+	}
+	o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: 4, WaitMS: 5000})
+	if err != nil || len(o.Chunks) != 1 || o.Chunks[0].Data != "two\n" || o.Chunks[0].Offset != 4 || o.Next != 8 {
+		t.Errorf("output: %+v, %v", o, err)
+	}
+	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo three", Wait: true}); err != nil {
+		t.Error(err)
+	}
+	info, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID})
+	if err != nil || info.State != api.ExecExited || *info.ExitCode != 0 || info.StdoutBytes != 8 {
+		t.Errorf("info: %+v, %v", info, err)
+	}
+}
+
+func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	start := time.Now()
+	r := sh(t, p, s, "(sleep 0.5; echo late; sleep 0.1) & echo now")
+	if r.Stdout != "now\n" || time.Since(start) > 400*time.Millisecond {
+		t.Errorf("got %q after %v", r.Stdout, time.Since(start))
+	}
+	if len(r.Survivors) == 0 || r.Survivors[0].ExecID != r.ExecID {
+		t.Errorf("survivors: %+v", r.Survivors)
+	}
+	if next := sh(t, p, s, "echo other"); next.Stdout != "other\n" || len(next.Survivors) != 0 {
+		t.Errorf("the next command got %+v", next)
+	}
+	var got string
+	for from := int64(0); ; {
+		o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range o.Chunks {
+			got += c.Data
+		}
+		if from = o.Next; o.Closed {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // a long poll answers at once: the exec itself is over
+	}
+	if got != "now\nlate\n" {
+		t.Errorf("journal has %q", got)
+	}
+}
+
+func TestBusyWaitAndCancel(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	_, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.CodeSessionBusy || e.Details["exec_id"] != r.ExecID {
+		t.Fatalf("got %v", err)
+	}
+	var wg sync.WaitGroup
+	order := make(chan string, 3)
+	for _, name := range []string{"a", "b", "c"} {
+		queued := make(chan struct{})
+		wg.Go(func() {
+			close(queued)
+			r, err := p.Run(context.Background(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo " + name, Wait: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- r.Stdout
+		})
+		<-queued
+		waitFor(t, func() bool {
+			l, err := p.ExecList(t.Context(), api.SessionParams{SessionID: s.SessionID})
+			return err == nil && len(l.Execs) == strings.Index("abc", name)+2
+		})
+	}
+	c, err := p.Cancel(t.Context(), api.ExecCancelParams{SessionID: s.SessionID})
+	if err != nil || !c.Cancelled || c.ExecID != r.ExecID {
+		t.Errorf("cancel: %+v, %v", c, err)
+	}
+	wg.Wait()
+	close(order)
+	var got []string
+	for o := range order {
+		got = append(got, o)
+	}
+	if len(got) != 3 {
+		t.Errorf("ran %q", got)
+	}
+	l, _ := p.ExecList(t.Context(), api.SessionParams{SessionID: s.SessionID})
+	for i := 1; i < len(l.Execs); i++ {
+		if l.Execs[i].StartedAt.Before(l.Execs[i-1].StartedAt.Time) {
+			t.Error("the queue was not served in order")
+		}
+	}
+	if info, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); info.Outcome != api.OutcomeCancelled || !info.Cancelled {
+		t.Errorf("cancelled exec: %+v", info)
+	}
+}
+
+// waitFor polls for something that has no event a caller could wait on.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it never came true")
+		}
+	}
+}
+
+func TestKeyRunsOnce(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	ids := make(chan string, 20)
+	for range 20 {
+		wg.Go(func() {
+			r, err := p.Run(context.Background(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo x >>" + dir + "/log; sleep 0.1", Key: "k", Wait: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids <- r.ExecID
+		})
+	}
+	wg.Wait()
+	close(ids)
+	first := <-ids
+	for id := range ids {
+		if id != first {
+			t.Errorf("two execs: %s and %s", first, id)
+		}
+	}
+	b, err := os.ReadFile(dir + "/log")
+	if err != nil || string(b) != "x\n" {
+		t.Errorf("ran %q, %v", b, err)
+	}
+}
+
+func TestInput(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	first := "first\n"
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "cat", Stdin: &first, StdinOpen: true, YieldMS: 1})
+	for _, in := range []api.ExecInputParams{{Data: "a\n"}, {Data: "Yg==", Encoding: api.Base64}, {EOF: true}} {
+		in.ExecID = r.ExecID
+		if _, err := p.Input(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, func() bool {
+		i, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID})
+		return i.State == api.ExecExited
+	})
+	o, _ := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID})
+	if len(o.Chunks) != 1 || o.Chunks[0].Data != "first\na\nb" {
+		t.Errorf("got %+v", o.Chunks)
+	}
+	if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: "x"}); !api.IsCode(err, api.CodeInvalidParams) {
+		t.Errorf("input after the end: %v", err)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `sh -c 'trap "echo got; exit 5" USR1; echo ready; while :; do sleep 0.05; done'`, YieldMS: 1})
+	if _, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, WaitMS: 10_000}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := p.Signal(t.Context(), api.ExecSignalParams{ExecID: r.ExecID, Signal: "usr1"})
+	if err != nil || n.Processes == 0 {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	waitFor(t, func() bool {
+		i, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID})
+		return i.State == api.ExecExited
+	})
+	if i, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); *i.ExitCode != 5 {
+		t.Errorf("%+v", i)
+	}
+}
+
+func TestDirectSession(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{Argv: []string{"sh", "-c", "read x; echo got $x; setsid sleep 100 & exit 4"}})
+	if s.State != api.StateRunning || s.ExecID == "" {
+		t.Fatalf("%+v", s)
+	}
+	if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: s.ExecID, Data: "hello\n"}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		i, _ := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		return i.State == api.StateTerminated
+	})
+	i, _ := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+	if i.Terminated.Reason != api.ReasonExited || *i.Terminated.ExitCode != 4 {
+		t.Errorf("terminated: %+v", i.Terminated)
+	}
+	o, _ := p.Output(t.Context(), api.ExecOutputParams{ExecID: s.ExecID})
+	if len(o.Chunks) != 1 || o.Chunks[0].Data != "got hello\n" || !o.Closed {
+		t.Errorf("output: %+v", o)
+	}
+}
+
+func TestCreateFailures(t *testing.T) {
+	p := newPool(t, Config{MaxSessions: 1})
+	for _, tt := range []struct {
+		params api.SessionCreateParams
+		code   api.Code
+	}{
+		{api.SessionCreateParams{Shell: "no-such-shell"}, api.CodeShellNotFound},
+		{api.SessionCreateParams{Shell: "cat"}, api.CodeShellNotFound},
+		{api.SessionCreateParams{Cwd: "/no/such/dir"}, api.CodeCwdNotFound},
+		{api.SessionCreateParams{Cwd: "/etc/passwd"}, api.CodeCwdNotFound},
+		{api.SessionCreateParams{Runtime: "moon"}, api.CodeRuntimeNotFound},
+		{api.SessionCreateParams{Limits: map[string]any{"memory_bytes": 1}}, api.CodeLimitsUnavailable},
+		{api.SessionCreateParams{Argv: []string{"no-such-program"}}, api.CodeShellNotFound},
+		{api.SessionCreateParams{InheritEnv: "some"}, api.CodeInvalidParams},
+		{api.SessionCreateParams{Shell: "bash", Env: map[string]string{"LD_PRELOAD": "", "BASH_ENV": ""}}, ""},
+		{api.SessionCreateParams{}, api.CodeMaxSessions},
+	} {
+		_, err := p.Create(t.Context(), tt.params)
+		if tt.code == "" && err != nil || tt.code != "" && !api.IsCode(err, tt.code) {
+			t.Errorf("%+v: got %v, want %s", tt.params, err, tt.code)
+		}
+	}
+	if l, _ := p.List(t.Context(), api.SessionListParams{}); len(l.Sessions) != 1 {
+		t.Errorf("%d sessions are left", len(l.Sessions))
+	}
+}
+
+func TestShellThatCrashes(t *testing.T) {
+	p := newPool(t, Config{})
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/bash", []byte("#!/bin/sh\necho no way >&2\nexit 9\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Create(t.Context(), api.SessionCreateParams{Shell: dir + "/bash"})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.CodeShellCrashed {
+		t.Fatalf("got %v", err)
+	}
+	want := map[string]any{"exit_code": 9, "signal": "", "stderr": "no way"}
+	if diff := cmp.Diff(want, e.Details); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDestroyAndAfter(t *testing.T) {
+	p := newPool(t, Config{SessionRetention: time.Hour})
+	for _, force := range []bool{false, true} {
+		s := create(t, p, api.SessionCreateParams{Name: "n", Env: map[string]string{"SECRET": "canary"}})
+		sh(t, p, s, `sh -c 'trap "" TERM; while :; do sleep 1; done' & setsid sleep 100 & (setsid sh -c "sleep 100" &)`)
+		r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+		start := time.Now()
+		d, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: force})
+		if err != nil || d.State != api.StateTerminated || len(d.Survivors) != 0 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if took := time.Since(start); force && took > 2*time.Second || !force && (took < 4900*time.Millisecond || took > 6*time.Second) {
+			t.Errorf("force %v took %v", force, took)
+		}
+		i, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		if err != nil || i.State != api.StateTerminated || i.Terminated.Reason != api.ReasonDestroyed || len(i.Processes) != 0 {
+			t.Errorf("%+v, %v", i, err)
+		}
+		if diff := cmp.Diff([]string{"SECRET"}, i.EnvKeys); diff != "" {
+			t.Error(diff)
+		}
+		if e, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); e.Outcome != api.OutcomeCancelled {
+			t.Errorf("the running exec: %+v", e)
+		}
+		if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); !api.IsCode(err, api.CodeSessionTerminated) {
+			t.Errorf("run: %v", err)
+		}
+		if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); !api.IsCode(err, api.CodeSessionTerminated) {
+			t.Errorf("destroy again: %v", err)
+		}
+	}
+}
+
+func TestHousekeeping(t *testing.T) {
+	p := newPool(t, Config{Housekeeping: 10 * time.Millisecond, SessionRetention: 200 * time.Millisecond, MaxExecs: 2})
+	s := create(t, p, api.SessionCreateParams{IdleTTLMS: ms(100)})
+	var ids []string
+	for range 4 {
+		ids = append(ids, sh(t, p, s, "echo hi").ExecID)
+	}
+	if _, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: ids[0]}); !api.IsCode(err, api.CodeExecNotFound) {
+		t.Errorf("the oldest exec is kept: %v", err)
+	}
+	waitFor(t, func() bool {
+		i, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		return err == nil && i.State == api.StateTerminated && i.Terminated.Reason == api.ReasonIdle
+	})
+	waitFor(t, func() bool {
+		_, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		return api.IsCode(err, api.CodeSessionNotFound)
+	})
+	if n := p.Stats().ExecsRetained; n != 0 {
+		t.Errorf("%d execs are retained", n)
+	}
+}
+
+func TestTruncation(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo first; seq 100000; echo last", MaxOutputBytes: ms(100)})
+	if !r.Truncated || !strings.HasPrefix(r.Stdout, "first\n1\n") || !strings.HasSuffix(r.Stdout, "100000\nlast\n") || !strings.Contains(r.Stdout, "bytes left out") {
+		t.Errorf("got %q", r.Stdout)
+	}
+	if r.StdoutBytes != 588906 {
+		t.Errorf("stdout_bytes %d", r.StdoutBytes)
+	}
+	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `printf 'a\000b\377'`})
+	if r.StdoutEncoding != api.Base64 || r.Stdout != "YQBi/w==" {
+		t.Errorf("binary: %+v", r)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	for shell, file := range map[string]string{"dash": ".profile", "ash": ".profile", "bash": ".bash_profile", "zsh": ".zprofile"} {
+		t.Run(shell, func(t *testing.T) {
+			p := newPool(t, Config{})
+			home := t.TempDir()
+			if err := os.WriteFile(home+"/"+file, []byte("FROM_PROFILE=yes\necho noise\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := map[string]string{"HOME": home}
+			for login, want := range map[bool]string{false: "no\n", true: "yes\n"} {
+				s := create(t, p, api.SessionCreateParams{Shell: shell, Env: env, Login: login})
+				if r := sh(t, p, s, "echo ${FROM_PROFILE-no}"); r.Stdout != want {
+					t.Errorf("login %v: got %q", login, r.Stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestTransitions(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("an illegal transition is not loud")
+		}
+	}()
+	move(api.StateTerminated, api.StateIdle)
+}
+
+func TestPlainText(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\n":                           "plain\n",
+		"\x1b[1;31mred\x1b[0m\n":            "red\n",
+		"10%\r50%\r100%\n":                  "100%\n",
+		"long line\rshort\n":                "shortline\n",
+		"\x1b]0;title\x07x\x1b]8;;u\x1b\\y": "xy",
+		"ab\bc":                             "ac",
+		"é\rx":                              "x",
+		"bell\a tab\t.":                     "bell tab\t.",
+		"\x1b[":                             "",
+	} {
+		if got := string(plainText([]byte(in))); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}

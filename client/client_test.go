@@ -1,0 +1,385 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/service"
+	"github.com/terminal-runtime/trl/internal/transport"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type runFunc func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
+
+type fakeSessions struct {
+	service.Backend
+	run runFunc
+}
+
+func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	return f.run(ctx, p)
+}
+
+type fakeSystem struct{ service.System }
+
+func (fakeSystem) Ping(context.Context) *api.PingResult {
+	return &api.PingResult{Version: "test", Protocol: api.Protocol}
+}
+
+func tableWith(run runFunc) *service.Table {
+	return service.New(service.Config{Sessions: fakeSessions{run: run}, System: fakeSystem{}})
+}
+
+// daemon serves on a Unix socket until the test ends, or until it is stopped.
+func daemon(t *testing.T, cfg transport.Config) (path string, stop func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "trl.sock")
+	l, err := transport.ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = transport.NewServer(cfg).Serve(ctx, l) })
+	stop = func() { cancel(); wg.Wait() }
+	t.Cleanup(stop)
+	return path, stop
+}
+
+func connect(t *testing.T, addr string) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestDialAndPing(t *testing.T) {
+	path, _ := daemon(t, transport.Config{Handler: tableWith(nil)})
+	for _, addr := range []string{path, "unix:" + path, "unix://" + path} {
+		got, err := connect(t, addr).Ping(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(&api.PingResult{Version: "test", Protocol: api.Protocol}, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	if _, err := Dial(t.Context(), path); !errors.Is(err, ErrNoDaemon) || !strings.Contains(err.Error(), path) {
+		t.Errorf("without a socket: %v", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	if _, err := Dial(t.Context(), "unix:"+path); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("with a dead socket: %v", err)
+	}
+	if _, err := Dial(t.Context(), "http://localhost"); err == nil || errors.Is(err, ErrNoDaemon) {
+		t.Errorf("with an address of another kind: %v", err)
+	}
+}
+
+func TestCallsAreMultiplexed(t *testing.T) {
+	// Each call waits until all have arrived, and answers with its own command.
+	const n = 200
+	var arrived sync.WaitGroup
+	arrived.Add(n)
+	path, _ := daemon(t, transport.Config{Handler: tableWith(func(_ context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+		arrived.Done()
+		arrived.Wait()
+		return &api.ExecResult{Stdout: p.Command}, nil
+	})})
+	c := connect(t, path)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			want := fmt.Sprintf("echo <%d> && true", i)
+			got, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s", Command: want})
+			if err != nil || got.Stdout != want {
+				t.Errorf("%q: got %+v, %v", want, got, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestErrorsOfTheDaemon(t *testing.T) {
+	want := api.Errorf(api.CodeSessionBusy, "busy").WithHint("wait").With("exec_id", "e-1")
+	path, _ := daemon(t, transport.Config{MaxRequestBytes: 1000, Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+		return nil, want
+	})})
+	c := connect(t, path)
+	_, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+	if diff := cmp.Diff(error(want), err); diff != "" {
+		t.Error(diff)
+	}
+	if err := c.Call(t.Context(), "no.such", nil, nil); !api.IsCode(err, api.CodeMethodNotFound) {
+		t.Error(err)
+	}
+	if err := c.Call(t.Context(), api.MethodSystemPing, map[string]int{"x": 1}, nil); !api.IsCode(err, api.CodeInvalidParams) {
+		t.Error(err)
+	}
+	if err := c.Call(t.Context(), api.MethodSystemPing, make(chan int), nil); err == nil {
+		t.Error("params that cannot be encoded were sent")
+	}
+	_, err = c.Run(t.Context(), api.ExecRunParams{SessionID: "s", Command: strings.Repeat("x", 1000)})
+	if !api.IsCode(err, api.CodeInvalidRequest) {
+		t.Errorf("a request that is too long: %v", err)
+	}
+	if err := c.Call(t.Context(), api.MethodSystemPing, api.None{}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLargeResults(t *testing.T) {
+	big := strings.Repeat("0123456789\n", 1<<20)
+	path, _ := daemon(t, transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+		return &api.ExecResult{Stdout: big}, nil
+	})})
+	c := connect(t, path)
+	got, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+	if err != nil || got.Stdout != big {
+		t.Errorf("got %d bytes of %d, %v", len(got.Stdout), len(big), err)
+	}
+}
+
+func TestAbandonedCall(t *testing.T) {
+	begun, open := make(chan struct{}), make(chan struct{})
+	path, _ := daemon(t, transport.Config{Handler: tableWith(func(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+		begun <- struct{}{}
+		select {
+		case <-open:
+		case <-ctx.Done():
+			select {
+			case <-open: // the test is over
+			default:
+				t.Error("the daemon was told to stop waiting")
+			}
+		}
+		return &api.ExecResult{Stdout: "late"}, nil
+	})})
+	c := connect(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Run(ctx, api.ExecRunParams{SessionID: "s"})
+		done <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), api.MethodExecRun) {
+		t.Error(err)
+	}
+	close(open) // its answer comes to nobody
+	for range 3 {
+		if _, err := c.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A daemon that does not read must not hold a call past its context.
+func TestAbandonedWhileWriting(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	c := NewConn(near)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	for range 2 { // the first is being written, the second waits for that
+		if err := c.Call(ctx, "x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestConnectionLost(t *testing.T) {
+	for name, end := range map[string]func(c *Client, stop func()){
+		"closed here":  func(c *Client, _ func()) { c.Close() },
+		"closed there": func(_ *Client, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 10
+			begun := make(chan struct{}, n)
+			path, stop := daemon(t, transport.Config{Handler: tableWith(func(ctx context.Context, _ api.ExecRunParams) (*api.ExecResult, error) {
+				begun <- struct{}{}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})})
+			c := connect(t, path)
+			errs := make(chan error, n)
+			for range n {
+				go func() {
+					_, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+					errs <- err
+				}()
+			}
+			for range n {
+				<-begun
+			}
+			end(c, stop)
+			for range n {
+				if err := <-errs; !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+			}
+			if _, err := c.Ping(t.Context()); !errors.Is(err, ErrClosed) {
+				t.Errorf("a later call: %v", err)
+			}
+		})
+	}
+}
+
+// serveRaw answers the first request with fixed text, and closes.
+func serveRaw(t *testing.T, answer string) *Client {
+	t.Helper()
+	near, far := net.Pipe()
+	go func() {
+		defer far.Close()
+		if _, err := bufio.NewReader(far).ReadString('\n'); err == nil {
+			io.WriteString(far, answer)
+		}
+	}()
+	c := NewConn(near)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestAnswersInAnyForm(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer  string
+		version string
+		closed  bool
+		code    api.Code
+	}{
+		"plain":           {`{"jsonrpc":"2.0","id":1,"result":{"version":"v"}}` + "\n", "v", false, ""},
+		"another order":   {` { "result" : {"version":"v","new":[1]}, "id" : 1, "jsonrpc":"2.0" }` + "\r\n", "v", false, ""},
+		"null result":     {`{"jsonrpc":"2.0","id":1,"result":null}` + "\n", "", false, ""},
+		"others before":   {`{"jsonrpc":"2.0","method":"exec.chunk","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":9,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":"x","result":{}}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{"version":"v"}}` + "\n", "v", false, ""},
+		"foreign error":   {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}` + "\n", "", false, api.CodeMethodNotFound},
+		"refused":         {`{"jsonrpc":"2.0","id":null,"error":{"code":-32010,"message":"m","data":{"code":"UNAUTHORIZED"}}}` + "\n", "", true, api.CodeUnauthorized},
+		"nothing":         {"", "", true, ""},
+		"half an answer":  {`{"jsonrpc":"2.0","id":1,"result":{"ver`, "", true, ""},
+		"another service": {"HTTP/1.1 400 Bad Request\r\n\r\n", "", true, ""},
+		"JSON of another": {"{}\n", "", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := serveRaw(t, tc.answer).Ping(t.Context())
+			if errors.Is(err, ErrClosed) != tc.closed {
+				t.Errorf("error %v, closed should be %v", err, tc.closed)
+			}
+			if tc.code != "" && !api.IsCode(err, tc.code) {
+				t.Errorf("error %v, want %s", err, tc.code)
+			}
+			if tc.closed || tc.code != "" {
+				return
+			}
+			if err != nil || got.Version != tc.version {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestAnswerOfAnotherTypeIsAnError(t *testing.T) {
+	_, err := serveRaw(t, `{"jsonrpc":"2.0","id":1,"result":{"version":5}}`+"\n").Ping(t.Context())
+	if err == nil || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), api.MethodSystemPing) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// recorder answers every method with nothing, and tells which was called.
+type recorder struct{ calls chan string }
+
+func (r recorder) Call(_ context.Context, method string, _ json.RawMessage) (any, error) {
+	r.calls <- method
+	return struct{}{}, nil
+}
+
+func TestEveryMethodHasACall(t *testing.T) {
+	r := recorder{make(chan string, 1)}
+	path, _ := daemon(t, transport.Config{Handler: r})
+	c := reflect.ValueOf(connect(t, path))
+	methods := map[string]service.Method{}
+	for _, m := range tableWith(nil).Methods() {
+		methods[m.Name] = m
+	}
+	for i := range c.NumMethod() {
+		name := c.Type().Method(i).Name
+		if name == "Call" || name == "Close" {
+			continue
+		}
+		fn := c.Method(i)
+		args := []reflect.Value{reflect.ValueOf(t.Context())}
+		if fn.Type().NumIn() == 2 {
+			args = append(args, reflect.Zero(fn.Type().In(1)))
+		}
+		if err := fn.Call(args)[1]; !err.IsNil() {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		method := <-r.calls
+		m, ok := methods[method]
+		if !ok {
+			t.Errorf("%s calls %s, which is not in the table or was called before", name, method)
+			continue
+		}
+		delete(methods, method)
+		if fn.Type().NumIn() == 2 && fn.Type().In(1) != m.Params || fn.Type().NumIn() == 1 && m.Params != reflect.TypeFor[api.None]() {
+			t.Errorf("%s: params are %v", name, m.Params)
+		}
+		if fn.Type().Out(0).Elem() != m.Result {
+			t.Errorf("%s: the result is %v", name, m.Result)
+		}
+	}
+	for name := range methods {
+		t.Errorf("no call for %s", name)
+	}
+}
+
+func BenchmarkPing(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "trl.sock")
+	l, err := transport.ListenUnix(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := transport.NewServer(transport.Config{Handler: tableWith(nil)})
+	go s.Serve(context.Background(), l)
+	defer s.Shutdown(context.Background())
+	c, err := Dial(b.Context(), path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Ping(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

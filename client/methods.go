@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+func call[R any](ctx context.Context, c *Client, method string, params any) (*R, error) {
+	var result R
+	if err := c.Call(ctx, method, params, &result); err != nil {
+		return nil, err
+	}
+	return &result, nil
+}
+
+// Ping checks that the daemon answers.
+func (c *Client) Ping(ctx context.Context) (*api.PingResult, error) {
+	return call[api.PingResult](ctx, c, api.MethodSystemPing, nil)
+}
+
+// SystemInfo describes the daemon and what it can enforce on its machine.
+func (c *Client) SystemInfo(ctx context.Context) (*api.SystemInfo, error) {
+	return call[api.SystemInfo](ctx, c, api.MethodSystemInfo, nil)
+}
+
+// Stats counts what the daemon does and holds.
+func (c *Client) Stats(ctx context.Context) (*api.SystemStats, error) {
+	return call[api.SystemStats](ctx, c, api.MethodSystemStats, nil)
+}
+
+// CreateSession starts a session.
+func (c *Client) CreateSession(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
+	return call[api.Session](ctx, c, api.MethodSessionCreate, p)
+}
+
+// ListSessions lists sessions, oldest first.
+func (c *Client) ListSessions(ctx context.Context, p api.SessionListParams) (*api.SessionListResult, error) {
+	return call[api.SessionListResult](ctx, c, api.MethodSessionList, p)
+}
+
+// SessionInfo shows one session and what goes on in it.
+func (c *Client) SessionInfo(ctx context.Context, p api.SessionParams) (*api.SessionInfo, error) {
+	return call[api.SessionInfo](ctx, c, api.MethodSessionInfo, p)
+}
+
+// DestroySession ends a session, and returns when its processes are gone.
+func (c *Client) DestroySession(ctx context.Context, p api.SessionDestroyParams) (*api.SessionDestroyResult, error) {
+	return call[api.SessionDestroyResult](ctx, c, api.MethodSessionDestroy, p)
+}
+
+// Run runs a command in a session. Abandoning the call does not stop the
+// command: Cancel does.
+func (c *Client) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	return call[api.ExecResult](ctx, c, api.MethodExecRun, p)
+}
+
+// Output reads a command's output from an offset on.
+func (c *Client) Output(ctx context.Context, p api.ExecOutputParams) (*api.ExecOutputResult, error) {
+	return call[api.ExecOutputResult](ctx, c, api.MethodExecOutput, p)
+}
+
+// Input writes to a command's standard input.
+func (c *Client) Input(ctx context.Context, p api.ExecInputParams) (*api.ExecInputResult, error) {
+	return call[api.ExecInputResult](ctx, c, api.MethodExecInput, p)
+}
+
+// Signal signals a command's processes.
+func (c *Client) Signal(ctx context.Context, p api.ExecSignalParams) (*api.ExecSignalResult, error) {
+	return call[api.ExecSignalResult](ctx, c, api.MethodExecSignal, p)
+}
+
+// Cancel stops a command, and returns when it is gone.
+func (c *Client) Cancel(ctx context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
+	return call[api.ExecCancelResult](ctx, c, api.MethodExecCancel, p)
+}
+
+// ExecInfo shows how a command ended, or that it still runs.
+func (c *Client) ExecInfo(ctx context.Context, p api.ExecParams) (*api.ExecResult, error) {
+	return call[api.ExecResult](ctx, c, api.MethodExecInfo, p)
+}
+
+// ExecList lists a session's commands, oldest first.
+func (c *Client) ExecList(ctx context.Context, p api.SessionParams) (*api.ExecListResult, error) {
+	return call[api.ExecListResult](ctx, c, api.MethodExecList, p)
+}

@@ -1,0 +1,336 @@
+package service
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/internal/service/rawjson"
+)
+
+// decoder reads the parameters of one method into its params struct, in one
+// pass, and refuses whatever the method would otherwise silently ignore or
+// bend: a member the method does not have (names match to the letter), a
+// value of another type, a null inside a list, a negative number.
+//
+// A field whose json tag has no omitempty is required. A null member is one
+// that was left out. Of a member given twice the last holds.
+//
+// Errors name fields and never hold values: a value may be a secret.
+type decoder struct {
+	method string
+	root   *node
+}
+
+// node is what one place in the parameters takes.
+type node struct {
+	kind   nodeKind
+	typ    reflect.Type
+	fields map[string]*field // nodeObject
+	names  []string          // nodeObject: the fields in the order of the struct
+	elem   *node             // nodePointer, nodeList, nodeMap
+}
+
+type nodeKind uint8
+
+const (
+	nodeFree    nodeKind = iota // anything encoding/json makes of it
+	nodeString                  // also of named string types
+	nodeBool                    //
+	nodeInteger                 // never negative: the contract has no use for one in parameters
+	nodePointer                 // to tell left out from zero
+	nodeObject                  // a struct
+	nodeList                    //
+	nodeMap                     // its keys are the caller's
+)
+
+type field struct {
+	*node
+	name     string
+	index    int
+	required bool
+}
+
+func newDecoder(method string, params reflect.Type) *decoder {
+	return &decoder{method: method, root: compile(params)}
+}
+
+func compile(t reflect.Type) *node {
+	n := &node{typ: t}
+	switch t.Kind() {
+	case reflect.String:
+		n.kind = nodeString
+	case reflect.Bool:
+		n.kind = nodeBool
+	case reflect.Int, reflect.Int64:
+		n.kind = nodeInteger
+	case reflect.Pointer:
+		n.kind, n.elem = nodePointer, compile(t.Elem())
+	case reflect.Slice:
+		n.kind, n.elem = nodeList, compile(t.Elem())
+	case reflect.Map:
+		n.kind, n.elem = nodeMap, compile(t.Elem())
+	case reflect.Struct:
+		n.kind, n.fields = nodeObject, map[string]*field{}
+		for i := range t.NumField() {
+			name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			if name == "" {
+				panic("service: " + t.String() + "." + t.Field(i).Name + " has no json name")
+			}
+			n.fields[name] = &field{
+				node: compile(t.Field(i).Type), name: name, index: i,
+				required: !strings.Contains(options, "omitempty"),
+			}
+			n.names = append(n.names, name)
+		}
+	}
+	return n
+}
+
+// takes says what a place takes, to go after "must be".
+func (n *node) takes() string {
+	switch n.kind {
+	case nodeString:
+		return "a string"
+	case nodeBool:
+		return "true or false"
+	case nodeInteger:
+		return "an integer"
+	case nodePointer:
+		return n.elem.takes()
+	case nodeList:
+		return "an array, each element " + n.elem.takes()
+	case nodeMap:
+		if n.elem.kind != nodeFree {
+			return "an object, each value " + n.elem.takes()
+		}
+		return "an object"
+	case nodeObject:
+		return "an object"
+	default:
+		return "a JSON value"
+	}
+}
+
+// into decodes params, or none when it is empty or null, into v.
+func (d *decoder) into(v reflect.Value, params json.RawMessage) error {
+	s := rawjson.Scan(params)
+	switch {
+	case len(params) == 0:
+		s = rawjson.Scan([]byte("{}"))
+	case s.Kind() == rawjson.Null:
+		if _, err := s.Value(); err != nil {
+			return d.malformed(err)
+		}
+		if err := s.End(); err != nil {
+			return d.malformed(err)
+		}
+		s = rawjson.Scan([]byte("{}"))
+	case s.Kind() == rawjson.Array:
+		return d.invalid("params must be an object, not an array").
+			WithHint("send params by name: %s", d.known(d.root))
+	case s.Kind() != rawjson.Object:
+		return d.invalid("params must be an object").WithHint("send params by name: %s", d.known(d.root))
+	}
+	if err := d.value(&s, d.root, v, ""); err != nil {
+		return err
+	}
+	if err := s.End(); err != nil {
+		return d.malformed(err)
+	}
+	return nil
+}
+
+func (d *decoder) value(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	switch n.kind {
+	case nodeString:
+		return d.string(s, n, v, path)
+	case nodeBool:
+		raw, err := d.scalar(s, rawjson.Bool, n, path)
+		if err == nil {
+			v.SetBool(raw[0] == 't')
+		}
+		return err
+	case nodeInteger:
+		return d.integer(s, n, v, path)
+	case nodePointer:
+		p := reflect.New(n.elem.typ)
+		if err := d.value(s, n.elem, p.Elem(), path); err != nil {
+			return err
+		}
+		v.Set(p)
+		return nil
+	case nodeObject:
+		return d.object(s, n, v, path)
+	case nodeList:
+		return d.list(s, n, v, path)
+	case nodeMap:
+		return d.dict(s, n, v, path)
+	default:
+		raw, err := s.Value()
+		if err != nil {
+			return d.malformed(err)
+		}
+		if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
+			return d.wrongType(n, path)
+		}
+		return nil
+	}
+}
+
+// scalar returns the text of a value that must be of one kind.
+func (d *decoder) scalar(s *rawjson.Scanner, kind rawjson.Kind, n *node, path string) ([]byte, error) {
+	got := s.Kind()
+	raw, err := s.Value()
+	if err != nil {
+		return nil, d.malformed(err)
+	}
+	if got != kind {
+		return nil, d.wrongType(n, path)
+	}
+	return raw, nil
+}
+
+func (d *decoder) string(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	raw, err := d.scalar(s, rawjson.String, n, path)
+	if err != nil {
+		return err
+	}
+	text, err := rawjson.Unquote(raw)
+	if err != nil {
+		return d.wrong(path, "holds %w", err).
+			WithHint("a string must be whole characters; send bytes that are not text as base64, where the method takes an encoding")
+	}
+	v.SetString(text)
+	return nil
+}
+
+// maxMS is the longest duration whose nanoseconds still fit a Go duration. A
+// longer one would wrap around and mean "at once".
+const maxMS = math.MaxInt64 / int64(time.Millisecond)
+
+func (d *decoder) integer(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	raw, err := d.scalar(s, rawjson.Number, n, path)
+	if err != nil {
+		return err
+	}
+	i, err := strconv.ParseInt(string(raw), 10, n.typ.Bits())
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return d.wrong(path, "is out of range").WithHint("leave %s out, or send a number from 0 up", path)
+	case err != nil:
+		return d.wrongType(n, path)
+	case i < 0:
+		return d.wrong(path, "must not be negative").WithHint("leave %s out, or send a number from 0 up", path)
+	case i > maxMS && strings.HasSuffix(path, "_ms"):
+		return d.wrong(path, "is longer than this daemon can count").WithHint("send at most %d milliseconds", maxMS)
+	}
+	v.SetInt(i)
+	return nil
+}
+
+func (d *decoder) object(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	if s.Kind() != rawjson.Object {
+		return d.wrongType(n, path)
+	}
+	if err := s.Enter(); err != nil {
+		return d.malformed(err)
+	}
+	var given uint64 // bit i: field i of the struct; no params struct comes near 64
+	for first := true; ; first = false {
+		key, ok, err := s.Key(first)
+		if err != nil {
+			return d.malformed(err)
+		}
+		if !ok {
+			break
+		}
+		f, ok := n.fields[string(key)]
+		if !ok {
+			return d.unknown(n, path, string(key))
+		}
+		v.Field(f.index).SetZero()
+		if s.Kind() == rawjson.Null {
+			if _, err := s.Value(); err != nil {
+				return d.malformed(err)
+			}
+			given &^= 1 << f.index
+			continue
+		}
+		given |= 1 << f.index
+		if err := d.value(s, f.node, v.Field(f.index), join(path, f.name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range n.names {
+		f, at := n.fields[name], join(path, name)
+		if !f.required {
+			continue
+		}
+		if given&(1<<f.index) == 0 {
+			return missing(d.method, at, at+" is missing")
+		}
+		// An empty id names nothing; every other string may be empty, a
+		// command too.
+		if strings.HasSuffix(name, "_id") && v.Field(f.index).IsZero() {
+			return missing(d.method, at, at+" is empty")
+		}
+	}
+	return nil
+}
+
+func (d *decoder) list(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	if s.Kind() != rawjson.Array {
+		return d.wrongType(n, path)
+	}
+	if err := s.Enter(); err != nil {
+		return d.malformed(err)
+	}
+	list := reflect.MakeSlice(n.typ, 0, 0)
+	for i := 0; ; i++ {
+		ok, err := s.Element(i == 0)
+		if err != nil {
+			return d.malformed(err)
+		}
+		if !ok {
+			v.Set(list)
+			return nil
+		}
+		elem := reflect.New(n.elem.typ).Elem()
+		if err := d.value(s, n.elem, elem, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			return err
+		}
+		list = reflect.Append(list, elem)
+	}
+}
+
+func (d *decoder) dict(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	if s.Kind() != rawjson.Object {
+		return d.wrongType(n, path)
+	}
+	if err := s.Enter(); err != nil {
+		return d.malformed(err)
+	}
+	dict := reflect.MakeMap(n.typ)
+	for first := true; ; first = false {
+		key, ok, err := s.Key(first)
+		if err != nil {
+			return d.malformed(err)
+		}
+		if !ok {
+			v.Set(dict)
+			return nil
+		}
+		name := string(key) // key points into the text, and the map outlives it
+		elem := reflect.New(n.elem.typ).Elem()
+		if err := d.value(s, n.elem, elem, join(path, clip(name))); err != nil {
+			return err
+		}
+		dict.SetMapIndex(reflect.ValueOf(name), elem)
+	}
+}

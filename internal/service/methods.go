@@ -1,0 +1,132 @@
+package service
+
+import (
+	"context"
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// methods is the table, in the order of the contract.
+func methods(b Backend, s System) []Method {
+	return []Method{
+		method(api.MethodSystemPing, ScopeRead,
+			"Check that the daemon answers; returns its version and uptime.",
+			func(ctx context.Context, _ api.None) (*api.PingResult, error) { return s.Ping(ctx), nil }),
+		method(api.MethodSystemInfo, ScopeRead,
+			"Describe the daemon: version, configuration, shells, runtimes, and which limits and isolations work on this machine.",
+			func(ctx context.Context, _ api.None) (*api.SystemInfo, error) { return s.SystemInfo(ctx), nil }),
+		method(api.MethodSystemStats, ScopeRead,
+			"Count what the daemon does and holds: sessions by state, commands run, bytes captured, memory.",
+			func(ctx context.Context, _ api.None) (*api.SystemStats, error) { return s.Stats(ctx), nil }),
+
+		method(api.MethodSessionCreate, ScopeRun,
+			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",
+			b.Create),
+		method(api.MethodSessionList, ScopeRead,
+			"List sessions, oldest first, optionally only those of one state, tag or runtime.",
+			b.List),
+		method(api.MethodSessionInfo, ScopeRead,
+			"Show one session: its state, the running and the last command, and every process in its tree.",
+			b.Info),
+		method(api.MethodSessionDestroy, ScopeRun,
+			"End a session and kill every process in it; answers when none is left.",
+			b.Destroy),
+
+		method(api.MethodExecRun, ScopeRun,
+			"Run a command in a session and return its exit code and output; with yield_ms, return early and let it go on.",
+			b.Run),
+		method(api.MethodExecOutput, ScopeRead,
+			"Read a command's output from an offset on, running or finished; with wait_ms, wait for more.",
+			b.Output),
+		method(api.MethodExecInput, ScopeRun,
+			"Write to the standard input of a running command, or end it.",
+			b.Input),
+		method(api.MethodExecSignal, ScopeRun,
+			"Send a signal to the processes of a running command.",
+			b.Signal),
+		method(api.MethodExecCancel, ScopeRun,
+			"Stop a running command, named by itself or by its session; answers when it is gone. The session lives on.",
+			func(ctx context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
+				if p.SessionID == "" && p.ExecID == "" {
+					return nil, missing(api.MethodExecCancel, "exec_id", "session_id or exec_id is missing")
+				}
+				return b.Cancel(ctx, p)
+			}),
+		method(api.MethodExecInfo, ScopeRead,
+			"Show how a command ended or that it still runs, without its output.",
+			b.ExecInfo),
+		method(api.MethodExecList, ScopeRead,
+			"List a session's commands, oldest first, without output.",
+			b.ExecList),
+	}
+}
+
+// clipAt is how much of a name that a caller made up is repeated to it: more
+// than any of the contract's, too little to carry a payload into a log.
+const clipAt = 64
+
+func clip(name string) string {
+	if len(name) <= clipAt {
+		return name
+	}
+	return strings.ToValidUTF8(name[:clipAt], "") + "…"
+}
+
+func (t *Table) notFound(name string) error {
+	err := api.Errorf(api.CodeMethodNotFound, "there is no method %q here", clip(name)).With("method", clip(name))
+	known := make([]string, len(t.methods))
+	for i, m := range t.methods {
+		known[i] = m.Name
+	}
+	if best, ok := closest(name, known); ok {
+		return err.WithHint("did you mean %s?", best)
+	}
+	return err.WithHint("the methods are %s; system.info says what this daemon can do", strings.Join(known, ", "))
+}
+
+// closest finds the known name that a wrong one was probably meant to be. It
+// looks past case and separators, so that exec_run and Exec/Run find exec.run.
+func closest(name string, known []string) (string, bool) {
+	if len(name) > clipAt {
+		return "", false
+	}
+	// Two slips of the pen, but never so many that half of a short name is a
+	// guess.
+	best, limit := "", min(2, len(name)/3)
+	for _, k := range known {
+		if d := distance(letters(name), letters(k)); d <= limit {
+			best, limit = k, d-1
+		}
+	}
+	return best, best != ""
+}
+
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("._/:- ", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+// distance counts the insertions, deletions and replacements between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

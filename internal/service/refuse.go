@@ -1,0 +1,64 @@
+package service
+
+import (
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// What is said of parameters that are refused. Each error has the detail
+// field, where one is to blame, and a hint with which a model can repair the
+// call without reading a manual.
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func (d *decoder) invalid(format string, args ...any) *api.Error {
+	return api.Errorf(api.CodeInvalidParams, d.method+": "+format, args...)
+}
+
+func (d *decoder) wrong(path, format string, args ...any) *api.Error {
+	return d.invalid("%q "+format, append([]any{path}, args...)...).With("field", path)
+}
+
+func (d *decoder) wrongType(n *node, path string) *api.Error {
+	return d.wrong(path, "must be %s", n.takes()).With("expected", n.takes()).
+		WithHint("call %s again with %s as %s", d.method, path, n.takes())
+}
+
+func (d *decoder) malformed(err error) *api.Error {
+	return d.invalid("params are not JSON: %w", err).WithHint("send params as one JSON object in UTF-8")
+}
+
+// known lists the fields of an object for a hint.
+func (d *decoder) known(n *node) string {
+	if len(n.names) == 0 {
+		return "it takes none"
+	}
+	return "it takes " + strings.Join(n.names, ", ")
+}
+
+func (d *decoder) unknown(n *node, path, key string) *api.Error {
+	at := join(path, clip(key))
+	err := d.invalid("unknown field %q", at).With("field", at)
+	if best, ok := closest(key, n.names); ok {
+		return err.WithHint("did you mean %s? %s", join(path, best), d.known(n))
+	}
+	return err.WithHint("leave it out; %s", d.known(n))
+}
+
+func missing(method, path, what string) *api.Error {
+	err := api.Errorf(api.CodeInvalidParams, "%s: %s", method, what).With("field", path)
+	switch path {
+	case "session_id":
+		return err.WithHint("session.create makes a session and answers with its session_id; session.list shows those there are")
+	case "exec_id":
+		return err.WithHint("exec.run answers with an exec_id; exec.list shows those of a session")
+	default:
+		return err.WithHint("call %s again with %s", method, path)
+	}
+}

@@ -1,0 +1,271 @@
+// Package transport carries requests to the method table and answers back:
+// JSON-RPC 2.0, one object a line, over a Unix socket or standard input and
+// output. It decodes, says who is asking and bounds sizes; it decides nothing
+// else.
+//
+// A connection is served by a few goroutines that take turns at reading it
+// (conn.go); lines.go is the codec; unix.go makes the socket that only its
+// owner can reach.
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// Handler is what serves the requests: *service.Table. params is only valid
+// until Call returns.
+type Handler interface {
+	Call(ctx context.Context, method string, params json.RawMessage) (any, error)
+}
+
+// Config is how a server carries. Its zero values are the defaults.
+type Config struct {
+	Handler Handler      // required
+	Log     *slog.Logger // nil: nothing is logged
+
+	// MaxRequestBytes bounds one request line. Default 8 MiB: the contract's.
+	MaxRequestBytes int
+
+	// MaxInFlight bounds the requests of one connection that are being served.
+	// Past it, reading pauses until one is answered. Default 1024: several for
+	// each of the sessions that one agent can sensibly drive, while the
+	// goroutines of a full connection stay within some 10 MiB.
+	MaxInFlight int
+
+	// WriteTimeout is how long a client may take to read a piece of an answer
+	// (up to 1 MiB) before its connection is closed. Default 30 s: longer than
+	// a stopped and resumed client usually sleeps, short enough that the
+	// answers held for a dead one are not held for good.
+	WriteTimeout time.Duration
+}
+
+// Actor is who makes a request, as far as its carrier knows.
+type Actor struct {
+	UID       int
+	PID       int    // 0: not known
+	Transport string // "unix" or "stdio"
+}
+
+type actorKey struct{}
+
+// ActorFrom returns who makes the request that ctx belongs to.
+func ActorFrom(ctx context.Context) (Actor, bool) {
+	a, ok := ctx.Value(actorKey{}).(Actor)
+	return a, ok
+}
+
+// Server serves connections. It owns every connection and listener it was
+// given until Shutdown, or until the context they were given with is done.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	answers answers
+
+	mu        sync.Mutex // guards what follows; never held while waiting for a client or a handler
+	conns     map[*conn]struct{}
+	listeners map[net.Listener]struct{}
+	closing   bool
+	running   sync.WaitGroup // the connections; grows under mu while not closing
+}
+
+// NewServer makes a server that serves nothing yet.
+func NewServer(cfg Config) *Server {
+	if cfg.MaxRequestBytes == 0 {
+		cfg.MaxRequestBytes = 8 << 20
+	}
+	if cfg.MaxInFlight == 0 {
+		cfg.MaxInFlight = 1024
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = 30 * time.Second
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg, log: log, conns: map[*conn]struct{}{}, listeners: map[net.Listener]struct{}{}}
+}
+
+// ErrServerClosed is what Serve and ServeStdio return once Shutdown was called.
+var ErrServerClosed = errors.New("transport: server closed")
+
+// Serve accepts connections until Shutdown or until ctx is done, and returns
+// when all of them have ended. ctx is the parent of every request's context,
+// so to end it is to end without grace. The listener is closed in any case.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return errors.Join(ErrServerClosed, closeListener(l))
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	// Forgotten only once it is closed: Shutdown must not return before.
+	defer func() {
+		_ = closeListener(l)
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+	}()
+	stop := context.AfterFunc(ctx, func() { stopAccepting(l) })
+	defer stop()
+
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		nc, err := accept(ctx, l, s.log)
+		switch {
+		case err == nil:
+			serving.Go(func() { s.admit(ctx, nc) })
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case s.isClosing():
+			return ErrServerClosed
+		default:
+			return err
+		}
+	}
+}
+
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// stopAccepting refuses new connections. A Unix listener keeps its lock and
+// its path until it is closed, so that no second daemon takes the place while
+// this one still drains.
+func stopAccepting(l net.Listener) {
+	if u, ok := l.(*UnixListener); ok {
+		u.stop()
+		return
+	}
+	_ = l.Close()
+}
+
+// maxAcceptPause bounds the pause after a failed accept. What fails for now is
+// a lack of file descriptors, which ends when connections do.
+const maxAcceptPause = time.Second
+
+func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, error) {
+	pause := 5 * time.Millisecond
+	for {
+		nc, err := l.Accept()
+		if err == nil || !outOfFiles(err) {
+			return nc, err
+		}
+		log.WarnContext(ctx, "cannot accept connections for now", "error", err, "pause", pause)
+		select {
+		case <-time.After(pause):
+			pause = min(2*pause, maxAcceptPause)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// run serves one connection to its end.
+func (s *Server) run(ctx context.Context, actor Actor, l link) error {
+	c := newConn(context.WithValue(ctx, actorKey{}, actor), s, l)
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		c.cancel()
+		_ = l.close()
+		return ErrServerClosed
+	}
+	s.conns[c] = struct{}{}
+	s.running.Add(1)
+	s.mu.Unlock()
+	defer s.running.Done()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	c.serve()
+	if s.isClosing() {
+		return ErrServerClosed
+	}
+	return ctx.Err()
+}
+
+// stuckGrace is how long Shutdown waits for handlers whose context it has
+// cancelled. They return at once; one that does not is a bug that must not
+// keep the daemon from exiting.
+const stuckGrace = 5 * time.Second
+
+// Shutdown stops accepting and reading, and lets the requests in flight finish
+// and be answered. When ctx is done it cancels those that are left, closes
+// their connections, and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	for l := range s.listeners {
+		stopAccepting(l)
+	}
+	for c := range s.conns {
+		c.drain()
+	}
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+		s.mu.Lock()
+		for c := range s.conns {
+			c.cancel()
+		}
+		s.mu.Unlock()
+		select {
+		case <-done:
+		case <-time.After(stuckGrace):
+			s.log.ErrorContext(ctx, "requests ignore their cancellation and are left behind")
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.listeners {
+		err = errors.Join(err, closeListener(l))
+	}
+	clear(s.listeners)
+	return err
+}
+
+func closeListener(l net.Listener) error {
+	if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// refuseTimeout bounds the one line that a refused peer is told.
+const refuseTimeout = time.Second
+
+// refuse tells a peer why it may not come in, and closes.
+func (s *Server) refuse(nc net.Conn, actor Actor, reason error) {
+	defer nc.Close()
+	s.log.Warn("connection refused", "uid", actor.UID, "pid", actor.PID, "reason", reason)
+	failure := api.Errorf(api.CodeUnauthorized, "connection refused: %w", reason).
+		WithHint("run as the user who started the daemon, or start a daemon of your own")
+	a := s.answers.get()
+	defer s.answers.put(a)
+	_ = nc.SetWriteDeadline(time.Now().Add(refuseTimeout))
+	_, _ = nc.Write(a.encode(null, nil, failure)) // a peer that is gone does not need to know
+}

@@ -1,0 +1,273 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// UnixListener listens on a Unix socket that only its owner (and root) can
+// reach. It holds a lock beside the socket for as long as it is open, so that
+// of two daemons that start at once exactly one wins.
+type UnixListener struct {
+	*net.UnixListener
+	path   string
+	inode  fs.FileInfo // of the socket: a path that is no longer ours is not removed
+	lock   *os.File
+	closed sync.Once
+}
+
+// maxPath is what fits the kernel's address of a Unix socket, with its
+// terminating zero.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// backlog is how many clients may wait to be accepted; past it connecting
+// fails. The kernel takes less where its own limit is lower.
+const backlog = 4096
+
+// ListenUnix listens at path. The directory is made if it is missing. A socket
+// that a dead daemon left there is replaced; anything else that is in the way
+// is an error.
+func ListenUnix(path string) (*UnixListener, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's may have %d: choose a shorter one", path, len(path), maxPath)
+	}
+	if err := privateDir(filepath.Dir(path)); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	lock, err := lockBeside(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &UnixListener{path: path, lock: lock}
+	if err := l.bind(); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
+}
+
+// privateDir makes dir if it is missing, and refuses one in which someone else
+// could put a socket of their own in the place of ours.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to another user (uid %d): choose a directory of your own", dir, owner)
+	}
+	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return fmt.Errorf("others may write to %s: run chmod go-w on it, or choose another directory", dir)
+	}
+	return nil
+}
+
+// lockBeside takes the lock of path, or says who has it.
+func lockBeside(path string) (*os.File, error) {
+	name := path + ".lock"
+	for {
+		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", path, err)
+		}
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != nil {
+			lock.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, alreadyServing(path)
+			}
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		// Whoever had the lock may have removed the file between our open and
+		// our lock. Then this is the lock of nothing, and another daemon may
+		// have made and locked a new one.
+		ours, err := lock.Stat()
+		if err == nil {
+			var there fs.FileInfo
+			if there, err = os.Lstat(name); err == nil && os.SameFile(ours, there) {
+				return lock, nil
+			}
+		}
+		lock.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+	}
+}
+
+// probeTimeout bounds the look at a socket that is already there. Connecting
+// to a local socket is immediate unless its backlog is full, and then someone
+// is alive behind it.
+const probeTimeout = time.Second
+
+func alreadyServing(path string) error {
+	err := fmt.Errorf("another daemon is already serving on %s", path)
+	nc, dialErr := net.DialTimeout("unix", path, probeTimeout)
+	if dialErr != nil {
+		return err // it is starting or stopping
+	}
+	defer nc.Close()
+	if peer, peerErr := peerOf(nc.(*net.UnixConn)); peerErr == nil && peer.PID > 0 {
+		return fmt.Errorf("%w (pid %d)", err, peer.PID)
+	}
+	return err
+}
+
+// clear removes a dead socket from the path. The lock is held: a daemon that
+// has bound the socket and does not listen yet is not mistaken for a dead one.
+func (l *UnixListener) clear() error {
+	info, err := os.Lstat(l.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("listen on %s: %w", l.path, err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("listen on %s: there is something that is not a socket: move it away, or choose another path", l.path)
+	}
+	nc, err := net.DialTimeout("unix", l.path, probeTimeout)
+	switch {
+	case err == nil:
+		nc.Close()
+		return alreadyServing(l.path)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(l.path)
+	default:
+		return fmt.Errorf("listen on %s: cannot tell whether the socket there is alive: %w", l.path, err)
+	}
+}
+
+// bind makes the socket. It is made private before it listens, so there is no
+// moment at which someone else could connect, whatever the umask.
+func (l *UnixListener) bind() error {
+	if err := l.clear(); err != nil {
+		return err
+	}
+	syscall.ForkLock.RLock() // no child may inherit the socket
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", l.path, err)
+	}
+	file := os.NewFile(uintptr(fd), l.path)
+	defer file.Close() // net.FileListener works on a copy
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: l.path}); err != nil {
+		return fmt.Errorf("listen on %s: %w", l.path, err)
+	}
+	if l.inode, err = os.Lstat(l.path); err == nil {
+		err = os.Chmod(l.path, 0o600)
+	}
+	if err == nil {
+		err = unix.Listen(fd, backlog)
+	}
+	var nl net.Listener
+	if err == nil {
+		nl, err = net.FileListener(file)
+	}
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", l.path, err)
+	}
+	l.UnixListener = nl.(*net.UnixListener)
+	return nil
+}
+
+// stop refuses new connections and keeps the path and the lock.
+func (l *UnixListener) stop() { _ = l.UnixListener.Close() }
+
+// Close stops listening and removes the socket and the lock. It may be called
+// more than once.
+func (l *UnixListener) Close() error {
+	l.stop()
+	return l.release()
+}
+
+// release removes the files. The lock goes last and is let go of after it is
+// gone, so that whoever locks it meanwhile notices; see lockBeside.
+func (l *UnixListener) release() (err error) {
+	l.closed.Do(func() {
+		if there, statErr := os.Lstat(l.path); statErr == nil && l.inode != nil && os.SameFile(there, l.inode) {
+			err = os.Remove(l.path)
+		}
+		err = errors.Join(err, os.Remove(l.lock.Name()), l.lock.Close())
+	})
+	return err
+}
+
+// outOfFiles reports an accept error that passes.
+func outOfFiles(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED)
+}
+
+// linkTo makes the link of an accepted connection.
+func linkTo(nc *net.UnixConn) link {
+	return link{
+		Reader:   nc,
+		Writer:   nc,
+		close:    nc.Close,
+		deadline: nc.SetWriteDeadline,
+		stopRead: func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) },
+		hungUp:   func() bool { return hungUp(nc) },
+	}
+}
+
+// hungUp reports whether the peer of a socket has closed its end altogether,
+// and not only its sending side; or whether nobody holds the reading end of a
+// pipe. What is closed on this side counts too.
+func hungUp(end syscall.Conn) bool {
+	raw, err := end.SyscallConn()
+	if err != nil {
+		return true
+	}
+	hung := true
+	_ = raw.Control(func(fd uintptr) { // it fails on a closed connection alone
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(poll, 0)
+		hung = err == nil && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return hung
+}
+
+// admit serves a connection if its peer may talk to this daemon, which is what
+// its own user and root may.
+func (s *Server) admit(ctx context.Context, nc net.Conn) {
+	uc, ok := nc.(*net.UnixConn)
+	if !ok {
+		s.refuse(nc, Actor{UID: -1}, errors.New("only Unix sockets are served"))
+		return
+	}
+	actor, err := peerOf(uc)
+	if err == nil {
+		err = allowed(actor.UID, os.Geteuid())
+	}
+	if err != nil {
+		s.refuse(nc, actor, err)
+		return
+	}
+	_ = s.run(ctx, actor, linkTo(uc)) // how one connection ends is no concern of the others
+}
+
+func allowed(peer, self int) error {
+	if peer == self || peer == 0 {
+		return nil
+	}
+	return fmt.Errorf("uid %d may not use the daemon of uid %d", peer, self)
+}

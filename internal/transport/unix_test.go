@@ -1,0 +1,346 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestSocketIsPrivateAndLeavesNothing(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0)) // the worst one
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	l, err := ListenUnix(filepath.Join(dir, "trl.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]fs.FileMode{
+		dir:                                 0o700 | fs.ModeDir,
+		filepath.Dir(dir):                   0o700 | fs.ModeDir,
+		filepath.Join(dir, "trl.sock"):      0o600 | fs.ModeSocket,
+		filepath.Join(dir, "trl.sock.lock"): 0o600,
+	} {
+		if info, err := os.Lstat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v (%v)", path, info.Mode(), want, err)
+		}
+	}
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWhatIsInTheWay(t *testing.T) {
+	const asRoot, asAnyone = true, false
+	for name, tc := range map[string]struct {
+		needsRoot bool
+		prepare   func(t *testing.T, path string)
+		want      string // in the error; "": it listens
+	}{
+		"nothing": {asAnyone, func(*testing.T, string) {}, ""},
+		"a dead socket": {asAnyone, func(t *testing.T, path string) {
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.SetUnlinkOnClose(false)
+			l.Close()
+		}, ""},
+		"a dead daemon's lock": {asAnyone, func(t *testing.T, path string) { write(t, path+".lock") }, ""},
+		"a live socket": {asAnyone, func(t *testing.T, path string) {
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+		}, fmt.Sprintf("already serving on %%s (pid %d)", os.Getpid())},
+		"a live daemon": {asAnyone, func(t *testing.T, path string) {
+			l, err := ListenUnix(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+		}, fmt.Sprintf("another daemon is already serving on %%s (pid %d)", os.Getpid())},
+		"a file":      {asAnyone, func(t *testing.T, path string) { write(t, path) }, "not a socket"},
+		"a directory": {asAnyone, func(t *testing.T, path string) { os.Mkdir(path, 0o700) }, "not a socket"},
+		"a symlink": {asAnyone, func(t *testing.T, path string) {
+			if err := os.Symlink("/etc/passwd", path); err != nil {
+				t.Fatal(err)
+			}
+		}, "not a socket"},
+		"a lock elsewhere":  {asAnyone, func(t *testing.T, path string) { os.Symlink(path+"2", path+".lock") }, "listen on"},
+		"writable by group": {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o770) }, "others may write"},
+		"writable by all":   {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777) }, "others may write"},
+		"sticky":            {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777|fs.ModeSticky) }, ""},
+		"another's directory": {asRoot, func(t *testing.T, path string) {
+			if err := os.Chown(filepath.Dir(path), 65534, -1); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to another user (uid 65534)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.needsRoot && os.Geteuid() != 0 {
+				t.Skip("needs root")
+			}
+			path := filepath.Join(t.TempDir(), "x.sock")
+			tc.prepare(t, path)
+			before := files(t, filepath.Dir(path))
+			l, err := ListenUnix(path)
+			if tc.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.Close()
+				if left := files(t, filepath.Dir(path)); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+				return
+			}
+			if err == nil {
+				l.Close()
+				t.Fatal("it listens")
+			}
+			if want := strings.ReplaceAll(tc.want, "%s", path); !strings.Contains(err.Error(), want) {
+				t.Errorf("%q does not say %q", err, want)
+			}
+			if after := files(t, filepath.Dir(path)); strings.Join(after, " ") != strings.Join(before, " ") {
+				t.Errorf("files were %v, are %v", before, after)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func chmod(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(filepath.Dir(path), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A daemon too busy to accept is not a dead one.
+func TestBusySocketIsNotReplaced(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere a full backlog looks like a dead socket, and only the lock tells")
+	}
+	path := filepath.Join(t.TempDir(), "x.sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			break // full
+		}
+		t.Cleanup(func() { nc.Close() })
+	}
+	if l, err := ListenUnix(path); err == nil {
+		l.Close()
+		t.Error("it was replaced")
+	}
+	if left := files(t, filepath.Dir(path)); strings.Join(left, " ") != "x.sock" {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestPathTooLong(t *testing.T) {
+	_, err := ListenUnix("/tmp/" + strings.Repeat("x", maxPath))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxPath)) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCloseLeavesAnothersSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	l, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := files(t, filepath.Dir(path)); strings.Join(left, " ") != "x.sock" {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Daemons that start and stop at the same path all the time: never two of them
+// hold it at once, and somebody always gets it in the end.
+func TestOneOfManyDaemonsWins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	var holding, won atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 { // the rarest race needs a thousand or so to show
+				l, err := ListenUnix(path)
+				if err != nil {
+					if !strings.Contains(err.Error(), "already serving") {
+						t.Error(err)
+					}
+					continue
+				}
+				if n := holding.Add(1); n != 1 {
+					t.Errorf("%d hold it at once", n)
+				}
+				won.Add(1)
+				nc, err := net.Dial("unix", path)
+				if err != nil {
+					t.Errorf("the winner is out of reach: %v", err)
+				} else {
+					nc.Close()
+				}
+				holding.Add(-1)
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() == 0 {
+		t.Error("nobody won")
+	}
+	if left := files(t, filepath.Dir(path)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWhoMayTalk(t *testing.T) {
+	for _, tc := range []struct {
+		peer, self int
+		want       bool
+	}{{1000, 1000, true}, {0, 1000, true}, {0, 0, true}, {1001, 1000, false}, {1000, 0, false}, {-1, 1000, false}} {
+		if err := allowed(tc.peer, tc.self); (err == nil) != tc.want {
+			t.Errorf("allowed(%d, %d) = %v", tc.peer, tc.self, err)
+		}
+	}
+}
+
+const strangerEnv = "TRL_TEST_STRANGER_CONNECTS_TO"
+
+// TestStrangerIsRefused connects as another user. It runs itself again as that
+// user, who is let through the permissions that would stop it first.
+func TestStrangerIsRefused(t *testing.T) {
+	if path := os.Getenv(strangerEnv); path != "" {
+		nc, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(nc).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := decodeReply(t, line)
+		if _, err := nc.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection stays open")
+		}
+		if !api.IsCode(r.Error, api.CodeUnauthorized) || string(r.ID) != "null" || r.Error.Hint == "" {
+			t.Errorf("answer %s", line)
+		}
+		return
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be someone else")
+	}
+	_, path := start(t, Config{}, nil)
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for dir := filepath.Dir(path); strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The test binary is where only its owner may look.
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skip("needs /proc")
+	}
+	binary := filepath.Join(filepath.Dir(path), "stranger")
+	if err := os.WriteFile(binary, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "-test.run", "^TestStrangerIsRefused$")
+	cmd.Dir = "/"
+	cmd.Env = []string{strangerEnv + "=" + path}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	dial(t, path).ping()
+}
+
+func TestOnlyUnixSocketsAreServed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(Config{Handler: tableWith(nil)})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(t.Context(), l) }()
+	nc, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	line, err := bufio.NewReader(nc).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := decodeReply(t, line); !api.IsCode(r.Error, api.CodeUnauthorized) {
+		t.Errorf("answer %s", line)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; !errors.Is(err, ErrServerClosed) {
+		t.Error(err)
+	}
+}

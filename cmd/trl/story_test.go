@@ -1,0 +1,306 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+func TestMain(m *testing.M) { trltest.Main(m) }
+
+// TestStories runs the scripts in testdata/script against the real binary,
+// each with a directory and a socket of its own.
+//
+// Besides testscript's own commands the scripts have:
+//
+//	daemon start [arg...]   start `trl serve --socket $TRL_SOCKET arg...`, and wait until it answers
+//	daemon stop             end it by SIGTERM: it must exit 0 and leave no socket, no lock, no process
+//	daemon kill             end it by SIGKILL, as a crash would
+//	status N cmd [arg...]   run a command that must exit with N
+//	until RE cmd [arg...]   run a command again and again until its stdout matches, whatever its status
+//	[!] json PATH VALUE     the last stdout is JSON with (without) that value at a.dotted.0.path
+//	[!] json -has PATH      the same, whatever the value
+//	json -set NAME PATH     put the value there into an environment variable
+func TestStories(t *testing.T) {
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(env *testscript.Env) error {
+			dir, err := trltest.NewDir()
+			if err != nil {
+				return err
+			}
+			s := &story{dir: dir}
+			env.Values[storyKey{}] = s
+			env.Defer(func() { s.close(env.T()) })
+			for _, entry := range trltest.Environ(dir) {
+				name, value, _ := strings.Cut(entry, "=")
+				env.Setenv(name, value)
+			}
+			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("TRL_SOCKET", trltest.SocketIn(dir))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"daemon": cmdDaemon,
+			"status": cmdStatus,
+			"until":  cmdUntil,
+			"json":   cmdJSON,
+		},
+		RequireUniqueNames: true,
+	})
+}
+
+// A script that starts a daemon must end it, for that is where leftovers show.
+func TestEveryStoryEndsItsDaemon(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := regexp.MustCompile(`(?m)^daemon (\w+)`)
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := last.FindAllSubmatch(text, -1)
+		if len(found) > 0 && string(found[len(found)-1][1]) != "stop" {
+			t.Errorf("%s: its last daemon command is not stop", script)
+		}
+	}
+}
+
+// story is what a script has besides its files; owned by its goroutine.
+type story struct {
+	dir    string
+	daemon *trltest.Daemon
+}
+
+type storyKey struct{}
+
+func (s *story) close(t testscript.T) {
+	if s.daemon != nil {
+		s.daemon.Kill()
+		t.Log("the daemon's log:\n" + s.daemon.Log())
+	}
+	os.RemoveAll(s.dir)
+}
+
+func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
+	s := ts.Value(storyKey{}).(*story)
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: daemon start|stop|kill")
+	}
+	running := s.daemon != nil && s.daemon.Running()
+	if (args[0] == "start") == running {
+		ts.Fatalf("daemon %s: running is %t", args[0], running)
+	}
+	switch args[0] {
+	case "start":
+		daemon, err := trltest.Start(trltest.Config{Dir: s.dir, Args: args[1:]})
+		ts.Check(err)
+		s.daemon = daemon
+	case "stop":
+		ts.Check(s.daemon.Stop())
+	case "kill":
+		s.daemon.Kill()
+	default:
+		ts.Fatalf("usage: daemon start|stop|kill")
+	}
+}
+
+func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N cmd [arg...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until RE cmd [arg...]")
+	}
+	const patience = 20 * time.Second
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		if pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("stdout did not match %q within %s (last: %v)", args[0], patience, err)
+		}
+	}
+}
+
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	const usage = "usage: [!] json PATH VALUE, [!] json -has PATH, json -set NAME PATH"
+	var path string
+	switch {
+	case len(args) == 3 && args[0] == "-set" && !neg:
+		path = args[2]
+	case len(args) == 2 && args[0] == "-has":
+		path = args[1]
+	case len(args) == 2 && args[0] != "-set":
+		path = args[0]
+	default:
+		ts.Fatalf(usage)
+	}
+	got, has, err := lookup(ts.ReadFile("stdout"), path)
+	if err != nil {
+		ts.Fatalf("stdout: %v", err)
+	}
+	switch args[0] {
+	case "-set":
+		if !has {
+			ts.Fatalf("there is no %s", path)
+		}
+		ts.Setenv(args[1], got)
+	case "-has":
+		if has == neg {
+			ts.Fatalf("%s: is there: %t", path, has)
+		}
+	default:
+		if (has && got == args[1]) == neg {
+			ts.Fatalf("%s is %q (is there: %t)", path, got, has)
+		}
+	}
+}
+
+// lookup returns what is at a dotted path: a string as it is, without a last
+// newline, anything else as compact JSON.
+func lookup(text, path string) (value string, has bool, err error) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var at any
+	if err := decoder.Decode(&at); err != nil {
+		return "", false, fmt.Errorf("not JSON: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return "", false, errors.New("more than one JSON value")
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		switch node := at.(type) {
+		case map[string]any:
+			next, ok := node[key]
+			if !ok {
+				return "", false, nil
+			}
+			at = next
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(node) {
+				return "", false, nil
+			}
+			at = node[i]
+		default:
+			return "", false, nil
+		}
+	}
+	if text, ok := at.(string); ok {
+		return strings.TrimSuffix(text, "\n"), true, nil
+	}
+	compact, err := json.Marshal(at)
+	return string(compact), true, err
+}
+
+func TestLookup(t *testing.T) {
+	const text = `{"a": {"b": [{"c": "text\n"}, 12345678901234567890]}, "n": null, "e": []}`
+	for path, want := range map[string]string{
+		"a.b.0.c": "text",
+		"a.b.1":   "12345678901234567890",
+		"a.b.0":   `{"c":"text\n"}`,
+		"n":       "null",
+		"e":       "[]",
+	} {
+		if got, has, err := lookup(text, path); got != want || !has || err != nil {
+			t.Errorf("%s: %q %t %v, want %q", path, got, has, err, want)
+		}
+	}
+	for _, path := range []string{"x", "a.x", "a.b.2", "a.b.-1", "a.b.c", "n.x", "a.b.0.c.d", ""} {
+		if _, has, err := lookup(text, path); has || err != nil {
+			t.Errorf("%q: has %t, %v", path, has, err)
+		}
+	}
+	for _, text := range []string{"", "{", "text", "{}{}"} {
+		if _, _, err := lookup(text, "a"); err == nil {
+			t.Errorf("%q is taken for JSON", text)
+		}
+	}
+}
+
+// TestRunIsLive has a command wait for something that happens only after its
+// first line was seen: output that came with the result would come too late.
+func TestRunIsLive(t *testing.T) {
+	daemon, err := trltest.Start(trltest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		daemon.Kill()
+		os.RemoveAll(daemon.Dir)
+	})
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal := filepath.Join(t.TempDir(), "go-on")
+	cmd := exec.Command(binary, "run", "--timeout", "30s", "--", "echo first; until [ -e '"+signal+"' ]; do sleep 0.05; done; echo last >&2")
+	cmd.Env = append(trltest.Environ(daemon.Dir), "TRL_SOCKET="+daemon.Socket)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stdout)
+	if line, err := lines.ReadString('\n'); line != "first\n" {
+		t.Errorf("first line %q, %v", line, err)
+	}
+	if err := os.WriteFile(signal, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); len(rest) != 0 || err != nil {
+		t.Errorf("rest of stdout %q, %v", rest, err)
+	}
+	if err := cmd.Wait(); err != nil || stderr.String() != "last\n" {
+		t.Errorf("%v, stderr %q", err, stderr.String())
+	}
+	if err := daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,202 @@
+// Package cli is the command line of TRL.
+//
+// But for `serve`, which runs the daemon, every command is a client as any
+// other: it speaks through the client package and has no way around it. What a
+// command writes for people is a table or a line; with --json it is the
+// daemon's answer as it came.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+// version is set by the linker; see buildVersion.
+var version string
+
+// buildVersion is the version of this binary: the one it was linked with, or
+// that of the module it was installed from.
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// app is one run of the program: where it reads and writes, and what was said
+// on its command line. Commands are its methods.
+type app struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environment    daemon.Environment
+	exit           func(status int) // ends the process at once
+
+	socket string // --socket; "" if not given
+	json   bool   // --json
+}
+
+// Main runs the program and returns its exit status.
+func Main(args []string) int {
+	a := &app{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		environment: daemon.SystemEnvironment(), exit: os.Exit,
+	}
+	return a.main(args)
+}
+
+func (a *app) main(args []string) int {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	at, err := root.ExecuteContextC(context.Background())
+	return a.report(at, err)
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "trl",
+		Short: "Shell sessions for AI agents",
+		Long: "TRL runs commands in shell sessions that keep their directory, their variables\n" +
+			"and their processes under control. `trl serve` is the daemon; the other commands\n" +
+			"speak to it.",
+		Example: "  trl serve &                      start the daemon\n" +
+			"  trl run -- ls -l                 run one command\n" +
+			"  id=$(trl session create)         start a session\n" +
+			"  trl run -s $id -- 'cd /usr; ls'  run a command in it\n" +
+			"  trl session destroy $id          end it, with all its processes",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's Unix socket is at `PATH` (also TRL_SOCKET)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
+	root.AddCommand(a.serveCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
+		a.infoCommand(), a.statsCommand(), a.versionCommand())
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	a.group(root)
+	return root
+}
+
+// group makes a command that only has others under it: alone it shows its
+// help, and a word that is none of them is an error.
+func (a *app) group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.DisableFlagsInUseLine = true
+	cmd.SuggestionsMinimumDistance = 2 // slips of the pen
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			return usage("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], near[0])
+		}
+		return usage("%s has no command %q", cmd.CommandPath(), args[0])
+	}
+	return cmd
+}
+
+// action is a command that takes what args says and then does something; an
+// error of fn is a failure and not wrong usage.
+func action(args cobra.PositionalArgs, fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, words []string) error {
+		if err := args(cmd, words); err != nil {
+			return err
+		}
+		return failed(fn(cmd.Context(), words))
+	}
+}
+
+// words wants exactly the arguments that are named.
+func words(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usage("%s is missing", names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usage("%q is one argument too many", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// socketPath is where the daemon is: a flag, a variable, the configuration
+// file or the default, in this order.
+func (a *app) socketPath() (string, error) {
+	flags := map[string]string{}
+	if a.socket != "" {
+		return a.socket, nil
+	}
+	cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment})
+	if err != nil {
+		return "", err
+	}
+	return cfg.Socket, nil
+}
+
+// connect opens a connection to the daemon.
+func (a *app) connect(ctx context.Context) (*client.Client, error) {
+	path, err := a.socketPath()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Dial(ctx, path)
+	if err != nil {
+		return nil, a.noDaemon(path, err)
+	}
+	return c, nil
+}
+
+// ask calls one method on a connection of its own. The answer is printed as it
+// is with --json, and else shown by show.
+func ask[T any](ctx context.Context, a *app, method string, params any, show func(*T) error) error {
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var raw json.RawMessage
+	if err := c.Call(ctx, method, params, &raw); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(raw)
+	}
+	var result T
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return err
+	}
+	return show(&result)
+}
+
+// printJSON writes one JSON value, indented: programs don't mind, and people
+// look at it too.
+func (a *app) printJSON(raw json.RawMessage) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "  "); err != nil {
+		return err
+	}
+	out.WriteByte('\n')
+	_, err := a.stdout.Write(out.Bytes())
+	return err
+}
+
+// isTerminal says whether a person is at the other end.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+)
+
+// The exit statuses that are not a command's. `run` has its own for failures
+// of TRL, so that they are told from those of the command.
+const (
+	statusFailed    = 1
+	statusUsage     = 2
+	statusTimedOut  = 124 // as of timeout(1)
+	statusRunFailed = 125 // as of env(1) and timeout(1)
+	statusSignal    = 128 // and the number of the signal
+)
+
+// failure is an error of a command that was called rightly.
+type failure struct {
+	err    error
+	status int
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed marks an error as a failure, unless it is marked already.
+func failed(err error) error {
+	if err == nil || isMarked(err) {
+		return err
+	}
+	return &failure{err: err, status: statusFailed}
+}
+
+func isMarked(err error) bool {
+	if _, ok := errors.AsType[*failure](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[exitStatus](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*usageError](err)
+	return ok
+}
+
+// exitStatus ends the program with a status and without a word.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// usageError is a command line that makes no sense.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+func usage(format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...)}
+}
+
+// localError is an error of this program's own, in the form of the daemon's.
+// For people it goes without its code.
+type localError struct{ api *api.Error }
+
+func (e localError) Error() string { return e.api.Error() }
+func (e localError) Unwrap() error { return e.api }
+
+// noDaemon explains why there is no connection.
+func (a *app) noDaemon(path string, err error) error {
+	if !errors.Is(err, client.ErrNoDaemon) {
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot reach a daemon on %s: %w", path, err)}
+	}
+	serve := "trl serve"
+	if a.socket != "" {
+		serve += " --socket " + quote(a.socket)
+	}
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "no daemon is serving on %s — start one with `%s`", path, serve).
+		WithHint("`%s &` starts it in the background of this shell", serve)}
+}
+
+// report says what went wrong, and returns the exit status.
+func (a *app) report(at *cobra.Command, err error) int {
+	if err == nil {
+		return 0
+	}
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		a.printError(f.err)
+		return f.status
+	}
+	a.printError(localError{api.Errorf(api.CodeInvalidParams, "%w", err).
+		WithHint("`%s --help` shows how it is used", at.CommandPath())})
+	return statusUsage
+}
+
+// printError writes an error for a person, or with --json as the error object
+// of the contract.
+func (a *app) printError(err error) {
+	var e *api.Error
+	showCode := false
+	local, ok := errors.AsType[localError](err)
+	switch {
+	case ok:
+		e = local.api
+	case errors.Is(err, client.ErrClosed):
+		// The daemon may have said why before it closed, which err repeats.
+		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}
+	default:
+		if e, showCode = errors.AsType[*api.Error](err); !showCode {
+			e = api.AsError(err)
+		}
+	}
+	if a.json {
+		if raw, err := json.Marshal(e); err == nil {
+			fmt.Fprintf(a.stderr, "%s\n", raw)
+			return
+		}
+	}
+	fmt.Fprint(a.stderr, describe(e, showCode))
+}
+
+// describe is an error in a line, and its hint in another.
+func describe(e *api.Error, showCode bool) string {
+	var b strings.Builder
+	b.WriteString("trl: " + visible(e.Message))
+	if showCode {
+		b.WriteString(" [" + visible(string(e.Code)) + "]")
+	}
+	var details []string
+	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
+		details = append(details, visible(fmt.Sprintf("%s: %v", name, e.Details[name])))
+	}
+	if len(details) > 0 {
+		b.WriteString(" (" + strings.Join(details, ", ") + ")")
+	}
+	b.WriteByte('\n')
+	if e.Hint != "" {
+		b.WriteString("hint: " + visible(forPeople(e.Hint)) + "\n")
+	}
+	return b.String()
+}
+
+// forPeople puts a hint that was written for a caller of the API into the
+// words of the command line.
+func forPeople(hint string) string {
+	return strings.NewReplacer(
+		api.MethodSessionCreate, "`trl session create`",
+		api.MethodSessionList, "`trl session list`",
+		api.MethodSessionInfo, "`trl session info`",
+		api.MethodSessionDestroy, "`trl session destroy`",
+		api.MethodExecRun, "`trl run`",
+		api.MethodExecOutput, "`trl exec output`",
+		api.MethodExecCancel, "`trl exec cancel`",
+		api.MethodExecInfo, "`trl exec list`",
+		api.MethodExecList, "`trl exec list`",
+		api.MethodSystemInfo, "`trl info`",
+		"wait: true", "--wait",
+	).Replace(hint)
+}

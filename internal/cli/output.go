@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// outputCalls is what copying output needs of a client.
+type outputCalls interface {
+	Output(context.Context, api.ExecOutputParams) (*api.ExecOutputResult, error)
+	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
+}
+
+const (
+	// pollWait is how long one question for more output waits at the daemon.
+	// Longer would gain nothing: an empty answer is a few hundred bytes.
+	pollWait = 30_000 // ms
+	// pollBytes is how much one answer carries. It is one JSON object, which
+	// both sides hold in memory.
+	pollBytes = 1 << 20
+)
+
+// output copies the output of one exec.
+type output struct {
+	calls  outputCalls
+	to     chunkWriter
+	params api.ExecOutputParams // From moves on
+	follow bool                 // until the command has ended; else what is there
+
+	missing int64 // bytes that quota had dropped before they were copied
+}
+
+// copy writes the output, and returns the result of a command that has ended.
+// It does not wait for processes that the command has left running and that
+// still hold its output: what they write after its end is not the command's.
+func (o *output) copy(ctx context.Context) (*api.ExecResult, error) {
+	most := int64(pollBytes)
+	o.params.MaxBytes = &most
+	if o.follow {
+		o.params.WaitMS = pollWait
+	}
+	var result *api.ExecResult
+	for {
+		got, err := o.calls.Output(ctx, o.params)
+		if err != nil {
+			return nil, err
+		}
+		for _, chunk := range got.Chunks {
+			if err := o.to.write(chunk); err != nil {
+				return nil, err
+			}
+			o.missing += chunk.Bytes // only a gap has them
+		}
+		moved := got.Next > o.params.From
+		o.params.From = got.Next
+		if result == nil && got.State == api.ExecExited {
+			if result, err = o.calls.ExecInfo(ctx, api.ExecParams{ExecID: o.params.ExecID}); err != nil {
+				return nil, err
+			}
+		}
+		switch {
+		case result != nil && (!moved || o.params.From >= result.StdoutBytes+result.StderrBytes):
+			return result, nil
+		case !o.follow && !moved:
+			return nil, nil
+		}
+	}
+}

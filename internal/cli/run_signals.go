@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// signalError is the cause of an interrupted run.
+type signalError struct{ signal syscall.Signal }
+
+func (e signalError) Error() string { return e.signal.String() }
+
+// signalled is the signal that this run got, if any.
+func (r *running) signalled() (syscall.Signal, bool) {
+	cause, ok := errors.AsType[signalError](context.Cause(r.interrupted))
+	return cause.signal, ok
+}
+
+// lastGrace bounds what is still done for a person who pressed Ctrl-C twice.
+const lastGrace = 2 * time.Second
+
+// watchSignals ends the command at the first signal. At the second it gives up
+// waiting for that: a session of the command's own is killed, and the program
+// ends even if the reader of its output blocks it.
+func (r *running) watchSignals(interrupt context.CancelCauseFunc) {
+	interrupt(signalError{number(<-r.signals)})
+	second := <-r.signals
+	ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
+	defer cancel()
+	if r.made.Load() != nil {
+		r.endSession(ctx, true)
+	}
+	r.app.exit(statusSignal + int(number(second)))
+}
+
+// cancelWhenInterrupted passes the signal on as a cancellation.
+func (r *running) cancelWhenInterrupted(done context.Context) {
+	select {
+	case <-r.interrupted.Done():
+	case <-done.Done():
+		return
+	}
+	// An error means that the command or the daemon is gone: what waits for
+	// the command's end learns it by itself.
+	_, _ = r.client.Cancel(done, api.ExecCancelParams{ExecID: r.exec})
+}
+
+func number(s os.Signal) syscall.Signal {
+	if n, ok := s.(syscall.Signal); ok {
+		return n
+	}
+	return syscall.SIGTERM
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// commandStatus is the exit status for how a command ended.
+func commandStatus(e *api.ExecResult) int {
+	code := -1
+	switch {
+	case e.ExitCode != nil:
+		code = *e.ExitCode
+	case e.Signal != "":
+		code = statusSignal + int(unix.SignalNum(e.Signal))
+	}
+	switch {
+	case e.TimedOut:
+		return statusTimedOut
+	case e.Cancelled && code <= 0:
+		// A command that was told to end and then claims success was still
+		// not let finish.
+		return statusSignal + int(syscall.SIGTERM)
+	case code < 0:
+		return statusRunFailed // its shell is gone, and nobody knows
+	}
+	return code
+}
+
+// remark says on stderr what the command's own output can't. What went wrong
+// is always said; what is only worth knowing is for a person who looks.
+func (r *running) remark(e *api.ExecResult) {
+	say := func(format string, args ...any) {
+		fmt.Fprintf(r.app.stderr, "trl: "+format+"\n", args...)
+	}
+	_, ours := r.signalled()
+	switch {
+	case e.TimedOut:
+		say("the command timed out after %s", milliseconds(e.DurationMS))
+	case e.Cancelled && !ours:
+		say("the command was cancelled")
+	case e.Outcome == api.OutcomeShellDied:
+		say("the shell died under the command")
+	case e.Outcome == api.OutcomeOOMKilled:
+		say("the command was killed because memory ran out")
+	}
+	if !r.options.verbose && !isTerminal(r.app.stderr) {
+		return
+	}
+	if len(e.Survivors) > 0 && r.own {
+		say("it left processes, which are ended with it: %s", names(e.Survivors))
+	} else if len(e.Survivors) > 0 {
+		say("it left processes running: %s", names(e.Survivors))
+	}
+	if e.RolledBack && !r.own {
+		since := "at its start"
+		if e.RolledBackTo != "" {
+			since = "after " + visible(e.RolledBackTo)
+		}
+		say("the state of the shell was lost: it is as it was %s", since)
+	}
+}
+
+// maxNamed is how many processes are named in one line.
+const maxNamed = 5
+
+// names lists processes in a line.
+func names(processes []api.Process) string {
+	var named []string
+	for i, p := range processes {
+		if i == maxNamed {
+			named = append(named, fmt.Sprintf("and %d more", len(processes)-i))
+			break
+		}
+		named = append(named, fmt.Sprintf("%d %s", p.PID, visible(p.Command)))
+	}
+	return strings.Join(named, ", ")
+}

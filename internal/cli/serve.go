@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var file string
+	var stdio bool
+	flags := map[string]string{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the daemon",
+		Long: "Run the daemon until SIGTERM or Ctrl-C; then its sessions are ended, with all\n" +
+			"their processes. A second signal does not wait for them.\n\n" +
+			"Every setting has one name: max_sessions in the configuration file,\n" +
+			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags come first, then\n" +
+			"the environment, then the file, which is ~/.config/trl/config.toml, or for root\n" +
+			"/etc/trl/config.toml.",
+		Example: "  trl serve &\n  trl serve --socket ~/trl.sock --log-level debug",
+	}
+	cmd.Flags().SortFlags = false // in the order in which they are documented
+	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one connection on stdin and stdout, and end with it")
+	defaults := daemon.Defaults(a.environment)
+	for _, s := range daemon.Settings() {
+		if s.Key != "socket" { // a flag of every command
+			cmd.Flags().Var(&settingFlag{setting: s, text: s.Value(&defaults), to: flags}, s.Flag(), s.Usage)
+		}
+	}
+	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+		// Before anything else runs: it may start this program again.
+		if err := daemon.Prepare(); err != nil {
+			return err
+		}
+		if a.socket != "" {
+			flags["socket"] = a.socket
+		}
+		cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: file})
+		if err != nil {
+			return err
+		}
+		return daemon.Serve(ctx, cfg, daemon.Options{
+			Version: buildVersion(), Stdio: stdio,
+			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+			Environment: a.environment,
+		})
+	})
+	return cmd
+}
+
+// settingFlag is a setting of the daemon as a flag. It is kept as text, and
+// read together with all other sources by daemon.Load.
+type settingFlag struct {
+	setting daemon.Setting
+	text    string
+	to      map[string]string // given values, by key
+}
+
+func (f *settingFlag) String() string { return f.text }
+
+// Set keeps the text.
+func (f *settingFlag) Set(text string) error {
+	if err := f.setting.Check(text); err != nil {
+		return err
+	}
+	f.text = text
+	f.to[f.setting.Key] = text
+	return nil
+}
+
+// Type is what stands for the value in the help.
+func (f *settingFlag) Type() string {
+	if f.setting.IsNumber() {
+		return "number"
+	}
+	return "text"
+}

@@ -1,0 +1,327 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+)
+
+func (a *app) sessionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "session", Short: "Make, look at and end sessions"}
+	cmd.AddCommand(a.sessionCreateCommand(), a.sessionListCommand(), a.sessionInfoCommand(), a.sessionDestroyCommand())
+	return a.group(cmd)
+}
+
+// place is where a command or a session runs, as flags say it.
+type place struct {
+	shell, cwd string
+	env        []string
+}
+
+func (p *place) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: sh, dash, ash, bash, zsh or a path (default /bin/sh)")
+	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: this directory)")
+	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable as `NAME=VALUE`, or pass one on as NAME; may be repeated")
+}
+
+// variables reads what was given with --env.
+func (p *place) variables(environ func(string) (string, bool)) (map[string]string, error) {
+	if len(p.env) == 0 {
+		return nil, nil
+	}
+	env := make(map[string]string, len(p.env))
+	for _, entry := range p.env {
+		name, value, given := strings.Cut(entry, "=")
+		if name == "" {
+			return nil, usage("--env %q: write NAME=VALUE", entry)
+		}
+		if !given {
+			var ok bool
+			if value, ok = environ(name); !ok {
+				return nil, usage("--env %s: there is no such variable here to pass on; write %s=VALUE", name, name)
+			}
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// create makes a session. Where no directory was asked for it is the one of
+// this process, as for any command; a daemon on another machine may not have
+// that, and then uses its own.
+func create(ctx context.Context, c *client.Client, params api.SessionCreateParams, result any) error {
+	if params.Cwd != "" {
+		return c.Call(ctx, api.MethodSessionCreate, params, result)
+	}
+	here := params
+	if dir, err := os.Getwd(); err == nil {
+		here.Cwd = dir
+	}
+	err := c.Call(ctx, api.MethodSessionCreate, here, result)
+	if api.IsCode(err, api.CodeCwdNotFound) {
+		err = c.Call(ctx, api.MethodSessionCreate, params, result)
+	}
+	return err
+}
+
+func (a *app) sessionCreateCommand() *cobra.Command {
+	var where place
+	var params api.SessionCreateParams
+	var timeout, idle durationFlag
+	cmd := &cobra.Command{
+		Use:   "create [-- COMMAND ARG...]",
+		Short: "Start a session and print its id",
+		Long: "Start a session and print its id. With a command after --, the session is that\n" +
+			"one command instead of a shell.",
+		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
+	}
+	where.flags(cmd)
+	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "what it has of the daemon's environment: `base`, all or none (default base)")
+	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
+	cmd.Flags().StringVar(&params.Name, "name", "", "a `NAME` for people")
+	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "a `TAG` to list it by; may be repeated")
+	durationVar(cmd, &timeout, "timeout", "end every command that takes longer")
+	durationVar(cmd, &idle, "idle-ttl", "end the session when it was idle for so long; 0 is never")
+	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
+		var err error
+		if params.Env, err = where.variables(os.LookupEnv); err != nil {
+			return err
+		}
+		params.Argv, params.Shell, params.Cwd = args, where.shell, where.cwd
+		if ms := timeout.milliseconds(); ms != nil {
+			params.TimeoutMS = *ms
+		}
+		params.IdleTTLMS = idle.milliseconds()
+		c, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		var raw json.RawMessage
+		if err := create(ctx, c, params, &raw); err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(raw)
+		}
+		var session api.Session
+		if err := json.Unmarshal(raw, &session); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.stdout, visible(session.SessionID))
+		return nil
+	})
+	return cmd
+}
+
+// afterDashes wants every argument after --, where it can't be a slip.
+func afterDashes(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return usage("%q is an argument too many; a command comes after --", args[0])
+	}
+	return nil
+}
+
+func (a *app) sessionListCommand() *cobra.Command {
+	var params api.SessionListParams
+	var state string
+	var all, quiet bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions",
+		Long: "List the sessions, oldest first. The table leaves out those that have ended unless\n" +
+			"--all or --state asks for them; --json has them all.",
+		Aliases: []string{"ls"},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: creating, idle, running or terminated")
+	cmd.Flags().StringVar(&params.Tag, "tag", "", "only those with this `TAG`")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+		params.State = api.State(state)
+		return ask(ctx, a, api.MethodSessionList, params, func(list *api.SessionListResult) error {
+			var shown []api.Session
+			for _, s := range list.Sessions {
+				if all || state != "" || s.State != api.StateTerminated {
+					shown = append(shown, s)
+				}
+			}
+			return a.showSessions(shown, quiet, time.Now())
+		})
+	})
+	return cmd
+}
+
+func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) error {
+	if quiet {
+		for _, s := range sessions {
+			fmt.Fprintln(a.stdout, visible(s.SessionID))
+		}
+		return nil
+	}
+	t := newTable(a.stdout, "ID", "NAME", "STATE", "SHELL", "PID", "EXECS", "IDLE", "CWD")
+	for _, s := range sessions {
+		idle := ""
+		if s.State == api.StateIdle {
+			idle = span(now.Sub(s.LastActivityAt.Time))
+		}
+		t.row(s.SessionID, s.Name, string(s.State), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Cwd)
+	}
+	return t.flush()
+}
+
+// program is what a session runs.
+func program(s api.Session) string {
+	if len(s.Argv) > 0 {
+		return quoteAll(s.Argv)
+	}
+	return s.Shell
+}
+
+func pidText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func (a *app) sessionInfoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "info SESSION",
+		Short:             "Show a session and the processes in it",
+		ValidArgsFunction: a.completeSessions,
+		RunE: action(words("SESSION"), func(ctx context.Context, args []string) error {
+			return ask(ctx, a, api.MethodSessionInfo, api.SessionParams{SessionID: args[0]}, a.showSession)
+		}),
+	}
+}
+
+func (a *app) showSession(s *api.SessionInfo) error {
+	t := newTable(a.stdout)
+	field := func(name, value string) {
+		if value != "" {
+			t.row(name, value)
+		}
+	}
+	field("id", s.SessionID)
+	field("name", s.Name)
+	field("tags", strings.Join(s.Tags, ", "))
+	field("state", string(s.State))
+	if end := s.Terminated; end != nil {
+		field("ended", end.At.Local().Format(time.DateTime)+" ("+end.Reason+")")
+	}
+	field("runs", program(s.Session))
+	field("cwd", s.Cwd)
+	field("created", s.CreatedAt.Local().Format(time.DateTime))
+	field("variables", strings.Join(s.EnvKeys, ", "))
+	if s.TimeoutMS > 0 {
+		field("timeout", milliseconds(s.TimeoutMS))
+	}
+	if s.IdleTTLMS > 0 {
+		field("idle ttl", milliseconds(s.IdleTTLMS))
+	}
+	field("commands", strconv.FormatInt(s.ExecCount, 10))
+	if s.Exec != nil {
+		field("running", s.Exec.ExecID+" for "+milliseconds(s.Exec.DurationMS))
+	}
+	if s.LastExec != nil {
+		field("last", s.LastExec.ExecID+", "+ending(s.LastExec))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if len(s.Processes) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.stdout)
+	return a.showProcesses(s.Processes)
+}
+
+func (a *app) showProcesses(processes []api.Process) error {
+	t := newTable(a.stdout, "PID", "PPID", "AGE", "RSS", "OF", "COMMAND")
+	for _, p := range processes {
+		of := p.Role
+		if of == "" {
+			of = p.ExecID
+		}
+		t.row(strconv.Itoa(p.PID), strconv.Itoa(p.PPID), milliseconds(p.AgeMS), size(p.RSSBytes), of, p.Command)
+	}
+	return t.flush()
+}
+
+func (a *app) sessionDestroyCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:               "destroy SESSION...",
+		Short:             "End sessions, with every process in them",
+		Long:              "End sessions, with every process in them. It returns when none is left.",
+		Example:           "  trl session destroy $id\n  trl session destroy $(trl session list -q)",
+		Aliases:           []string{"rm"},
+		ValidArgsFunction: a.completeSessions,
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill at once, without asking the processes to end first")
+	cmd.RunE = action(atLeastOne("SESSION"), func(ctx context.Context, args []string) error {
+		status := exitStatus(0)
+		for _, id := range args { // one that is gone already must not save the others
+			if err := a.destroy(ctx, id, force); err != nil {
+				a.printError(err)
+				status = statusFailed
+			}
+		}
+		if status != 0 {
+			return status
+		}
+		return nil
+	})
+	return cmd
+}
+
+func atLeastOne(name string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage("%s is missing", name)
+		}
+		return nil
+	}
+}
+
+func (a *app) destroy(ctx context.Context, id string, force bool) error {
+	params := api.SessionDestroyParams{SessionID: id, Force: force}
+	return ask(ctx, a, api.MethodSessionDestroy, params, func(result *api.SessionDestroyResult) error {
+		if len(result.Survivors) == 0 {
+			return nil
+		}
+		return fmt.Errorf("these processes of %s could not be killed: %s", id, names(result.Survivors))
+	})
+}
+
+// completeSessions offers the ids of the living sessions.
+func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a person waits at the prompt
+	defer cancel()
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	sessions, err := c.ListSessions(ctx, api.SessionListParams{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, s := range sessions.Sessions {
+		if s.State != api.StateTerminated && strings.HasPrefix(s.SessionID, prefix) {
+			ids = append(ids, cobra.CompletionWithDesc(visible(s.SessionID), visible(s.Name)))
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

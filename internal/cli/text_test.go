@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "",
+		"plain, größer, 日本":     "plain, größer, 日本",
+		"a\x1b[31mred":          `a\x1b[31mred`,
+		"two\nlines\r\ttab":     `two\nlines\r\ttab`,
+		"bell\a del\x7f":        `bell\a del\x7f`,
+		"c1 \u009b1m":           `c1 \u009b1m`,
+		"bidi \u202etxt.exe":    `bidi \u202etxt.exe`,
+		"not utf-8 \xff\xc3":    `not utf-8 \xff\xc3`,
+		"a real \ufffd":         `a real \ufffd`,
+		"line sep\u2028":        `line sep\u2028`,
+		"zero\u200bwidth":       `zero\u200bwidth`,
+		"back\\slash is a sign": "back\\slash is a sign",
+	} {
+		if got := visible(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzVisible(f *testing.F) {
+	f.Add("a\x1b]0;title\a\u202e\xff\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := visible(text)
+		if i := strings.IndexFunc(got, hidden); i >= 0 {
+			t.Errorf("%q: %q at %d can be seen by a terminal only", text, got, i)
+		}
+	})
+}
+
+func TestQuote(t *testing.T) {
+	for word, want := range map[string]string{
+		"":        "''",
+		"ls":      "ls",
+		"-l":      "-l",
+		"a b":     "'a b'",
+		"it's":    `'it'\''s'`,
+		"$HOME":   "'$HOME'",
+		"a=b":     "'a=b'",
+		"~":       "'~'",
+		"é":       "'é'",
+		"a\nb":    "'a\nb'",
+		"!":       "'!'",
+		"./a-b.c": "./a-b.c",
+	} {
+		if got := quote(word); got != want {
+			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+	if got := commandText([]string{"echo $HOME | cat"}); got != "echo $HOME | cat" {
+		t.Errorf("one word is text: %q", got)
+	}
+	if got := commandText([]string{"ls", "a b"}); got != "ls 'a b'" {
+		t.Errorf("several are quoted: %q", got)
+	}
+}
+
+// What is quoted comes out of a real shell as it went in.
+func FuzzQuote(f *testing.F) {
+	for _, word := range []string{"", "'", "''", "a'b\"c`d$e\\", "\n", "-n", "*", "~root", "#x", "\xff", "{a,b}", "=ls"} {
+		f.Add(word)
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		f.Skip("no sh here")
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		if strings.ContainsRune(word, 0) {
+			t.Skip("no argument can hold it")
+		}
+		out, err := exec.Command(shell, "-c", commandText([]string{"printf", "%s", word})).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%q came out as %q, %v", word, out, err)
+		}
+	})
+}
+
+func TestSessionTable(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	sessions := []api.Session{
+		{
+			SessionID: "s-1", State: api.StateIdle, Shell: "/bin/sh", PID: 42, ExecCount: 3, Cwd: "/usr",
+			LastActivityAt: api.Time{Time: now.Add(-90 * time.Second)},
+		},
+		{SessionID: "s-22", Name: "a\x1b[2Jb", State: api.StateRunning, Argv: []string{"tail", "-f", "a b"}, PID: 4321, Cwd: "/a\nb"},
+		{SessionID: "s-3", State: api.StateTerminated, Shell: "/bin/bash"},
+	}
+	var out bytes.Buffer
+	if err := (&app{stdout: &out}).showSessions(sessions, false, now); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"ID    NAME       STATE       SHELL          PID   EXECS  IDLE   CWD\n" +
+		"s-1   -          idle        /bin/sh        42    3      1m30s  /usr\n" +
+		"s-22  a\\x1b[2Jb  running     tail -f 'a b'  4321  0      -      /a\\nb\n" +
+		"s-3   -          terminated  /bin/bash      -     0      -      -\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	out.Reset()
+	if err := (&app{stdout: &out}).showSessions(sessions, true, now); err != nil || out.String() != "s-1\ns-22\ns-3\n" {
+		t.Errorf("ids only: %q, %v", &out, err)
+	}
+}
+
+func TestSpanAndSize(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 0: "0ms", 999 * time.Millisecond: "999ms", 1500 * time.Millisecond: "1.5s", 59 * time.Second: "59s",
+		90 * time.Second: "1m30s", 3*time.Hour + 4*time.Minute: "3h04m", 50 * time.Hour: "2d02h",
+	} {
+		if got := span(d); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0B", 1023: "1023B", 1536: "1.5KiB", 5 << 20: "5.0MiB", 3 << 40: "3.0TiB", 5 << 50: "5120.0TiB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestDurationFlag(t *testing.T) {
+	for text, want := range map[string]int64{"30s": 30_000, "1h30m": 5_400_000, "30": 30_000, "1.5": 1_500, "0": 0, "10us": 1} {
+		var d durationFlag
+		if err := d.Set(text); err != nil || *d.milliseconds() != want {
+			t.Errorf("%s: %v, %v, want %d ms", text, d, err, want)
+		}
+	}
+	for _, text := range []string{"soon", "-1s", "", "1d", "NaN", "1e300"} {
+		var d durationFlag
+		if err := d.Set(text); err == nil {
+			t.Errorf("%q was taken as %v", text, d.value)
+		}
+	}
+	var none durationFlag
+	if none.milliseconds() != nil {
+		t.Error("a flag that was not given has a value")
+	}
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// user is the environment of somebody who has set nothing.
+func user(t *testing.T, variables ...string) Environment {
+	t.Helper()
+	return Environment{Variables: variables, Home: t.TempDir()}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestPrecedence(t *testing.T) {
+	file := "max_sessions = 2\n"
+	for name, c := range map[string]struct {
+		file, variable, flag string
+		want                 int64
+	}{
+		"default":            {want: 10_000},
+		"file":               {file: file, want: 2},
+		"variable over file": {file: file, variable: "3", want: 3},
+		"flag over all":      {file: file, variable: "3", flag: "4", want: 4},
+		"empty variable":     {file: file, variable: "", want: 2},
+		"flag over default":  {flag: "5", want: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := Sources{Environment: user(t, "TRL_MAX_SESSIONS="+c.variable), Flags: map[string]string{}}
+			if c.file != "" {
+				src.File = writeFile(t, c.file)
+			}
+			if c.flag != "" {
+				src.Flags["max_sessions"] = c.flag
+			}
+			cfg, err := Load(src)
+			if err != nil || cfg.MaxSessions != c.want || cfg.File != src.File {
+				t.Errorf("max_sessions %d from %q, %v; want %d", cfg.MaxSessions, cfg.File, err, c.want)
+			}
+		})
+	}
+}
+
+// Every setting can be set in every way, and shows in system.info.
+func TestEverySettingEverywhere(t *testing.T) {
+	for _, s := range Settings() {
+		t.Run(s.Key, func(t *testing.T) {
+			value, want := "/somewhere", any("/somewhere")
+			switch {
+			case s.IsNumber():
+				value, want = "123456", int64(123456)
+			case s.choices != nil:
+				value = s.choices[len(s.choices)-1]
+				want = value
+			}
+			quoted := value
+			if !s.IsNumber() {
+				quoted = `"` + value + `"`
+			}
+			for way, src := range map[string]Sources{
+				"flag":     {Environment: user(t), Flags: map[string]string{s.Key: value}},
+				"variable": {Environment: user(t, s.Variable()+"="+value)},
+				"file":     {Environment: user(t), File: writeFile(t, s.Key+" = "+quoted)},
+			} {
+				cfg, err := Load(src)
+				if err != nil {
+					t.Fatalf("%s: %v", way, err)
+				}
+				if got := cfg.Public()[s.Key]; got != want {
+					t.Errorf("%s: %v, want %v", way, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	cfg := Defaults(user(t))
+	for _, s := range Settings() {
+		if err := s.check(&cfg); err != nil {
+			t.Errorf("%s: %v", s.Key, err)
+		}
+		if s.Usage == "" {
+			t.Errorf("%s has no usage", s.Key)
+		}
+	}
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		src  Sources
+		want []string
+	}{
+		"unknown key":      {Sources{File: writeFile(t, "max_sesions = 2")}, []string{"config.toml", "max_sesions", "max_sessions"}},
+		"table":            {Sources{File: writeFile(t, "[limits]\nx = 1")}, []string{"limits"}},
+		"dotted":           {Sources{File: writeFile(t, "max_sessions.x = 1")}, []string{"max_sessions"}},
+		"string as number": {Sources{File: writeFile(t, `max_sessions = "2"`)}, []string{"max_sessions", "whole number"}},
+		"number as string": {Sources{File: writeFile(t, `socket = 2`)}, []string{"socket", "quotes"}},
+		"fraction":         {Sources{File: writeFile(t, `grace_ms = 1.5`)}, []string{"grace_ms", "whole number"}},
+		"too small":        {Sources{File: writeFile(t, `max_sessions = 0`)}, []string{"max_sessions", "1"}},
+		"negative":         {Sources{File: writeFile(t, `idle_ttl_ms = -1`)}, []string{"idle_ttl_ms", "-1"}},
+		"no choice":        {Sources{File: writeFile(t, `cgroup = "on"`)}, []string{"cgroup", "auto", "off"}},
+		"empty":            {Sources{File: writeFile(t, `socket = ""`)}, []string{"socket", "empty"}},
+		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"line 3"}},
+		"no file":          {Sources{File: "/no/such/file.toml"}, []string{"/no/such/file.toml"}},
+		"variable":         {Sources{Environment: user(t, "TRL_GRACE_MS=soon")}, []string{"TRL_GRACE_MS", "soon"}},
+		"flag":             {Sources{Flags: map[string]string{"log_level": "loud"}}, []string{"--log-level", "loud", "debug"}},
+		"named by variable": {
+			Sources{Environment: user(t, "TRL_CONFIG=/no/such/other.toml")},
+			[]string{"/no/such/other.toml"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load(c.src)
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestDefaultPlaces(t *testing.T) {
+	type places struct{ Socket, File string }
+	for name, c := range map[string]struct {
+		env  Environment
+		want places
+	}{
+		"user": {
+			Environment{Home: "/home/u"},
+			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml"},
+		},
+		"user with directories": {
+			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=/run/user/7", "XDG_CONFIG_HOME=/c"}},
+			places{"/run/user/7/trl/trl.sock", "/c/trl/config.toml"},
+		},
+		"relative directories do not count": {
+			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=run", "XDG_CONFIG_HOME=c"}},
+			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml"},
+		},
+		"root": {
+			Environment{Home: "/root", Root: true},
+			places{"/run/trl/trl.sock", "/etc/trl/config.toml"},
+		},
+		"nobody": {Environment{}, places{"/run/trl/trl.sock", "/etc/trl/config.toml"}},
+		"the last of two counts": {
+			Environment{Home: "/h", Variables: []string{"XDG_RUNTIME_DIR=/a", "XDG_RUNTIME_DIR=/b"}},
+			places{"/b/trl/trl.sock", "/h/.config/trl/config.toml"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := places{c.env.defaultSocket(), c.env.defaultFile()}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	env := Environment{Variables: []string{"TRL_SOCKET=/x", "TRL_MAX_SESIONS=2", "HOME=/", "TRL_CONFIG=y", "XTRL_A=1"}}
+	if diff := cmp.Diff([]string{"TRL_MAX_SESIONS"}, env.unknownVariables()); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Sources is where settings come from, the strongest first: flags, variables,
+// the file, defaults.
+type Sources struct {
+	Flags       map[string]string // by key
+	Environment Environment
+	File        string // named by --config: it must exist. Default: see Environment
+}
+
+// Load returns the configuration in force. A mistake anywhere is an error that
+// names the place and the key: a daemon with half of its settings is not what
+// anyone asked for.
+func Load(src Sources) (Config, error) {
+	c := Defaults(src.Environment)
+	if err := c.readFile(src); err != nil {
+		return Config{}, err
+	}
+	for _, s := range settings {
+		if text, ok := src.Environment.lookup(s.Variable()); ok {
+			if err := s.set(&c, text); err != nil {
+				return Config{}, fmt.Errorf("%s: %w", s.Variable(), err)
+			}
+		}
+		if text, ok := src.Flags[s.Key]; ok {
+			if err := s.set(&c, text); err != nil {
+				return Config{}, fmt.Errorf("--%s: %w", s.Flag(), err)
+			}
+		}
+	}
+	var err error
+	if c.Socket, err = filepath.Abs(c.Socket); err != nil { // as it is shown to others
+		return Config{}, fmt.Errorf("socket: %w", err)
+	}
+	return c, nil
+}
+
+// readFile applies the configuration file.
+func (c *Config) readFile(src Sources) error {
+	name, named := src.File, src.File != ""
+	if !named {
+		name, named = src.Environment.lookup(configVariable)
+	}
+	if !named {
+		name = src.Environment.defaultFile()
+	}
+	text, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named:
+		return nil
+	case err != nil:
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := c.parse(string(text)); err != nil {
+		return fmt.Errorf("configuration %s: %w", name, err)
+	}
+	c.File = name
+	return nil
+}
+
+// parse applies the text of a configuration file. Every key must be known, and
+// have a value of its kind.
+func (c *Config) parse(text string) error {
+	var values map[string]toml.Primitive
+	meta, err := toml.Decode(text, &values)
+	if err != nil {
+		// Without the position it would be a riddle in a long file.
+		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
+			return fmt.Errorf("line %d: %s", syntax.Position.Line, syntax.Message)
+		}
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
+		if i < 0 {
+			return unknownKey(key)
+		}
+		s := settings[i]
+		if err := meta.PrimitiveDecode(values[key], s.field(c)); err != nil {
+			kind := "a string in quotes"
+			if s.IsNumber() {
+				kind = "a whole number"
+			}
+			return fmt.Errorf("%s: it must be %s", key, kind)
+		}
+		if err := s.check(c); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func unknownKey(key string) error {
+	keys := make([]string, len(settings))
+	for i, s := range settings {
+		keys[i] = s.Key
+	}
+	return fmt.Errorf("there is no key %q; the keys are %s", key, strings.Join(keys, ", "))
+}

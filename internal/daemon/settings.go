@@ -1,0 +1,261 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config is every setting of a daemon. Defaults returns it filled in; Load
+// applies the file, the environment and the flags. Durations are milliseconds
+// and sizes are bytes, as on the wire.
+type Config struct {
+	Socket           string
+	MaxSessions      int64
+	MaxRequestBytes  int64
+	DefaultTimeoutMS int64
+	IdleTTLMS        int64
+	GraceMS          int64
+	SessionRetention int64 // milliseconds
+	ExecRetention    int64 // milliseconds
+	MaxExecs         int64
+	MaxTerminated    int64
+	MaxOutputBytes   int64
+	LogLevel         string
+	LogFormat        string
+	Cgroup           string
+	SpillDir         string
+	ExecMemory       int64
+	TotalMemory      int64
+	ExecQuota        int64
+	TotalQuota       int64
+
+	// File is the configuration file that was read, "" if there was none. It
+	// is no setting itself.
+	File string
+}
+
+// The values of the settings that have few.
+const (
+	FormatAuto = "auto" // text on a terminal, else JSON
+	FormatJSON = "json"
+	FormatText = "text"
+
+	CgroupAuto = "auto" // where a cgroup v2 hierarchy is writable
+	CgroupOff  = "off"
+)
+
+// Setting is one key. Its name is the same everywhere: max_sessions in the
+// file, TRL_MAX_SESSIONS in the environment, --max-sessions as a flag.
+type Setting struct {
+	Key     string
+	Usage   string // one line for a person
+	choices []string
+	min     int64
+	field   func(*Config) any // *string or *int64
+}
+
+// Variable is the name of the setting in the environment.
+func (s Setting) Variable() string { return envPrefix + strings.ToUpper(s.Key) }
+
+// Flag is the name of the setting on the command line.
+func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
+
+// Value is what the setting is in c, as text.
+func (s Setting) Value(c *Config) string { return fmt.Sprint(s.get(c)) }
+
+// IsNumber says whether the setting takes a number.
+func (s Setting) IsNumber() bool {
+	_, ok := s.field(&Config{}).(*int64)
+	return ok
+}
+
+func (s Setting) get(c *Config) any {
+	switch field := s.field(c).(type) {
+	case *int64:
+		return *field
+	case *string:
+		return *field
+	default:
+		panic(fmt.Sprintf("daemon: setting %s is a %T", s.Key, field))
+	}
+}
+
+// Settings lists every setting, in the order in which they are documented.
+func Settings() []Setting { return slices.Clone(settings) }
+
+// settings is the one table of the keys. The defaults are in Defaults.
+var settings = []Setting{
+	{
+		Key: "socket", Usage: "Unix socket to serve on, for its owner alone",
+		field: func(c *Config) any { return &c.Socket },
+	},
+	{
+		Key: "max_sessions", Usage: "how many sessions may be alive at once", min: 1,
+		field: func(c *Config) any { return &c.MaxSessions },
+	},
+	{
+		Key: "max_request_bytes", Usage: "longest request that is read; a longer one is answered with an error", min: minRequestBytes,
+		field: func(c *Config) any { return &c.MaxRequestBytes },
+	},
+	{
+		Key: "default_timeout_ms", Usage: "timeout of commands in sessions that set none; 0 is none",
+		field: func(c *Config) any { return &c.DefaultTimeoutMS },
+	},
+	{
+		Key: "idle_ttl_ms", Usage: "destroy a session that was idle for so long and set no TTL of its own; 0 is never",
+		field: func(c *Config) any { return &c.IdleTTLMS },
+	},
+	{
+		Key: "grace_ms", Usage: "time between SIGTERM and SIGKILL", min: 1,
+		field: func(c *Config) any { return &c.GraceMS },
+	},
+	{
+		Key: "session_retention_ms", Usage: "how long a terminated session can still be looked at", min: 1,
+		field: func(c *Config) any { return &c.SessionRetention },
+	},
+	{
+		Key: "exec_retention_ms", Usage: "how long a finished command and its output are kept", min: 1,
+		field: func(c *Config) any { return &c.ExecRetention },
+	},
+	{
+		Key: "max_execs", Usage: "finished commands kept for each session", min: 1,
+		field: func(c *Config) any { return &c.MaxExecs },
+	},
+	{
+		Key: "max_terminated", Usage: "terminated sessions kept", min: 1,
+		field: func(c *Config) any { return &c.MaxTerminated },
+	},
+	{
+		Key: "max_output_bytes", Usage: "how much of each stream a result carries, head and tail; exec.output has the rest", min: 1,
+		field: func(c *Config) any { return &c.MaxOutputBytes },
+	},
+	{
+		Key: "log_level", Usage: "debug, info, warn or error", choices: []string{"debug", "info", "warn", "error"},
+		field: func(c *Config) any { return &c.LogLevel },
+	},
+	{
+		Key: "log_format", Usage: "text, json, or auto: text on a terminal", choices: []string{FormatAuto, FormatJSON, FormatText},
+		field: func(c *Config) any { return &c.LogFormat },
+	},
+	{
+		Key: "cgroup", Usage: "auto, or off to track processes without cgroups", choices: []string{CgroupAuto, CgroupOff},
+		field: func(c *Config) any { return &c.Cgroup },
+	},
+	{
+		Key: "spill_dir", Usage: "where output that is too long for memory goes; its files have no names",
+		field: func(c *Config) any { return &c.SpillDir },
+	},
+	{
+		Key: "exec_memory_bytes", Usage: "output of one command that is held in memory", min: 1,
+		field: func(c *Config) any { return &c.ExecMemory },
+	},
+	{
+		Key: "total_memory_bytes", Usage: "output of all commands that is held in memory", min: 1,
+		field: func(c *Config) any { return &c.TotalMemory },
+	},
+	{
+		Key: "exec_quota_bytes", Usage: "output of one command that is kept: its first half and its last", min: 2,
+		field: func(c *Config) any { return &c.ExecQuota },
+	},
+	{
+		Key: "total_quota_bytes", Usage: "output of all commands that is kept on disk", min: 1,
+		field: func(c *Config) any { return &c.TotalQuota },
+	},
+}
+
+// minRequestBytes keeps a daemon usable: a request with an id, a method and a
+// short command fits, so that there is something left to correct the setting
+// with.
+const minRequestBytes = 1 << 10
+
+// Defaults is the configuration of a daemon for whom nobody set anything. The
+// environment says where the user's directories are.
+func Defaults(env Environment) Config {
+	return Config{
+		Socket: env.defaultSocket(),
+		// What one node is built and tested for.
+		MaxSessions: 10_000,
+		// The contract's: a whole source file with room to spare as the stdin
+		// of a command.
+		MaxRequestBytes: 8 << 20,
+		// None: an agent knows its commands, TRL does not.
+		DefaultTimeoutMS: 0,
+		// Never: what looks idle may be waiting for a person.
+		IdleTTLMS: 0,
+		// Enough for a build tool to remove its lock files; the contract's.
+		GraceMS: 5_000,
+		// Long enough to ask what became of a session that is gone.
+		SessionRetention: 10 * 60 * 1000,
+		// An agent comes back to the output of a long build after others.
+		ExecRetention: 60 * 60 * 1000,
+		// The recent past of a session; of a busy one, minutes.
+		MaxExecs: 100,
+		// Some hundred bytes each.
+		MaxTerminated: 1_000,
+		// About as much as fits a model's context.
+		MaxOutputBytes: 128 << 10,
+		LogLevel:       "info",
+		LogFormat:      FormatAuto,
+		Cgroup:         CgroupAuto,
+		SpillDir:       env.defaultSpillDir(),
+		// What nearly every command stays below, so that it costs no file.
+		ExecMemory: 64 << 10,
+		// A small machine can spare it.
+		TotalMemory: 64 << 20,
+		// The longest build logs fit whole.
+		ExecQuota: 256 << 20,
+		// What a workstation's disk can spare.
+		TotalQuota: 8 << 30,
+	}
+}
+
+// set gives the setting a value written as text.
+func (s Setting) set(c *Config, text string) error {
+	switch field := s.field(c).(type) {
+	case *int64:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		*field = n
+	case *string:
+		*field = text
+	}
+	return s.check(c)
+}
+
+// Check says what is wrong with a value written as text.
+func (s Setting) Check(text string) error { return s.set(&Config{}, text) }
+
+// check says what is wrong with the value in c.
+func (s Setting) check(c *Config) error {
+	switch value := s.get(c).(type) {
+	case int64:
+		if value < s.min {
+			return fmt.Errorf("%d is too small: the least is %d", value, s.min)
+		}
+	case string:
+		if s.choices == nil && value == "" {
+			return fmt.Errorf("it must not be empty")
+		}
+		if s.choices != nil && !slices.Contains(s.choices, value) {
+			return fmt.Errorf("%q is none of %s", value, strings.Join(s.choices, ", "))
+		}
+	}
+	return nil
+}
+
+// Public is the configuration as system.info shows it. No setting is a secret;
+// one that becomes so is left out here.
+func (c Config) Public() map[string]any {
+	public := make(map[string]any, len(settings)+1)
+	for _, s := range settings {
+		public[s.Key] = s.get(&c)
+	}
+	if c.File != "" {
+		public["config_file"] = c.File
+	}
+	return public
+}

@@ -1,0 +1,303 @@
+// Package trltest runs the real binary for tests: it builds it once, starts a
+// daemon in a directory of its own, stops it, and looks at what is left.
+//
+// Only tests import it. It knows nothing of the daemon's insides, so that what
+// it finds is what a user would find.
+package trltest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// command is the package of the binary.
+const command = "github.com/terminal-runtime/trl/cmd/trl"
+
+// BinaryVariable names a binary to use as it is, instead of building one: the
+// very file that is going to be shipped, say. Its file name must be trl.
+const BinaryVariable = "TRL_BINARY"
+
+// RaceVariable set to 1 asks for a binary with the race detector in it. It
+// is slower, and ends with status 66 after a race, which Stop reports.
+const RaceVariable = "TRL_RACE_BINARY"
+
+// build makes the binary once in a test process. Main removes it.
+var build = sync.OnceValues(func() (string, error) {
+	if given := os.Getenv(BinaryVariable); given != "" {
+		return filepath.Abs(given)
+	}
+	dir, err := os.MkdirTemp("", "binary-")
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(dir, "trl")
+	args := []string{"build", "-buildvcs=false", "-o", binary}
+	if os.Getenv(RaceVariable) == "1" {
+		args = append(args, "-race")
+	}
+	built = dir
+	if output, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", command, err, output)
+	}
+	return binary, nil
+})
+
+// built is the directory to remove; written by build, read after all tests.
+var built string
+
+// Main is the TestMain of a package that uses Binary: it runs the tests, and
+// removes the binary if one was made.
+func Main(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		if err := os.RemoveAll(built); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+	os.Exit(code)
+}
+
+// Binary returns the path of the real binary, built from this tree unless one
+// was given. The file's name is trl, so its directory can be put on PATH.
+func Binary() (string, error) { return build() }
+
+// Config says how to start a daemon. The zero value starts one with defaults.
+type Config struct {
+	// Args follow `trl serve --socket PATH`.
+	Args []string
+	// Env is added to PATH and the private HOME, TMPDIR and XDG directories.
+	Env []string
+	// Dir is the directory of an earlier daemon, to start another in its
+	// place; default: a new one.
+	Dir string
+}
+
+// Daemon is a running daemon. It is owned by the test that started it.
+type Daemon struct {
+	Dir    string // everything it can write to by default is in here
+	Socket string
+	PID    int
+
+	log    syncBuffer
+	exited chan struct{} // closed when the process has been waited for
+	err    error         // of Wait; read after exited
+}
+
+// How long things may take on a machine that is busy with other tests.
+const (
+	startPatience = 20 * time.Second
+	// The grace a daemon gives its sessions is 5 s, some of it twice.
+	stopPatience = 30 * time.Second
+)
+
+// Layout of a daemon's directory.
+const (
+	runDir  = "run"
+	homeDir = "home"
+	tmpDir  = "tmp"
+)
+
+// NewDir makes a directory for a daemon. Its path is short, for a socket's has
+// room for about a hundred bytes, and does not begin with /tmp/trl, which the
+// torture table removes.
+func NewDir() (string, error) {
+	dir, err := os.MkdirTemp("", "daemon-")
+	if err != nil {
+		return "", err
+	}
+	for _, sub := range []string{runDir, homeDir, tmpDir} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// SocketIn is where the socket of a daemon in that directory is.
+func SocketIn(dir string) string { return filepath.Join(dir, runDir, "trl.sock") }
+
+// Environ is the environment of a daemon, and of commands beside it, that
+// lives in that directory alone.
+func Environ(dir string) []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + filepath.Join(dir, homeDir),
+		"TMPDIR=" + filepath.Join(dir, tmpDir),
+		"XDG_RUNTIME_DIR=" + filepath.Join(dir, runDir),
+		"XDG_CONFIG_HOME=" + filepath.Join(dir, homeDir, ".config"),
+		"XDG_STATE_HOME=" + filepath.Join(dir, homeDir, ".local", "state"),
+		"XDG_CACHE_HOME=" + filepath.Join(dir, homeDir, ".cache"),
+		"XDG_DATA_HOME=" + filepath.Join(dir, homeDir, ".local", "share"),
+	}
+}
+
+// Start starts a daemon and waits until it answers. The caller ends it with
+// Stop, or Kill, and then removes Dir.
+func Start(cfg Config) (*Daemon, error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{Dir: cfg.Dir, exited: make(chan struct{})}
+	if d.Dir == "" {
+		if d.Dir, err = NewDir(); err != nil {
+			return nil, err
+		}
+	}
+	d.Socket = SocketIn(d.Dir)
+	cmd := exec.Command(binary, append([]string{"serve", "--socket", d.Socket}, cfg.Args...)...)
+	cmd.Dir = filepath.Join(d.Dir, homeDir)
+	cmd.Env = append(Environ(d.Dir), cfg.Env...)
+	cmd.Stdout, cmd.Stderr = &d.log, &d.log
+	// A process that outlives the daemon with its stderr open must not keep
+	// Wait, and with it the test, waiting.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	d.PID = cmd.Process.Pid
+	go func() {
+		d.err = cmd.Wait()
+		close(d.exited)
+	}()
+	if err := d.awaitAnswer(); err != nil {
+		d.Kill()
+		return nil, fmt.Errorf("%w\n%s", err, d.Log())
+	}
+	return d, nil
+}
+
+func (d *Daemon) awaitAnswer() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	for {
+		err := Ping(ctx, d.Socket)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-d.exited:
+			return fmt.Errorf("the daemon ended while starting: %w", errors.Join(d.err, err))
+		case <-ctx.Done():
+			return fmt.Errorf("no answer from the daemon after %s: %w", startPatience, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Ping asks the TRL behind a socket for a sign of life.
+func Ping(ctx context.Context, socket string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"system.ping","params":{}}` + "\n")); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(answer, []byte(`"protocol"`)) {
+		return fmt.Errorf("system.ping: %s", answer)
+	}
+	return nil
+}
+
+// Log is what the daemon has written so far.
+func (d *Daemon) Log() string { return d.log.String() }
+
+// Stop asks the daemon to end, and returns what is wrong with how it did: a
+// status other than 0, a file in its runtime directory, a process left.
+func (d *Daemon) Stop() error {
+	if !d.Running() {
+		return fmt.Errorf("the daemon has ended by itself (%v)\n%s", d.err, d.Log())
+	}
+	before := Descendants(d.PID)
+	if err := syscall.Kill(d.PID, syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-d.exited:
+	case <-time.After(stopPatience):
+		d.Kill()
+		return fmt.Errorf("the daemon did not end within %s of SIGTERM\n%s", stopPatience, d.Log())
+	}
+	var wrong []error
+	if d.err != nil {
+		wrong = append(wrong, fmt.Errorf("the daemon ended badly: %w", d.err))
+	}
+	if left := Remaining(before); len(left) > 0 {
+		wrong = append(wrong, fmt.Errorf("processes left by the daemon: %v", left))
+	}
+	files, err := os.ReadDir(filepath.Join(d.Dir, runDir))
+	if err != nil {
+		wrong = append(wrong, err)
+	}
+	for _, file := range files {
+		wrong = append(wrong, fmt.Errorf("file left by the daemon: %s", file.Name()))
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w\n%s", errors.Join(wrong...), d.Log())
+}
+
+// Kill ends the daemon at once, as a crash would, and waits for it. It may be
+// called again, and after Stop.
+func (d *Daemon) Kill() {
+	select {
+	case <-d.exited:
+		return // the pid may be another's by now
+	default:
+	}
+	// The error says that it is gone, which is what is wanted.
+	_ = syscall.Kill(d.PID, syscall.SIGKILL)
+	<-d.exited
+}
+
+// Running reports whether the daemon's process is still there.
+func (d *Daemon) Running() bool {
+	select {
+	case <-d.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// syncBuffer is written to by the daemon's output copier and read by the test.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,68 @@
+package trltest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// all reads the process table. A process that ends meanwhile is left out.
+func all() []Process {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil
+	}
+	var found []Process
+	for _, dir := range dirs {
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil {
+			continue
+		}
+		if p, ok := parseStat(string(stat)); ok {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// parseStat reads a line of /proc/PID/stat. The name in it is in parentheses
+// and may itself hold spaces and parentheses, hence the last one.
+func parseStat(line string) (Process, bool) {
+	open, shut := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 0 || shut < open {
+		return Process{}, false
+	}
+	// From the third field on: state, ppid, … and as the 22nd the start time.
+	fields := strings.Fields(line[shut+1:])
+	if len(fields) < 20 {
+		return Process{}, false
+	}
+	pid, err1 := strconv.Atoi(strings.TrimSpace(line[:open]))
+	ppid, err2 := strconv.Atoi(fields[1])
+	if err1 != nil || err2 != nil {
+		return Process{}, false
+	}
+	return Process{PID: pid, PPID: ppid, State: fields[0], Name: line[open+1 : shut], start: fields[19]}, true
+}
+
+// WithEnv returns the processes that were started with that NAME=value in
+// their environment. A zombie has none to look at.
+func WithEnv(variable string) []Process {
+	var found []Process
+	for _, p := range all() {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
+		if err != nil {
+			continue
+		}
+		for entry := range bytes.SplitSeq(environ, []byte{0}) {
+			if string(entry) == variable {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,283 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/conformance"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+func TestMain(m *testing.M) { trltest.Main(m) }
+
+// TestTorture puts the whole table to the real binary, or to the TRL that
+// TRL_CONFORMANCE_SOCKET names, in every shell. README.md lists the settings.
+func TestTorture(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes: left out of -short")
+	}
+	table, err := conformance.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := chosenCases(t, table)
+	shells := chosenShells(t, table)
+	runner := conformance.Runner{Create: createParams(t), ShellPath: shells}
+	if runner.Socket = os.Getenv("TRL_CONFORMANCE_SOCKET"); runner.Socket == "" {
+		runner.Socket = startDaemon(t)
+		runner.Leftovers = leftovers
+	}
+
+	var work []job
+	for _, shell := range table.Shells() { // shell by shell: a case is seldom due beside itself
+		if _, ok := shells[shell]; !ok {
+			continue
+		}
+		for _, c := range cases {
+			if c.AppliesTo(shell) {
+				work = append(work, job{c, shell})
+			}
+		}
+	}
+	if len(work) == 0 {
+		t.Fatal("no case to run")
+	}
+
+	tally := newTally()
+	alone := map[string]*sync.Mutex{} // by case name: some count processes by name
+	for _, c := range cases {
+		alone[c.Name] = new(sync.Mutex)
+	}
+	queue := make(chan job)
+	var workers sync.WaitGroup
+	for range jobs(t) {
+		// Not t.Parallel, which would run as many as there are cores: most
+		// cases wait, and the table is meant to be run side by side.
+		workers.Go(func() {
+			for j := range queue {
+				alone[j.c.Name].Lock()
+				t.Run(j.shell+"/"+j.c.Name, func(t *testing.T) {
+					verdict := runner.Run(t.Context(), j.c, j.shell, newToken())
+					tally.add(j.shell, verdict.State)
+					switch verdict.State {
+					case conformance.Pass:
+					case conformance.Degraded:
+						t.Logf("%s/%s degraded: %s", j.shell, j.c.Name, verdict.Why)
+					default:
+						t.Errorf("%s/%s: %s\ncommand: %.200q", j.shell, j.c.Name, verdict.Why, j.c.Command)
+					}
+				})
+				alone[j.c.Name].Unlock()
+			}
+		})
+	}
+	for _, j := range work {
+		queue <- j
+	}
+	close(queue)
+	workers.Wait()
+	for _, line := range tally.lines(table.Shells()) {
+		t.Log(line)
+	}
+}
+
+type job struct {
+	c     conformance.Case
+	shell string
+}
+
+// jobs is how many cases run side by side. More than six on two cores begin to
+// miss their max_ms for want of a processor.
+func jobs(t *testing.T) int {
+	text := os.Getenv("TRL_CONFORMANCE_JOBS")
+	if text == "" {
+		return 6
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("TRL_CONFORMANCE_JOBS=%q is not a number of jobs", text)
+	}
+	return n
+}
+
+func chosenCases(t *testing.T, table *conformance.Table) []conformance.Case {
+	names := list(os.Getenv("TRL_CONFORMANCE_CASE"))
+	if len(names) == 0 {
+		return table.Cases
+	}
+	var cases []conformance.Case
+	for _, name := range names {
+		i := slices.IndexFunc(table.Cases, func(c conformance.Case) bool { return c.Name == name })
+		if i < 0 {
+			t.Fatalf("TRL_CONFORMANCE_CASE: the table has no case %q", name)
+		}
+		cases = append(cases, table.Cases[i])
+	}
+	return cases
+}
+
+// chosenShells returns the shells to run, each with what session.create gets
+// for it. One that this machine lacks is left out, except where everything is
+// supposed to be installed: there it is a failure.
+func chosenShells(t *testing.T, table *conformance.Table) map[string]string {
+	names := list(os.Getenv("TRL_CONFORMANCE_SHELLS"))
+	if len(names) == 0 {
+		names = table.Shells()
+	}
+	busybox, busyboxErr := exec.LookPath("busybox")
+	elsewhere := os.Getenv("TRL_CONFORMANCE_SOCKET") != ""
+	shells := map[string]string{}
+	for _, name := range names {
+		if !slices.Contains(table.Shells(), name) {
+			t.Fatalf("TRL_CONFORMANCE_SHELLS: the table has no shell %q", name)
+		}
+		_, err := exec.LookPath(name)
+		switch {
+		case name == "ash" && os.Getenv("TRL_CONFORMANCE_ASH") != "":
+			shells[name] = os.Getenv("TRL_CONFORMANCE_ASH")
+		case err == nil:
+			shells[name] = name
+		case name == "ash" && busyboxErr == nil:
+			shells[name] = linkAsh(t, busybox)
+		case elsewhere:
+			shells[name] = name // it is that place's to have
+		case os.Getenv("CI") == "true":
+			t.Errorf("%s is not installed", name)
+		default:
+			t.Logf("%s is not installed: its cases are left out", name)
+		}
+	}
+	return shells
+}
+
+// linkAsh gives busybox the name by which it is an ash, which Debian does not.
+func linkAsh(t *testing.T, busybox string) string {
+	ash := filepath.Join(t.TempDir(), "ash")
+	if err := os.Symlink(busybox, ash); err != nil {
+		t.Fatal(err)
+	}
+	return ash
+}
+
+func createParams(t *testing.T) map[string]any {
+	text := os.Getenv("TRL_CONFORMANCE_CREATE")
+	if text == "" {
+		return nil
+	}
+	var params map[string]any
+	if err := json.Unmarshal([]byte(text), &params); err != nil {
+		t.Fatalf("TRL_CONFORMANCE_CREATE is not a JSON object: %v", err)
+	}
+	return params
+}
+
+func list(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// startDaemon starts the real binary, and checks when the test is over that
+// the sessions are gone from it to the last zombie, and that it ends cleanly.
+func startDaemon(t *testing.T) string {
+	daemon, err := trltest.Start(trltest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	helpers := trltest.Descendants(daemon.PID)
+	t.Cleanup(func() {
+		defer os.RemoveAll(daemon.Dir)
+		defer daemon.Kill()
+		if left := settled(daemon.PID, helpers); len(left) > 0 {
+			t.Errorf("every session is destroyed, and the daemon still has %v", left)
+		}
+		if err := daemon.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return daemon.Socket
+}
+
+// settled returns the processes below a daemon besides its helpers. An orphan
+// that has just died is a zombie until the daemon looks, so it gets a moment.
+func settled(pid int, helpers []trltest.Process) []trltest.Process {
+	const moment = 3 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), moment)
+	defer cancel()
+	for {
+		left := slices.DeleteFunc(trltest.Descendants(pid), func(p trltest.Process) bool {
+			return slices.ContainsFunc(helpers, func(h trltest.Process) bool { return h.PID == p.PID })
+		})
+		if len(left) == 0 || ctx.Err() != nil {
+			return left
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// leftovers finds the processes of a run by their environment, and removes the
+// files that the cases leave by design: a timeout cuts them off before they can.
+func leftovers(token string) []string {
+	for _, dir := range []string{"/tmp", "/dev/shm"} {
+		files, err := filepath.Glob(filepath.Join(dir, "utl-*-"+token))
+		if err != nil {
+			continue
+		}
+		for _, file := range files {
+			os.Remove(file)
+		}
+	}
+	var found []string
+	for _, p := range trltest.WithEnv(conformance.TokenVariable + "=" + token) {
+		found = append(found, p.String())
+	}
+	return found
+}
+
+var tokens atomic.Int64
+
+// newToken is decimal, unlike any other on this machine, and of one length, so
+// that none is the beginning of another.
+func newToken() string { return fmt.Sprintf("%07d%06d", os.Getpid(), tokens.Add(1)) }
+
+// tally counts verdicts by shell.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]map[conformance.State]int
+}
+
+func newTally() *tally { return &tally{counts: map[string]map[conformance.State]int{}} }
+
+func (y *tally) add(shell string, state conformance.State) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.counts[shell] == nil {
+		y.counts[shell] = map[conformance.State]int{}
+	}
+	y.counts[shell][state]++
+}
+
+func (y *tally) lines(shells []string) []string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	var lines []string
+	for _, shell := range shells {
+		if n, ok := y.counts[shell]; ok {
+			passed := n[conformance.Pass] + n[conformance.Degraded]
+			lines = append(lines, fmt.Sprintf("%s: %d passed (%d degraded), %d failed", shell, passed, n[conformance.Degraded], n[conformance.Fail]))
+		}
+	}
+	return lines
+}

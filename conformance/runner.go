@@ -1,0 +1,217 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// State is the verdict on one run of a case.
+type State string
+
+// The verdicts. Degraded counts as a pass; only a case that has a
+// followup_degraded can get it.
+const (
+	Pass     State = "PASS"
+	Degraded State = "DEGRADED"
+	Fail     State = "FAIL"
+)
+
+// Verdict is the state of one run and, unless it passed, what was wrong.
+type Verdict struct {
+	State State
+	Why   string
+}
+
+// Runner runs cases against the TRL behind a socket. It keeps no state: runs
+// may go on side by side, but a case never beside itself, because some cases
+// count processes by name.
+type Runner struct {
+	// Socket is the path of the Unix socket.
+	Socket string
+	// ShellPath says what to send as `shell` for a shell of the table;
+	// default: its name.
+	ShellPath map[string]string
+	// Create is merged into the params of session.create.
+	Create map[string]any
+	// Leftovers, when set, is asked after session.destroy which processes of
+	// that run are still there. Each has TokenVariable=token in its
+	// environment. For a TRL on this machine it is a second opinion on
+	// survivors.
+	Leftovers func(token string) []string
+}
+
+// TokenVariable is the environment variable that every session of the runner
+// has, with the token of the run. Its name must not look like one of TRL's
+// own: the table checks that none of those reach a command.
+const TokenVariable = "CONFORMANCE_RUN"
+
+// stepTimeoutMS is what set-up commands and follow-ups get. None takes longer
+// than a few seconds, and their max_ms is far below.
+const stepTimeoutMS = 10_000
+
+// patience is how long an answer may take beyond the command's own timeout:
+// the grace between SIGTERM and SIGKILL, and a machine that is busy.
+const patience = 60 * time.Second
+
+// Run gives one case to one shell, in a session of its own. The token must be
+// decimal, and unlike that of every other run, also as a prefix.
+func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
+	c, err := c.With(token)
+	if err != nil {
+		return failed("case: %v", err)
+	}
+	rpc, err := dial(ctx, r.Socket)
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer rpc.close()
+
+	var session struct {
+		SessionID string `json:"session_id"`
+	}
+	if err := within(ctx, rpc, patience, "session.create", r.createParams(shell, token), &session); err != nil {
+		return failed("%v", err)
+	}
+	if session.SessionID == "" {
+		return failed("session.create: no session_id")
+	}
+	verdict := inSession(ctx, rpc, c, session.SessionID)
+	if err := r.destroy(ctx, session.SessionID, token); err != nil && verdict.State != Fail {
+		return failed("%v", err)
+	}
+	return verdict
+}
+
+func (r *Runner) createParams(shell, token string) map[string]any {
+	params := map[string]any{"shell": shell}
+	if path := r.ShellPath[shell]; path != "" {
+		params["shell"] = path
+	}
+	maps.Copy(params, r.Create)
+	env := map[string]any{TokenVariable: token}
+	if given, ok := params["env"].(map[string]any); ok {
+		maps.Copy(env, given)
+	}
+	params["env"] = env
+	return params
+}
+
+// inSession runs set-up, command, follow-up and the late look.
+func inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict {
+	for _, command := range c.Setup {
+		if _, _, err := run(ctx, rpc, session, command, stepTimeoutMS); err != nil {
+			return failed("setup: %v", err)
+		}
+	}
+	result, took, err := run(ctx, rpc, session, c.Command, c.TimeoutMS)
+	if err != nil {
+		return failed("%v", err)
+	}
+	if err := Judge(c.Expect, result, took); err != nil {
+		return failed("%v", err)
+	}
+	verdict := Verdict{State: Pass}
+	if err := step(ctx, rpc, session, c.Followup); err != nil {
+		if c.FollowupDegraded == nil || step(ctx, rpc, session, *c.FollowupDegraded) != nil {
+			return failed("follow-up: %v", err)
+		}
+		verdict = Verdict{Degraded, fmt.Sprintf("follow-up: %v", err)}
+	}
+	if c.Late != nil {
+		if err := late(ctx, rpc, result.ExecID, *c.Late); err != nil {
+			return failed("late output: %v", err)
+		}
+	}
+	return verdict
+}
+
+func step(ctx context.Context, rpc *caller, session string, s Step) error {
+	result, took, err := run(ctx, rpc, session, s.Command, stepTimeoutMS)
+	if err != nil {
+		return err
+	}
+	return Judge(s.Expect, result, took)
+}
+
+func run(ctx context.Context, rpc *caller, session, command string, timeoutMS int64) (Result, time.Duration, error) {
+	params := map[string]any{"session_id": session, "command": command, "timeout_ms": timeoutMS}
+	var result Result
+	began := time.Now()
+	err := within(ctx, rpc, time.Duration(timeoutMS)*time.Millisecond+patience, "exec.run", params, &result)
+	return result, time.Since(began), err
+}
+
+func late(ctx context.Context, rpc *caller, exec string, want Late) error {
+	select {
+	case <-time.After(time.Duration(want.WaitMS) * time.Millisecond):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	params := map[string]any{"exec_id": exec, "from": 0, "stream": "stdout"}
+	var output struct {
+		Chunks []struct {
+			Data     string `json:"data"`
+			Encoding string `json:"encoding"`
+		} `json:"chunks"`
+	}
+	if err := within(ctx, rpc, patience, "exec.output", params, &output); err != nil {
+		return err
+	}
+	var got bytes.Buffer
+	for _, chunk := range output.Chunks {
+		data, err := decode(chunk.Data, chunk.Encoding)
+		if err != nil {
+			return err
+		}
+		got.Write(data)
+	}
+	if got.String() != want.Stdout {
+		return fmt.Errorf("%s, want %q", clip(got.Bytes()), want.Stdout)
+	}
+	return nil
+}
+
+// destroy ends the session on a connection of its own, since the other one
+// may be waiting for an answer that never comes, and checks that nothing of
+// the session is left.
+func (r *Runner) destroy(ctx context.Context, session, token string) error {
+	rpc, err := dial(ctx, r.Socket)
+	if err != nil {
+		return err
+	}
+	defer rpc.close()
+	var gone struct {
+		State     string            `json:"state"`
+		Survivors []json.RawMessage `json:"survivors"`
+	}
+	if err := within(ctx, rpc, patience, "session.destroy", map[string]any{"session_id": session, "force": true}, &gone); err != nil {
+		return err
+	}
+	if gone.State != "terminated" {
+		return fmt.Errorf("session.destroy: state %q, want \"terminated\"", gone.State)
+	}
+	if len(gone.Survivors) > 0 {
+		return fmt.Errorf("session.destroy left %s", gone.Survivors)
+	}
+	if r.Leftovers != nil {
+		if left := r.Leftovers(token); len(left) > 0 {
+			return fmt.Errorf("session.destroy names no survivors, but there are %q", left)
+		}
+	}
+	return nil
+}
+
+// within makes one call that may take so long.
+func within(ctx context.Context, rpc *caller, limit time.Duration, method string, params, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return rpc.call(ctx, method, params, result)
+}
+
+func failed(format string, args ...any) Verdict {
+	return Verdict{Fail, fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,146 @@
+package conformance
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+//go:embed torture.json
+var tortureJSON []byte
+
+// Table is the whole set of cases.
+type Table struct {
+	Version     int               `json:"version"`
+	GeneratedBy string            `json:"generated_by"`
+	Semantics   map[string]string `json:"semantics"`
+	Cases       []Case            `json:"cases"`
+}
+
+// Case is one command, what must be true of its result, and a follow-up that
+// proves that the session survived it with its state.
+type Case struct {
+	Name      string   `json:"name"`
+	Category  string   `json:"category"`
+	Shells    []string `json:"shells"`
+	Setup     []string `json:"setup"` // each its own exec.run, results ignored
+	Command   string   `json:"command"`
+	TimeoutMS int64    `json:"timeout_ms"`
+	Expect    Expect   `json:"expect"`
+	Repeat    *Repeat  `json:"repeat,omitempty"`
+	Followup  Step     `json:"followup"`
+	// FollowupDegraded is tried when the follow-up fails: the session survived,
+	// but was rolled back or lost its jobs. Without it a case can't be degraded.
+	FollowupDegraded *Step  `json:"followup_degraded,omitempty"`
+	Late             *Late  `json:"late,omitempty"`
+	Note             string `json:"note,omitempty"`
+}
+
+// Repeat makes a long command: in it, Token stands for Text, Count times.
+type Repeat struct {
+	Token string `json:"token"`
+	Text  string `json:"text"`
+	Count int    `json:"count"`
+}
+
+// Step is a command and what must be true of its result.
+type Step struct {
+	Command string `json:"command"`
+	Expect  Expect `json:"expect"`
+}
+
+// Late is what the first command's stdout must be some time after everything
+// else: output of its background processes is still its output.
+type Late struct {
+	WaitMS int64  `json:"wait_ms"`
+	Stdout string `json:"stdout"`
+}
+
+// Expect is what must be true of a result. A field that is absent is not
+// looked at; Judge looks at every other.
+type Expect struct {
+	ExitCode          *int    `json:"exit_code,omitempty"`
+	ExitCodeIn        []int   `json:"exit_code_in,omitempty"`
+	ExitNonzero       bool    `json:"exit_nonzero,omitempty"`
+	TimedOut          *bool   `json:"timed_out,omitempty"`
+	Stdout            *string `json:"stdout,omitempty"`
+	StdoutB64         []byte  `json:"stdout_b64,omitempty"` // JSON carries bytes as base64
+	StdoutContains    *string `json:"stdout_contains,omitempty"`
+	StdoutLen         *int64  `json:"stdout_len,omitempty"`
+	StdoutMaxLen      *int64  `json:"stdout_max_len,omitempty"`
+	Stderr            *string `json:"stderr,omitempty"`
+	StderrContains    *string `json:"stderr_contains,omitempty"`
+	StderrNotContains *string `json:"stderr_not_contains,omitempty"`
+	StderrLen         *int64  `json:"stderr_len,omitempty"`
+	MaxMS             *int64  `json:"max_ms,omitempty"`
+}
+
+// Load returns the torture table.
+func Load() (*Table, error) { return parse(tortureJSON) }
+
+// parse refuses a field it does not know: it would be an expectation that
+// nobody checks.
+func parse(data []byte) (*Table, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var table Table
+	if err := decoder.Decode(&table); err != nil {
+		return nil, fmt.Errorf("torture table: %w", err)
+	}
+	if table.Version != 1 {
+		return nil, fmt.Errorf("torture table: version %d, this runner knows 1", table.Version)
+	}
+	if len(table.Cases) == 0 {
+		return nil, errors.New("torture table: no cases")
+	}
+	seen := map[string]bool{}
+	for _, c := range table.Cases {
+		if seen[c.Name] || c.Name == "" {
+			return nil, fmt.Errorf("torture table: case name %q is empty or used twice", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return &table, nil
+}
+
+// Shells lists the shells the table names, each once.
+func (t *Table) Shells() []string {
+	var shells []string
+	for _, c := range t.Cases {
+		for _, shell := range c.Shells {
+			if !slices.Contains(shells, shell) {
+				shells = append(shells, shell)
+			}
+		}
+	}
+	return shells
+}
+
+// AppliesTo reports whether the case is meant for that shell.
+func (c Case) AppliesTo(shell string) bool { return slices.Contains(c.Shells, shell) }
+
+// placeholder stands for the token in every string of a case.
+const placeholder = "{{N}}"
+
+// With returns the case as it is sent in one run: the token, a decimal number
+// that no other run has, in place of {{N}} everywhere, and the repetition
+// written out.
+func (c Case) With(token string) (Case, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return Case{}, err
+	}
+	var filled Case
+	if err := json.Unmarshal(bytes.ReplaceAll(data, []byte(placeholder), []byte(token)), &filled); err != nil {
+		return Case{}, err
+	}
+	if r := filled.Repeat; r != nil {
+		filled.Command = strings.ReplaceAll(filled.Command, r.Token, strings.Repeat(r.Text, r.Count))
+		filled.Repeat = nil
+	}
+	return filled, nil
+}

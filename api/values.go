@@ -29,9 +29,6 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Milliseconds is a duration on the wire.
-func Milliseconds(d time.Duration) int64 { return d.Milliseconds() }
-
 // Base64 is the value of an encoding field whose data is base64.
 const Base64 = "base64"
 

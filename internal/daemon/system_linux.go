@@ -19,7 +19,7 @@ type system struct {
 
 func newSystem(d *daemon) *system { return &system{daemon: d, start: time.Now()} }
 
-func (s *system) uptime() int64 { return api.Milliseconds(time.Since(s.start)) }
+func (s *system) uptime() int64 { return time.Since(s.start).Milliseconds() }
 
 // Ping answers system.ping.
 func (s *system) Ping(context.Context) *api.PingResult {

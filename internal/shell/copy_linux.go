@@ -29,7 +29,7 @@ func (s *Shell) adopt(rep report, k *kit, id string) *copied {
 	}
 	p, err := s.cfg.Tree.Adopt(rep.a)
 	if err != nil {
-		s.hub.log.Warn("a copy of the shell is gone before it was adopted", "error", err)
+		s.hub.log.Debug("a copy of the shell is gone before it was adopted", "error", err)
 		return nil
 	}
 	return &copied{proc: p, traps: k.readTraps(), id: id}
@@ -75,17 +75,11 @@ func (s *Shell) replace(res *Result, r *running) error {
 	if s.exit != nil {
 		s.awaitHeir(r)
 	}
-	if !s.proc.Exited() {
-		s.proc.Signal(unix.SIGKILL)
-		select {
-		case <-s.proc.Done():
-		case <-s.gone:
-			return ErrClosed
-		}
+	s.proc.Signal(unix.SIGKILL)
+	if !s.await(s.proc) {
+		return ErrClosed
 	}
-	if s.taking != nil { // its shell is dead; the copy may be alive all the same
-		s.awaitStandby()
-	}
+	s.endTaking()
 	heir, standby := s.heir, s.standby
 	s.heir = nil
 	s.setStandby(nil)
@@ -113,6 +107,21 @@ func (s *Shell) replace(res *Result, r *running) error {
 	}
 	res.RolledBackTo = ""
 	return s.boot()
+}
+
+// endTaking settles what became of a standby whose shell is dead: the copy may
+// be alive all the same. What it left half-way is killed before the kit, whose
+// paths it knows, is given up.
+func (s *Shell) endTaking() {
+	s.awaitStandby()
+	if s.taking == nil {
+		return
+	}
+	s.cfg.Tree.KillMarked(func(pid int, mark uint32) bool {
+		return mark == 0 && (s.heir == nil || pid != s.heir.proc.PID()) && (s.standby == nil || pid != s.standby.proc.PID())
+	}, time.Now().Add(standbyTime))
+	_ = s.taking.close()
+	s.taking = nil
 }
 
 // awaitHeir serves the reports of a shell that exits until it is dead and has
@@ -161,6 +170,7 @@ func (s *Shell) wake(c *copied, r *running) error {
 	}
 	if err := s.hello(); err != nil {
 		c.proc.Signal(unix.SIGKILL)
+		s.await(c.proc) // before the paths it was told are given up
 		return fmt.Errorf("wake a copy: %w", err)
 	}
 	s.lastID = c.id
@@ -294,9 +304,10 @@ func (s *Shell) awaitStandby() {
 		case <-s.gone:
 			return
 		case <-limit.C:
-			s.hub.log.Debug("no standby: the shell did not fork one")
-			_ = s.taking.close()
-			s.taking = nil
+			// It may yet come. The kit stays its own until then: a descriptor
+			// whose path the shell knows must not become another session's.
+			s.hub.log.Debug("a shell is slow to fork a standby")
+			return
 		}
 	}
 }

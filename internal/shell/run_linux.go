@@ -91,6 +91,7 @@ func (r *running) run(res *Result) error {
 	}
 	select {
 	case <-r.gone:
+		<-r.killed
 		r.finishKit()
 		return ErrClosed
 	default:

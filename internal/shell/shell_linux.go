@@ -53,6 +53,8 @@ type Shell struct {
 	pid, standbyPID atomic.Int64
 	gone            chan struct{} // closed by Abandon
 	abandon         sync.Once
+	killed          chan struct{} // closed by Close: no process of the shell is left
+	closing         sync.Once
 
 	mu      sync.Mutex // held while a command runs or a standby is taken
 	closed  bool
@@ -108,7 +110,7 @@ func (h *Hub) Open(cfg Config) (*Shell, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
 	}
-	s := &Shell{hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), ctl: control{w: -1, r: -1}}
+	s := &Shell{hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), killed: make(chan struct{}), ctl: control{w: -1, r: -1}}
 	s.mu.Lock()
 	err := s.boot()
 	s.mu.Unlock()
@@ -116,6 +118,10 @@ func (h *Hub) Open(cfg Config) (*Shell, error) {
 		err = s.login()
 	}
 	if err != nil {
+		if s.proc != nil {
+			s.proc.Signal(unix.SIGKILL)
+			s.await(s.proc)
+		}
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -299,15 +305,28 @@ func (s *Shell) Cwd() (string, error) {
 	return os.Readlink("/proc/" + strconv.FormatInt(s.pid.Load(), 10) + "/cwd")
 }
 
-// Abandon tells the driver that the shell is about to be killed for good: a
-// command that runs comes back with ErrClosed, and nothing is started in its
-// place.
+// Abandon tells the driver that the shell is about to be killed for good:
+// nothing is started in its place. A command that runs comes back, with
+// ErrClosed, after Close.
 func (s *Shell) Abandon() { s.abandon.Do(func() { close(s.gone) }) }
 
-// Close lets go of the shell's pipes, after Abandon. Its processes are the
-// tree's to kill.
+// await waits until a process is gone; false means that the shell was
+// abandoned and all its processes are.
+func (s *Shell) await(p *process.Proc) bool {
+	select {
+	case <-p.Done():
+		return true
+	case <-s.killed:
+		return false
+	}
+}
+
+// Close lets go of the shell's pipes. It comes after Abandon and after the
+// tree was killed: a descriptor whose path a living shell may still open must
+// not be given up, for its number may be another session's a moment later.
 func (s *Shell) Close() error {
 	s.Abandon()
+	s.closing.Do(func() { close(s.killed) })
 	s.hub.unregister(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -196,6 +196,32 @@ func TestStandbyIsTakenInThePause(t *testing.T) {
 	}
 }
 
+// A shell that is too slow to fork its standby keeps the descriptors whose paths
+// it was told: given to another session they would mix the two up.
+func TestSlowStandbyKeepsItsKit(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 0)
+		d.run("V=1", nil)
+		d.mu.Lock()
+		d.awaitStandby()
+		d.proc.Signal(unix.SIGSTOP)
+		d.askStandby()
+		kit := d.taking
+		d.awaitStandby() // gives up
+		if kit == nil || d.taking != kit {
+			t.Error("the kit was given up")
+		}
+		d.proc.Signal(unix.SIGCONT)
+		d.mu.Unlock()
+		if out, _ := d.run(`echo "$V"`, nil); out != "1\n" {
+			t.Errorf("got %q", out)
+		}
+		if _, res := d.run("kill -9 $$", nil); !res.RolledBack || res.RolledBackTo == "" {
+			t.Errorf("got %+v", res)
+		}
+	})
+}
+
 func TestBudget(t *testing.T) {
 	var b budget
 	now := time.Now()
@@ -237,6 +263,10 @@ func TestClose(t *testing.T) {
 	})
 	<-started
 	d.Abandon()
+	d.tree.Kill(time.Now().Add(5 * time.Second))
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
 	wg.Wait()
 	if _, err := d.Run(Command{}); err == nil {
 		t.Error("an abandoned shell runs commands")

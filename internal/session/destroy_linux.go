@@ -102,7 +102,8 @@ func (s *Session) cancelAll() {
 	running := s.running
 	s.mu.Unlock()
 	for _, e := range queue {
-		e.neverRan(api.OutcomeCancelled)
+		e.neverRan()
+		close(e.turn)
 	}
 	if running == nil {
 		return

@@ -110,11 +110,13 @@ func (e *execution) finish(fill func(*api.ExecResult)) {
 }
 
 // neverRan ends an exec that was still waiting for its turn.
-func (e *execution) neverRan(outcome api.Outcome) {
+func (e *execution) neverRan() {
 	e.stop(causeCancel)
-	e.finish(func(r *api.ExecResult) { r.Outcome = outcome })
+	e.finish(func(*api.ExecResult) {})
 	e.journal.Close()
-	close(e.turn)
+	if e.stdin != nil {
+		e.stdin.close()
+	}
 	e.setDone()
 }
 

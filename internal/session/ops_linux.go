@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -24,7 +25,7 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.execute(ctx, params)
+	e, err := s.execute(params)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +48,9 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	return e.resultWithOutput(most)
 }
 
-// execute starts the command, or finds the one that was started with the same
-// key, or waits for its turn.
-func (s *Session) execute(ctx context.Context, params api.ExecRunParams) (*execution, error) {
+// execute starts the command, or puts it into the queue, or finds the one that
+// was started with the same key.
+func (s *Session) execute(params api.ExecRunParams) (*execution, error) {
 	if len(s.params.Argv) > 0 {
 		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
 			WithHint("session.create without argv makes a session that runs commands")
@@ -58,27 +59,68 @@ func (s *Session) execute(ctx context.Context, params api.ExecRunParams) (*execu
 	if err != nil {
 		return nil, err
 	}
-	first, wait, err := s.enter(e, params.Wait)
-	if err != nil || first != e {
+	entered, queued, err := s.enter(e, params.Wait)
+	if err != nil || entered != e {
 		e.discard()
-		return first, err
+		return entered, err
 	}
-	if wait {
-		if err := e.await(ctx); err != nil {
-			return nil, err
-		}
-		if e.over() {
-			return e, nil // cancelled in the queue
-		}
+	if queued {
+		// From here on it belongs to the session, as a running one does: a
+		// caller that goes away does not take it out of the queue.
+		s.pool.begin(e.runInTurn)
+		return e, nil
 	}
 	if err := e.openOutput(); err != nil {
-		e.finish(func(r *api.ExecResult) { r.Outcome = api.OutcomeCancelled })
-		s.execEnded(e, nil)
-		return nil, api.Errorf(api.CodeInternal, "open pipes: %w", err).WithHint("the daemon is out of descriptors: try again, or destroy sessions")
+		return nil, e.failed(err)
 	}
 	e.begin(time.Now())
 	s.pool.begin(e.run)
 	return e, nil
+}
+
+// runInTurn waits for the turn of a queued exec, and runs it.
+func (e *execution) runInTurn() {
+	select {
+	case <-e.turn:
+	case <-e.stopped:
+		if e.session.unqueue(e) {
+			e.neverRan()
+			return
+		}
+		<-e.turn // it came at the same moment; the command is stopped as it starts
+	}
+	if e.over() {
+		return // the session was ended
+	}
+	if err := e.openOutput(); err != nil {
+		e.session.pool.cfg.Log.Error("a queued command could not be started", "error", e.failed(err))
+		return
+	}
+	e.begin(time.Now())
+	e.run()
+}
+
+// unqueue takes e out of the queue, and says whether it was in it.
+func (s *Session) unqueue(e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.queue, e)
+	if i < 0 {
+		return false
+	}
+	s.queue = slices.Delete(s.queue, i, i+1)
+	s.keep(e)
+	return true
+}
+
+// failed ends an exec whose turn it is and that can't be started.
+func (e *execution) failed(err error) error {
+	e.stop(causeCancel)
+	e.finish(func(*api.ExecResult) {})
+	e.journal.Close()
+	e.session.execEnded(e, nil)
+	return api.Errorf(api.CodeInternal, "open pipes: %w", err).
+		WithHint("the daemon is out of descriptors: try again, or destroy sessions that are not needed")
 }
 
 // prepare checks the parameters and makes the exec.
@@ -170,31 +212,6 @@ func (s *Session) enter(e *execution, wait bool) (entered *execution, queued boo
 	s.state = move(s.state, api.StateRunning)
 	s.running = e
 	return e, false, nil
-}
-
-// await waits for the turn of a queued exec. A caller that goes away takes its
-// exec out of the queue: it has not run, and nobody waits for it.
-func (e *execution) await(ctx context.Context) error {
-	select {
-	case <-e.turn:
-		return nil
-	case <-e.stopped: // cancelled by another caller
-	case <-ctx.Done():
-	}
-	s := e.session
-	s.mu.Lock()
-	for i, q := range s.queue {
-		if q == e {
-			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
-			s.keep(e)
-			s.mu.Unlock()
-			e.neverRan(api.OutcomeCancelled)
-			return nil
-		}
-	}
-	s.mu.Unlock()
-	<-e.turn // its turn came at the same moment: it runs, or was ended with the session
-	return nil
 }
 
 // Output reads an exec's journal by polling.

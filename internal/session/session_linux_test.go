@@ -487,3 +487,48 @@ func TestPlainText(t *testing.T) {
 		}
 	}
 }
+
+// A queued command belongs to the session: a caller that goes away does not
+// take it along, and a retry by key finds it.
+func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	first := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	params := api.ExecRunParams{SessionID: s.SessionID, Command: "echo ran", Wait: true, Key: "k"}
+	go func() {
+		_, err := p.Run(ctx, params)
+		gone <- err
+	}()
+	waitFor(t, func() bool {
+		l, err := p.ExecList(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		return err == nil && len(l.Execs) == 2 && l.Execs[1].State == api.ExecQueued
+	})
+	cancel()
+	if err := <-gone; err == nil {
+		t.Error("the caller was answered")
+	}
+	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: first.ExecID}); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, p, params)
+	if r.Stdout != "ran\n" || r.Outcome != api.OutcomeExited {
+		t.Errorf("got %+v", r)
+	}
+	// One that is cancelled in the queue never runs.
+	first = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo NOT", Wait: true, YieldMS: 1})
+	if r.State != api.ExecQueued {
+		t.Errorf("got %+v", r)
+	}
+	if c, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: r.ExecID}); err != nil || !c.Cancelled {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if i, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); err != nil || i.Outcome != api.OutcomeCancelled || i.ExitCode != nil {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: first.ExecID}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -159,6 +159,8 @@ func TestKillReachesEverything(t *testing.T) {
 		"ignores TERM": `trap "" TERM INT HUP; while :; do sleep 1; done`,
 		"stopped":      "(kill -STOP $$; sleep 100) & kill -STOP $$",
 		"storm":        "while :; do (sleep 100 &); done",
+		"relay":        `S='sh -c "$0" "$0" &'; for i in 1 2 3 4; do sh -c "$S" "$S" & setsid sh -c "$S" "$S" & done; sleep 100`,
+		"setsid relay": `S='setsid sh -c "$0" "$0" &'; for i in 1 2 3 4; do setsid sh -c "$S" "$S" & done; sleep 100`,
 		"daemon storm": "setsid sh -c 'while :; do setsid sleep 100 & sleep 0.001; done' & sleep 100",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ type ExecResult struct {
 // Usage is what processes consumed.
 type Usage struct {
 	CPUMS       int64 `json:"cpu_ms"`
-	MaxRSSBytes int64 `json:"max_rss_bytes"`
+	MaxRSSBytes int64 `json:"max_rss_bytes,omitempty"` // where it is known
 }
 
 // ChunkType says which stream a chunk is of, or what else it is.

@@ -23,7 +23,7 @@ type SessionCreateParams struct {
 	Name       string            `json:"name,omitempty"`
 	Tags       []string          `json:"tags,omitempty"`
 	TTY        *TTYSize          `json:"tty,omitempty"`
-	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = none
+	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = the daemon's
 	IdleTTLMS  *int64            `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
 	Limits     map[string]any    `json:"limits,omitempty"`
 	Isolation  map[string]any    `json:"isolation,omitempty"`

@@ -16,7 +16,7 @@ type Time struct{ time.Time }
 
 // MarshalJSON writes RFC 3339 with milliseconds in UTC.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return []byte(t.UTC().Format(`"` + timeLayout + `"`)), nil
+	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)+2), `"`+timeLayout+`"`), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 time.

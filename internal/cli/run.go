@@ -218,7 +218,7 @@ func (r *running) command(ctx context.Context, params api.ExecRunParams) error {
 }
 
 // start starts the command. While it waits for its turn in a session a signal
-// ends the wait, and the connection that closes takes it out of the queue.
+// ends the wait, and leaves the command in the queue.
 func (r *running) start(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
 	if params.Wait {
 		ctx = r.interrupted

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,7 +39,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 		}
 		pids, err := cg.pids(t.name)
 		if err == nil && len(pids) == 0 {
-			t.host.reap()
+			t.awaitReaped(deadline)
 			if err := cg.drop(t.name); err == nil || err == unix.ENOENT {
 				return nil
 			}
@@ -53,11 +54,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 // killTagged kills without a cgroup. A walk of /proc is not atomic, so only two
 // empty ones in a row prove the tree gone.
 func (t *Tree) killTagged(deadline time.Time) []int {
-	left := t.killRounds(func(int, uint32) bool { return true }, true, deadline)
-	if len(left) == 0 {
-		t.host.reap()
-	}
-	return left
+	return t.killRounds(func(int, uint32) bool { return true }, true, deadline)
 }
 
 // KillMarked kills every process for which doomed says yes, and comes back when
@@ -88,7 +85,12 @@ func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, d
 		if hold {
 			_ = t.host.cgroup.freeze(t.name, false)
 		}
-		if len(left) > 0 {
+		caught := 0
+		if t.host.cgroup == nil && (round > 1 || len(left) == 0) {
+			// A walk can miss what moves; what was missed shows up in a chase.
+			caught = t.chase(doomed, deadline)
+		}
+		if len(left)+caught > 0 {
 			empty = 0
 		} else if empty++; empty == 2 {
 			return nil
@@ -96,9 +98,7 @@ func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, d
 		if time.Now().After(deadline) {
 			return left
 		}
-		if round > 1 && t.host.cgroup == nil && len(left) > 0 {
-			t.chase(doomed, deadline)
-		} else if len(left) > 0 {
+		if len(left) > 0 && caught == 0 {
 			// A killed process needs a moment to go; there is nothing to wait
 			// on for a process that is not our child.
 			time.Sleep(min(time.Duration(round+1)*200*time.Microsecond, 10*time.Millisecond))
@@ -134,10 +134,11 @@ const (
 // the next and is gone is always a step ahead of a walk through /proc, which
 // takes milliseconds; but process numbers are given out in order, and the
 // kernel tells the last, so what is new can be looked at within microseconds.
-func (t *Tree) chase(doomed func(pid int, mark uint32) bool, deadline time.Time) {
+// It returns how many it caught.
+func (t *Tree) chase(doomed func(pid int, mark uint32) bool, deadline time.Time) (caught int) {
 	last, top := lastPID(), maxPID()
 	if last == 0 || top == 0 {
-		return
+		return 0
 	}
 	for quiet := 0; quiet < chaseLooks && time.Now().Before(deadline); quiet++ {
 		now := lastPID()
@@ -149,10 +150,12 @@ func (t *Tree) chase(doomed func(pid int, mark uint32) bool, deadline time.Time)
 			if ok && host == t.host.id && tree == t.num && doomed(last, mark) {
 				_ = unix.Kill(last, unix.SIGKILL)
 				quiet = 0
+				caught++
 			}
 		}
 		last = now
 	}
+	return caught
 }
 
 // lastPID is the process number that was given out last.
@@ -181,27 +184,20 @@ func (h *Host) awaitStarts() {
 	h.spawn.Unlock() //nolint:gocritic,staticcheck // the wait is all there is to do
 }
 
-// awaitReaped waits until the reaper has taken the tracked processes: a caller
-// that was told "gone" must not find a zombie.
+// awaitReaped reaps the tracked processes: a caller that was told "gone" must
+// not find a zombie.
 func (t *Tree) awaitReaped(deadline time.Time) {
-	t.host.mu.Lock()
-	var procs []*Proc
-	for _, p := range t.host.procs {
-		if p.tree == t {
-			procs = append(procs, p)
-		}
-	}
-	t.host.mu.Unlock()
-	if len(procs) == 0 {
-		return
-	}
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
+	h := t.host
+	h.mu.Lock()
+	procs := slices.Clone(t.procs)
+	h.mu.Unlock()
 	for _, p := range procs {
-		select {
-		case <-p.done:
-		case <-timer.C:
-			return
+		for !p.Exited() {
+			h.reapOne(p.pid)
+			if p.Exited() || time.Now().After(deadline) {
+				break
+			}
+			time.Sleep(100 * time.Microsecond) // it was killed: it needs a moment to die
 		}
 	}
 }

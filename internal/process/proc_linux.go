@@ -38,14 +38,10 @@ type Status struct {
 	Code   int         // exit code; 128+signal when a signal ended it
 	Signal unix.Signal // 0: it exited
 	CPU    time.Duration
-	MaxRSS int64
 }
 
 func statusOf(ws unix.WaitStatus, ru *unix.Rusage) Status {
-	s := Status{
-		CPU:    time.Duration(ru.Utime.Nano() + ru.Stime.Nano()),
-		MaxRSS: ru.Maxrss << 10, // the kernel counts KiB
-	}
+	s := Status{CPU: time.Duration(ru.Utime.Nano() + ru.Stime.Nano())}
 	if ws.Signaled() {
 		s.Signal = ws.Signal()
 		s.Code = 128 + int(s.Signal)
@@ -133,6 +129,7 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
 	h.mu.Lock()
 	h.procs[pid] = p
+	t.procs = append(t.procs, p)
 	h.mu.Unlock()
 	if err := h.tag.set(pid, h.id, t.num, 0); err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
@@ -184,5 +181,6 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 	}
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
 	h.procs[pid] = p
+	t.procs = append(t.procs, p)
 	return p, nil
 }

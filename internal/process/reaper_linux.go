@@ -1,17 +1,34 @@
 package process
 
 import (
+	"slices"
+	"time"
+
 	"golang.org/x/sys/unix"
 )
 
-// reapLoop is the only place in the daemon that waits for children.
+// reapPause bounds the pause between two passes of the reaper.
+const reapPause = 50 * time.Millisecond
+
+// reapLoop reaps when children have died. The kernel goes through all children
+// for each pass, which takes a millisecond or two when there are ten thousand;
+// so the pause after a pass is four times what it took. Who waits for a
+// particular process does not wait for the pass: see Tree.Kill.
 func (h *Host) reapLoop() {
 	for {
 		select {
 		case <-h.stop:
 			return
 		case <-h.sigs:
-			h.reap()
+		}
+		begin := time.Now()
+		h.reap()
+		pause := time.NewTimer(min(4*time.Since(begin), reapPause))
+		select {
+		case <-h.stop:
+			pause.Stop()
+			return
+		case <-pause.C:
 		}
 	}
 }
@@ -58,6 +75,7 @@ func (h *Host) reapOne(pid int) bool {
 	}
 	h.mu.Lock()
 	delete(h.procs, pid)
+	p.tree.procs = slices.DeleteFunc(p.tree.procs, func(o *Proc) bool { return o == p })
 	h.mu.Unlock()
 	p.status = statusOf(ws, &ru)
 	close(p.done)
@@ -80,8 +98,10 @@ func (h *Host) reapTracked() {
 	}
 }
 
-// ownsTag reports whether pid, a zombie or not, descends from a tree of ours.
+// ownsTag reports whether pid, a zombie or not, descends from a tree of ours. A
+// process that has lowered the limit which holds its tag does too: whatever
+// else this process starts has the limit it has itself, which is none.
 func (h *Host) ownsTag(pid int) bool {
 	host, _, _, ok := h.tag.read(pid)
-	return ok && host == h.id
+	return ok && host == h.id || !ok && h.tag.lowered(pid)
 }

@@ -19,9 +19,8 @@ import (
 //	bits 0–19   the mark (command); all ones in the hard limit
 //
 // The soft limit carries the mark and moves with each command. The hard limit
-// carries host and tree and can only be lowered again by an unprivileged
-// process, so a program that plays with its limits still betrays that it is
-// one of ours.
+// carries host and tree. A program can lower it and so lose its tag; its cgroup
+// still holds it then, and where there is none it is lost.
 const (
 	tagBit    = uint64(1) << 62
 	markBits  = 20
@@ -84,6 +83,13 @@ func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
 		mark = uint32(rl.Cur) & maxMark
 	}
 	return host, tree, mark, true
+}
+
+// lowered reports whether a process has a limit that is no tag. It had one of
+// ours, then, and gave it up.
+func (t tagger) lowered(pid int) bool {
+	var rl unix.Rlimit
+	return unix.Prlimit(pid, t.resource, nil, &rl) == nil && rl.Max != unix.RLIM_INFINITY && rl.Max&tagBit == 0
 }
 
 func (t tagger) readFile(pid int) (rl unix.Rlimit, ok bool) {

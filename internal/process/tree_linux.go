@@ -16,6 +16,8 @@ type Tree struct {
 	host *Host
 	name string
 	num  uint32
+	// procs are the tracked processes that have not been reaped; under host.mu.
+	procs []*Proc
 	// dying is set when Kill begins; nothing is started or adopted after.
 	dying atomic.Bool
 }
@@ -52,8 +54,20 @@ func (t *Tree) Mark(p *Proc, mark uint32) error {
 	return t.host.tag.set(p.pid, t.host.id, t.num, mark&maxMark)
 }
 
-// MaxMark is the largest mark.
-const MaxMark = maxMark - 1
+const (
+	// MaxMark is the largest mark.
+	MaxMark = maxMark - 1
+	// UnknownMark is that of a process in the tree's cgroup which has given up
+	// its tag.
+	UnknownMark = maxMark
+)
+
+// Holds reports whether p still carries the tree's tag, without which what it
+// starts could not be told.
+func (t *Tree) Holds(p *Proc) bool {
+	host, tree, _, ok := t.host.tag.read(p.pid)
+	return ok && host == t.host.id && tree == t.num
+}
 
 // PIDs lists the processes of the tree. With cgroups a zombie is not listed,
 // and a list costs about 5 µs.
@@ -121,7 +135,7 @@ func (h *Host) signalTagged(pid int, tree uint32, sig unix.Signal) bool {
 		return false
 	}
 	defer unix.Close(fd)
-	if host, n, _, ok := h.tag.read(pid); !ok || host != h.id || n != tree {
+	if host, n, _, ok := h.tag.read(pid); ok && (host != h.id || n != tree) || !ok && !h.tag.lowered(pid) {
 		return false
 	}
 	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
@@ -146,7 +160,13 @@ func (t *Tree) Ask(asked map[int]bool, pick func(pid int, mark uint32) bool) []i
 func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int {
 	return slices.DeleteFunc(t.PIDs(), func(pid int) bool {
 		_, tree, mark, ok := t.host.tag.read(pid)
-		if !ok || tree != t.num || !fn(pid, mark) {
+		if !ok || tree != t.num {
+			if t.host.cgroup == nil {
+				return true
+			}
+			mark = UnknownMark
+		}
+		if !fn(pid, mark) {
 			return true
 		}
 		st, err := readStat(pid)

@@ -99,7 +99,8 @@ func (e *execution) runDirect() {
 	e.finish(func(r *api.ExecResult) {
 		r.ExitCode = &st.Code
 		r.Signal = process.SignalName(st.Signal)
-		r.Usage = &api.Usage{CPUMS: st.CPU.Milliseconds(), MaxRSSBytes: st.MaxRSS}
+		// Not its memory: the kernel counts in that of the helper it started as.
+		r.Usage = &api.Usage{CPUMS: st.CPU.Milliseconds()}
 		r.Outcome = api.OutcomeExited
 		if st.Signal != 0 {
 			r.Outcome = api.OutcomeSignaled

@@ -302,6 +302,7 @@ func (s *Session) execEnded(e *execution, err error) {
 	s.running = nil
 	s.keep(e)
 	s.active = time.Now()
+	s.idleCwd = e.result().Cwd
 	var next *execution
 	lost := err != nil && !s.ending
 	if lost {

@@ -32,7 +32,7 @@ func (p *Pool) sweep(now time.Time) {
 	all := slices.Clone(p.order)
 	surplus := p.ended - p.cfg.MaxTerminated
 	p.mu.Unlock()
-	p.keepExecs.Store(int64(max(2, min(p.cfg.MaxExecs, maxRetained/max(1, len(all))))))
+	p.keepExecs.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(all))))))
 	past := map[*Session]bool{}
 	for _, s := range all { // oldest first
 		ended, over := s.retentionOver(now, p.cfg.SessionRetention)

@@ -12,11 +12,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 )
 
-// outputDefault is how much exec.output answers at once when not told, and
-// outputMost what it answers at the most: an answer is one JSON object.
+// An answer is one JSON object, so what it carries is bounded.
 const (
-	outputDefault = 256 << 10
-	outputMost    = 4 << 20
+	outputDefault = 256 << 10 // of exec.output, when not told
+	outputMost    = 1 << 20   // of exec.output
+	excerptMost   = 4 << 20   // of each stream in a result
 )
 
 // resultWithOutput adds the output to a result: the whole of each stream if it
@@ -24,7 +24,7 @@ const (
 // is left out.
 func (e *execution) resultWithOutput(most int64) (*api.ExecResult, error) {
 	r := e.result()
-	most = min(most, outputMost)
+	most = min(most, excerptMost)
 	var err error
 	var cut [2]bool
 	if r.Stdout, r.StdoutEncoding, cut[0], err = e.excerpt(journal.Stdout, most); err != nil {

@@ -42,6 +42,7 @@ type Session struct {
 	endWhy     string
 	hurried    bool
 	active     time.Time
+	idleCwd    string // the shell's, since its last exec ended: it can't change while idle
 	running    *execution
 	queue      []*execution // execs that wait, in arrival order
 	finished   []*execution // kept ones, oldest first
@@ -224,6 +225,9 @@ func (s *Session) errIfTerminated() error {
 
 // errTerminated says why the session can't be used. Under s.mu.
 func (s *Session) errTerminated() *api.Error {
+	if s.endWhy == api.ReasonShutdown {
+		return errShuttingDown()
+	}
 	e := api.Errorf(api.CodeSessionTerminated, "the session has ended").With("session_id", s.id).
 		WithHint("session.info still answers; session.create makes a new one")
 	if s.terminated != nil {
@@ -250,7 +254,9 @@ func (s *Session) snapshot() api.Session {
 	}
 	if s.state == api.StateIdle || s.state == api.StateRunning {
 		out.PID = s.currentPID()
-		out.Cwd = s.cwd()
+		if out.Cwd = s.idleCwd; out.Cwd == "" || s.state == api.StateRunning {
+			out.Cwd = s.cwd()
+		}
 	}
 	return out
 }

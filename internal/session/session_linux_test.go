@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
 )
@@ -531,4 +533,28 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: first.ExecID}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A command that takes the tag from its shell has made it unusable, and one
+// that takes it from a child does not escape the timeout where cgroups hold it.
+func TestTagGivenUp(t *testing.T) {
+	p := newPool(t, Config{Grace: 500 * time.Millisecond})
+	s := create(t, p, api.SessionCreateParams{Shell: "bash"})
+	sh(t, p, s, "V=kept")
+	r := sh(t, p, s, "ulimit -x 7; (exit 4)")
+	if *r.ExitCode != 4 || r.Outcome != api.OutcomeShellDied || !r.RolledBack {
+		t.Errorf("got %+v", r)
+	}
+	if r := sh(t, p, s, "echo $V"); r.Stdout != "kept\n" || *r.ExitCode != 0 {
+		t.Errorf("got %+v", r)
+	}
+	if p.host.Support().Cgroup == "" {
+		return
+	}
+	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "bash -c 'ulimit -x 7; echo $$; exec sleep 100'", TimeoutMS: ms(300)})
+	pid, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
+	if err != nil || !r.TimedOut {
+		t.Fatalf("got %+v", r)
+	}
+	waitFor(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH }) // neither alive nor a zombie
 }

@@ -85,13 +85,12 @@ func (s *Shell) replace(res *Result, r *running) error {
 	s.setStandby(nil)
 	s.exit = nil
 	if heir != nil {
-		if standby != nil {
-			standby.proc.Signal(unix.SIGKILL)
-		}
 		if err := s.wake(heir, r); err == nil {
+			if standby != nil {
+				standby.proc.Signal(unix.SIGKILL)
+			}
 			return nil
 		}
-		standby = nil
 	}
 	res.RolledBack = true
 	if standby != nil {

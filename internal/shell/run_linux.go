@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -167,7 +168,10 @@ func (r *running) start() (closeTexts func(), err error) {
 		return closeTexts, err
 	}
 	if err := s.cfg.Tree.Mark(s.proc, c.Mark); err != nil {
-		return closeTexts, nil // it has died this moment: wait will see
+		if s.proc.Exited() {
+			return closeTexts, nil // this moment: wait will see
+		}
+		return closeTexts, fmt.Errorf("%w: %w", errStuck, err)
 	}
 	err = s.send(f.packets(l)...)
 	if errors.Is(err, unix.EPIPE) {
@@ -315,7 +319,8 @@ const minFDs = 32
 // driver could not run another.
 func (r *running) crippled() bool {
 	var rl unix.Rlimit
-	return unix.Prlimit(r.proc.PID(), unix.RLIMIT_NOFILE, nil, &rl) == nil && rl.Cur < minFDs
+	return unix.Prlimit(r.proc.PID(), unix.RLIMIT_NOFILE, nil, &rl) == nil && rl.Cur < minFDs ||
+		!r.cfg.Tree.Holds(r.proc) && !r.proc.Exited()
 }
 
 // wedge notices a shell that waits for its next line without having reported:

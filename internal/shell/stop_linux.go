@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
 )
 
 const (
@@ -79,7 +81,7 @@ func (r *running) stopStep() error {
 // isMember tells the processes of the command, without the shell and its
 // copies.
 func (r *running) isMember(pid int, mark uint32) bool {
-	return mark == r.cmd.Mark && pid != r.proc.PID() &&
+	return (mark == r.cmd.Mark || mark == process.UnknownMark) && pid != r.proc.PID() &&
 		(r.heir == nil || pid != r.heir.proc.PID()) &&
 		(r.standby == nil || pid != r.standby.proc.PID())
 }

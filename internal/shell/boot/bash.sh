@@ -23,6 +23,7 @@ builtin set +e
 builtin trap -p >|"$__trl_q"
 ( builtin set -m
 { builtin set +m
+builtin unset -f command
 command exec <>"$__trl_w" >/dev/null 2>&1
 case $__trl_k in h)
 # The command's output must not stay open in its heir; bash has saved

@@ -1,0 +1,367 @@
+package service
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// The protocol document is prose around tables. Which rows a table has is
+// generated from the method table and the types of the api; the last column is
+// written by hand and kept. A marker stands before each table:
+//
+//	<!-- rows: fields ExecRunParams -->
+//
+//	go test ./internal/service -run ProtocolDocument -update
+//
+// brings the rows up to date. A row without a meaning fails the test until
+// someone has written one.
+var update = flag.Bool("update", false, "bring the tables of docs/protocol.md up to date")
+
+const protocolDocument = "../../docs/protocol.md"
+
+func TestProtocolDocument(t *testing.T) {
+	text, err := os.ReadFile(protocolDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := wordsOfTheAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := New(Config{Sessions: fakeSessions{}}).Methods()
+	want := documentTables(served, words)
+	lines := strings.Split(string(text), "\n")
+
+	var out []string
+	seen := map[string]bool{}
+	for i := 0; i < len(lines); i++ {
+		out = append(out, lines[i])
+		name, ok := markerOf(lines[i])
+		if !ok {
+			continue
+		}
+		table, ok := want[name]
+		if !ok || seen[name] {
+			t.Errorf("line %d: %q is not a table, or there twice", i+1, name)
+			continue
+		}
+		seen[name] = true
+		begin := i + 1
+		for i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|") {
+			i++
+		}
+		out = append(out, table.render(t, name, lines[begin:i+1])...)
+	}
+	for name := range want {
+		if !seen[name] {
+			t.Errorf("there is no table for %q: put its marker where it belongs and run with -update", name)
+		}
+	}
+	fresh := strings.Join(out, "\n")
+	if fresh != string(text) {
+		if !*update {
+			t.Errorf("%s is stale: run with -update and look at what changed", protocolDocument)
+		} else if err := os.WriteFile(protocolDocument, []byte(fresh), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkHeadings(t, fresh, served)
+	checkWords(t, fresh, words)
+	checkExamples(t, fresh, served)
+}
+
+func markerOf(line string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(line, "<!-- rows: ")
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, " -->")
+}
+
+// documentTable is a table without its last column, except where that is
+// generated too.
+type documentTable struct {
+	head  []string
+	rows  [][]string
+	whole bool // the last column is in rows
+}
+
+// render returns the lines of the table, with the meanings that the old lines
+// have.
+func (d documentTable) render(t *testing.T, name string, old []string) []string {
+	meanings := map[string]string{} // by first cell
+	for _, line := range old {
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		meanings[strings.TrimSpace(cells[0])] = strings.TrimSpace(strings.Join(cells[min(len(d.head)-1, len(cells)):], " | "))
+	}
+	row := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
+	lines := []string{row(d.head), strings.Repeat("|---", len(d.head)) + "|"}
+	for _, cells := range d.rows {
+		if !d.whole {
+			meaning := meanings[cells[0]]
+			if meaning == "" {
+				t.Errorf("%s: %s has no meaning", name, cells[0])
+			}
+			cells = append(slices.Clone(cells), meaning)
+		}
+		lines = append(lines, strings.ReplaceAll(row(cells), "|  |", "| |"))
+	}
+	return lines
+}
+
+// documentTables are all tables that the document must have.
+func documentTables(served []Method, words []word) map[string]documentTable {
+	tables := map[string]documentTable{}
+	methods := documentTable{head: []string{"Method", "Scope", "What it does"}, whole: true}
+	var add func(typ reflect.Type, params bool)
+	add = func(typ reflect.Type, params bool) {
+		switch typ.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			add(typ.Elem(), false)
+		case reflect.String:
+			if name := typ.Name(); name != "string" {
+				tables["values "+name] = valuesTable(name, words)
+			}
+		case reflect.Struct:
+			if _, done := tables["fields "+typ.Name()]; done || typ.NumField() == 0 || typ == timeType {
+				return
+			}
+			table := documentTable{head: []string{"Field", "Type", "Meaning"}}
+			tables["fields "+typ.Name()] = table // a type may hold itself
+			for field := range typ.Fields() {
+				table.rows = append(table.rows, fieldRow(field, params))
+				add(field.Type, false)
+			}
+			tables["fields "+typ.Name()] = table
+		}
+	}
+	for _, m := range served {
+		methods.rows = append(methods.rows, []string{
+			"[`" + m.Name + "`](#" + strings.ReplaceAll(m.Name, ".", "") + ")", string(m.Scope), m.Summary,
+		})
+		add(m.Params, true)
+		add(m.Result, false)
+	}
+	tables["methods"] = methods
+	tables["errors"] = errorsTable(words)
+	return tables
+}
+
+var timeType = reflect.TypeFor[api.Time]()
+
+func fieldRow(field reflect.StructField, params bool) []string {
+	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+	if field.Anonymous {
+		return []string{"…", typeText(field.Type)}
+	}
+	optional := strings.Contains(options, "omitempty")
+	text := typeText(field.Type)
+	switch {
+	case params && !optional:
+		text += ", required"
+	case !params && optional:
+		text += ", optional"
+	case !params && field.Type.Kind() == reflect.Pointer:
+		text += " or null"
+	}
+	return []string{"`" + name + "`", text}
+}
+
+// typeText is a type in the words of JSON. What has a section of its own is a
+// link to it.
+func typeText(typ reflect.Type) string {
+	link := func() string { return fmt.Sprintf("[%s](#%s)", typ.Name(), strings.ToLower(typ.Name())) }
+	switch typ.Kind() {
+	case reflect.Pointer:
+		return typeText(typ.Elem())
+	case reflect.Slice:
+		return "array of " + typeText(typ.Elem())
+	case reflect.Map:
+		if typ.Elem().Kind() == reflect.Interface {
+			return "object"
+		}
+		return "object of " + typeText(typ.Elem())
+	case reflect.Bool:
+		return "boolean"
+	case reflect.String:
+		if typ.Name() != "string" {
+			return link()
+		}
+		return "string"
+	case reflect.Struct:
+		if typ == timeType {
+			return "time"
+		}
+		return link()
+	default:
+		return "integer"
+	}
+}
+
+func valuesTable(typ string, words []word) documentTable {
+	table := documentTable{head: []string{"Value", "Meaning"}}
+	for _, w := range words {
+		if w.typ == typ {
+			table.rows = append(table.rows, []string{"`" + w.value + "`"})
+		}
+	}
+	return table
+}
+
+func errorsTable(words []word) documentTable {
+	table := documentTable{head: []string{"Name", "Number", "When"}}
+	numbers := api.Codes()
+	for _, w := range words {
+		if w.typ == "Code" {
+			table.rows = append(table.rows, []string{"`" + w.value + "`", strconv.Itoa(numbers[api.Code(w.value)])})
+		}
+	}
+	return table
+}
+
+// word is an exported string constant of the api.
+type word struct{ name, typ, value string }
+
+func wordsOfTheAPI() ([]word, error) {
+	files, err := filepath.Glob("../../api/*.go")
+	if err != nil {
+		return nil, err
+	}
+	var words []word
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, decl := range file.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				literal, ok := spec.Values[0].(*ast.BasicLit)
+				if !ok || literal.Kind != token.STRING || !spec.Names[0].IsExported() {
+					continue
+				}
+				value, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					return nil, err
+				}
+				typ, _ := spec.Type.(*ast.Ident)
+				w := word{name: spec.Names[0].Name, value: value}
+				if typ != nil {
+					w.typ = typ.Name
+				}
+				words = append(words, w)
+			}
+		}
+	}
+	return words, nil
+}
+
+// checkHeadings wants a section for each method that is served, and none for
+// one that is not.
+func checkHeadings(t *testing.T, text string, served []Method) {
+	want := map[string]bool{}
+	for _, m := range served {
+		want[m.Name] = true
+	}
+	for line := range strings.Lines(text) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "### `")
+		if !ok {
+			continue
+		}
+		name = strings.TrimSuffix(name, "`")
+		if !want[name] {
+			t.Errorf("there is a section about %s, which is not served, or a second one", name)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("there is no section about %s", name)
+	}
+}
+
+// checkWords wants every word that can be on the wire.
+func checkWords(t *testing.T, text string, words []word) {
+	for _, w := range words {
+		if !strings.Contains(text, "`"+w.value+"`") && !strings.Contains(text, "`\""+w.value+"\"`") {
+			t.Errorf("the document does not have %s, api.%s", w.value, w.name)
+		}
+	}
+}
+
+// checkExamples reads every line of JSON-RPC in the document as the daemon or
+// a strict client would.
+func checkExamples(t *testing.T, text string, served []Method) {
+	asked := map[string]Method{} // by id; an answer follows its request
+	requests, answers := 0, 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, `{"jsonrpc"`) {
+			continue
+		}
+		var message struct {
+			ID             json.RawMessage
+			Method         string
+			Params, Result json.RawMessage
+			Error          *api.Error
+		}
+		if err := json.Unmarshal([]byte(line), &message); err != nil {
+			t.Errorf("%s: %v", line, err)
+			continue
+		}
+		id := string(message.ID)
+		if message.Method != "" {
+			requests++
+			i := slices.IndexFunc(served, func(m Method) bool { return m.Name == message.Method })
+			if i < 0 {
+				t.Errorf("%s: there is no such method", line)
+				continue
+			}
+			asked[id] = served[i]
+			params := reflect.New(served[i].Params).Elem()
+			if err := newDecoder(message.Method, served[i].Params).into(params, message.Params); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			continue
+		}
+		answers++
+		if message.Error != nil {
+			if api.Codes()[message.Error.Code] == 0 {
+				t.Errorf("%s: there is no such error", line)
+			}
+			continue
+		}
+		m, ok := asked[id]
+		if !ok {
+			t.Errorf("%s: nothing was asked under this id", line)
+			continue
+		}
+		decoder := json.NewDecoder(bytes.NewReader(message.Result))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(reflect.New(m.Result).Interface()); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if requests == 0 || answers == 0 {
+		t.Error("the document has no examples")
+	}
+}

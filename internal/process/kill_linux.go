@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -51,8 +52,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 	}
 }
 
-// killTagged kills without a cgroup. A walk of /proc is not atomic, so only two
-// empty ones in a row prove the tree gone.
+// killTagged kills without a cgroup.
 func (t *Tree) killTagged(deadline time.Time) []int {
 	return t.killRounds(func(int, uint32) bool { return true }, true, deadline)
 }
@@ -64,33 +64,22 @@ func (t *Tree) KillMarked(doomed func(pid int, mark uint32) bool, deadline time.
 	return t.killRounds(doomed, false, deadline)
 }
 
-// killRounds kills in rounds. While the doomed fork faster than they are killed,
-// the tree is held still by the cgroup freezer, or where there is none, what is
-// new is chased. groups says that whole process groups may be killed, which the
-// kernel does in one step that no fork escapes.
+// killRounds kills in rounds, until two in a row have found nothing: no list of
+// processes is atomic. groups says that whole process groups may be killed.
 func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, deadline time.Time) []int {
 	empty := 0
 	for round := 0; ; round++ {
-		hold := round > 1 && t.host.cgroup != nil
-		if hold {
-			_ = t.host.cgroup.freeze(t.name, true)
-		}
-		left := t.pick(doomed)
-		for _, pid := range left {
-			if groups {
-				t.killGroup(pid)
+		var left []int
+		if t.host.cgroup != nil {
+			left = t.killHeld(doomed, round > 1)
+		} else {
+			left = t.strike(doomed, groups)
+			if (round > 0 || len(left) == 0) && t.chase(doomed, groups, deadline) {
+				empty = 0
+				continue
 			}
-			t.Signal(pid, unix.SIGKILL)
 		}
-		if hold {
-			_ = t.host.cgroup.freeze(t.name, false)
-		}
-		caught := 0
-		if t.host.cgroup == nil && (round > 1 || len(left) == 0) {
-			// A walk can miss what moves; what was missed shows up in a chase.
-			caught = t.chase(doomed, deadline)
-		}
-		if len(left)+caught > 0 {
+		if len(left) > 0 {
 			empty = 0
 		} else if empty++; empty == 2 {
 			return nil
@@ -98,7 +87,7 @@ func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, d
 		if time.Now().After(deadline) {
 			return left
 		}
-		if len(left) > 0 && caught == 0 {
+		if len(left) > 0 {
 			// A killed process needs a moment to go; there is nothing to wait
 			// on for a process that is not our child.
 			time.Sleep(min(time.Duration(round+1)*200*time.Microsecond, 10*time.Millisecond))
@@ -106,20 +95,49 @@ func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, d
 	}
 }
 
-// killGroup kills the process group of a member. A group of the tree's holds
-// members of the tree only: it was made in it, and who is in another can't
-// join. The daemon's own group is none of them.
-func (t *Tree) killGroup(pid int) {
-	group, err := unix.Getpgid(pid)
-	if err != nil || group <= 1 || group == unix.Getpgrp() {
-		return
+// killHeld kills what is doomed in the tree's cgroup. With hold, while it forks
+// faster than it is killed, the freezer keeps all of it still meanwhile.
+func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int {
+	if hold {
+		_ = t.host.cgroup.freeze(t.name, true)
+		defer func() { _ = t.host.cgroup.freeze(t.name, false) }()
 	}
-	if host, tree, _, ok := t.host.tag.read(group); ok && (host != t.host.id || tree != t.num) {
-		return // its leader's number was used again
+	left := t.pick(doomed)
+	for _, pid := range left {
+		t.Signal(pid, unix.SIGKILL)
 	}
-	if _, tree, _, ok := t.host.tag.read(pid); ok && tree == t.num {
-		_ = unix.Kill(-group, unix.SIGKILL)
+	return left
+}
+
+// strike walks through all processes and kills what is doomed the moment it is
+// seen: what is listed first and killed after is often gone, and its child not
+// yet listed.
+func (t *Tree) strike(doomed func(pid int, mark uint32) bool, groups bool) []int {
+	var left []int
+	for _, pid := range allPIDs() {
+		if t.strikeOne(pid, doomed, groups) {
+			left = append(left, pid)
+		}
 	}
+	return left
+}
+
+// strikeOne kills a process if it is the tree's and doomed, and says whether it
+// was alive. groups kills its process group in one step, which no fork escapes:
+// a group that was made in the tree has no others in it.
+func (t *Tree) strikeOne(pid int, doomed func(pid int, mark uint32) bool, groups bool) bool {
+	host, tree, mark, ok := t.host.tag.read(pid)
+	if !ok || host != t.host.id || tree != t.num || !doomed(pid, mark) {
+		return false
+	}
+	if groups {
+		if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != unix.Getpgrp() {
+			_ = unix.Kill(-group, unix.SIGKILL)
+		}
+	}
+	_ = unix.Kill(pid, unix.SIGKILL) // its tag was read this microsecond
+	st, err := readStat(pid)
+	return err == nil && !st.dead()
 }
 
 const (
@@ -130,32 +148,47 @@ const (
 	chaseAhead = 4096
 )
 
-// chase kills processes as they appear. A chain in which each process starts
-// the next and is gone is always a step ahead of a walk through /proc, which
-// takes milliseconds; but process numbers are given out in order, and the
-// kernel tells the last, so what is new can be looked at within microseconds.
-// It returns how many it caught.
-func (t *Tree) chase(doomed func(pid int, mark uint32) bool, deadline time.Time) (caught int) {
+// chase kills processes as they appear, and says whether it caught any. A chain
+// in which each process starts the next and is gone is always a step ahead of a
+// walk through /proc, which takes milliseconds; but process numbers are given
+// out in order, and the kernel tells the last, so what is new can be looked at
+// within microseconds. A chase that has to wait for a processor is lost, so it
+// runs with real-time priority where that is allowed.
+func (t *Tree) chase(doomed func(pid int, mark uint32) bool, groups bool, deadline time.Time) (caught bool) {
 	last, top := lastPID(), maxPID()
 	if last == 0 || top == 0 {
-		return 0
+		return false
 	}
+	defer firstInLine()()
 	for quiet := 0; quiet < chaseLooks && time.Now().Before(deadline); quiet++ {
 		now := lastPID()
 		for n := 0; last != now && n < chaseAhead; n++ {
 			if last++; last >= top {
 				last = 1
 			}
-			host, tree, mark, ok := t.host.tag.read(last)
-			if ok && host == t.host.id && tree == t.num && doomed(last, mark) {
-				_ = unix.Kill(last, unix.SIGKILL)
-				quiet = 0
-				caught++
+			if t.strikeOne(last, doomed, groups) {
+				quiet, caught = 0, true
 			}
 		}
 		last = now
 	}
 	return caught
+}
+
+// firstInLine gives this goroutine a thread with real-time priority, if it may
+// have one, until the function it returns is called.
+func firstInLine() (release func()) {
+	runtime.LockOSThread()
+	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	if unix.SchedSetAttr(0, &attr, 0) != nil {
+		return runtime.UnlockOSThread
+	}
+	return func() {
+		normal := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
+		if unix.SchedSetAttr(0, &normal, 0) == nil {
+			runtime.UnlockOSThread() // else the thread ends with the goroutine
+		}
+	}
 }
 
 // lastPID is the process number that was given out last.

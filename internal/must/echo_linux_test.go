@@ -1,0 +1,75 @@
+package must
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// echoVariable makes this test binary an echo server on the socket it names.
+const echoVariable = "MUST_ECHO"
+
+// beEcho turns this process into the echo server, if it was started as one. It
+// is a process of its own because a daemon is: to be switched to is a part of
+// what a bare round trip costs.
+func beEcho() {
+	path := os.Getenv(echoVariable)
+	if path == "" {
+		return
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		os.Exit(1)
+	}
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			os.Exit(1)
+		}
+		go func() {
+			in := bufio.NewReader(conn)
+			for {
+				line, err := in.ReadSlice('\n')
+				if err != nil {
+					return
+				}
+				if _, err := conn.Write(line); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// startEcho starts the echo server and connects to it.
+func startEcho(t *testing.T) *lines {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "echo-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "echo.sock")
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), echoVariable+"="+path)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	var l *lines
+	if err := eventually(10*time.Second, func() (err error) {
+		l, err = dialLines(path)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.conn.Close() })
+	return l
+}

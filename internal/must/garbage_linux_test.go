@@ -1,0 +1,208 @@
+package must
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+const (
+	garbageLines = 10_000
+	garbageConns = 8     // at once
+	garbageMost  = 64000 // bytes of a request that the daemon takes
+)
+
+// malformed makes one line that is wrong in one of many ways, without a newline
+// in it. A mutation may also be harmless, or even run something: what runs then
+// is near to nothing.
+func malformed(rng *rand.Rand, session string) []byte {
+	valid := []string{
+		`{"jsonrpc":"2.0","id":1,"method":"system.ping"}`,
+		`{"jsonrpc":"2.0","id":"a","method":"session.list","params":{"state":"idle"}}`,
+		`{"jsonrpc":"2.0","id":2,"method":"session.info","params":{"session_id":"s-none"}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"exec.run","params":{"session_id":"` + session + `","command":": \u00e9","timeout_ms":1000,"env":{"A":"b"}}}`,
+		`{"jsonrpc":"2.0","id":4,"method":"session.create","params":{"shell":"no-such-shell","tags":["a","b"]}}`,
+		`{"jsonrpc":"2.0","id":5,"method":"exec.output","params":{"exec_id":"e-none","from":0,"wait_ms":10}}`,
+	}
+	b := []byte(valid[rng.IntN(len(valid))])
+	switch rng.IntN(8) {
+	case 0: // some bytes changed
+		for range 1 + rng.IntN(8) {
+			b[rng.IntN(len(b))] = byte(rng.Uint32())
+		}
+	case 1: // cut
+		b = b[:rng.IntN(len(b))]
+	case 2: // noise
+		b = make([]byte, rng.IntN(300))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+	case 3: // deep
+		n := 1 + rng.IntN(20_000)
+		b = []byte(strings.Repeat("[", n) + strings.Repeat("]", rng.IntN(n+1)))
+	case 4: // a piece twice
+		at := rng.IntN(len(b))
+		b = append(b[:at:at], append(bytes.Clone(b), b[at:]...)...)
+	case 5: // not UTF-8 inside a string
+		b = bytes.Replace(b, []byte("none"), []byte{0xff, 0xfe, 0xc3}, 1)
+	case 6: // too long
+		b = append(b, bytes.Repeat([]byte("x"), garbageMost+rng.IntN(2*garbageMost))...)
+	case 7: // of the wrong types
+		b = bytes.Replace(b, []byte(`"params":{`), []byte(`"params":[{`), 1)
+		b[rng.IntN(len(b))] = '0'
+	}
+	return append(bytes.ReplaceAll(b, []byte("\n"), []byte(" ")), '\n')
+}
+
+// TestMustSurviveGarbage was seen to fail with a daemon that closed the
+// connection after a line that was too long, and with one that left a goroutine
+// for each connection that was cut off.
+func TestMustSurviveGarbage(t *testing.T) {
+	r := start(t, "--max-request-bytes", fmt.Sprint(garbageMost))
+	rng := seeded(t)
+	s := r.create(api.SessionCreateParams{Shell: "dash"})
+	r.run(s, "kept=yes")
+	g := &garbage{rig: r, session: s.SessionID}
+	g.throw(rng, garbageLines/50) // what is made once is made now
+	r.client.Close()              // only who looks has a connection, and only while it looks
+	before := r.footprint()
+
+	g.throw(rng, garbageLines)
+	after := before
+	err := eventually(10*time.Second, func() error {
+		if after = r.footprint(); after.goroutines != before.goroutines || after.fds.held != before.fds.held {
+			return fmt.Errorf("goroutines %d → %d, descriptors %d → %d", before.goroutines, after.goroutines, before.fds.held, after.fds.held)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	r.client = r.dial()
+	if res := r.run(s, `echo "$kept"`); res.Stdout != "yes\n" {
+		t.Errorf("the session says %q, want what it was told before", res.Stdout)
+	}
+	figures(t, "%d lines on %d connections, %d cut in a line, %d in an answer; every other answered; fds %d → %d, goroutines %d → %d",
+		g.lines, g.conns, g.cutLine, g.cutAnswer, before.fds.held, after.fds.held, before.goroutines, after.goroutines)
+	r.destroy(s.SessionID)
+	r.stop()
+}
+
+// garbage is one run of the test.
+type garbage struct {
+	*rig
+	session string
+
+	mu                               sync.Mutex
+	lines, conns, cutLine, cutAnswer int
+}
+
+// throw sends that many lines, over several connections at once. Each lives for
+// some of them; then it must still answer, or is cut off.
+func (g *garbage) throw(rng *rand.Rand, count int) {
+	g.t.Helper()
+	for count > 0 {
+		n := min(count, garbageConns*200)
+		count -= n
+		seeds := make([]uint64, garbageConns)
+		for i := range seeds {
+			seeds[i] = rng.Uint64()
+		}
+		if err := inParallel(garbageConns, garbageConns, func(i int) error {
+			for left := n / garbageConns; left > 0; {
+				some := min(left, 40)
+				left -= some
+				if err := g.connection(rand.New(rand.NewPCG(seeds[i], uint64(left))), some); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			g.t.Error(err)
+			return
+		}
+	}
+}
+
+// connection is the life of one.
+func (g *garbage) connection(rng *rand.Rand, count int) error {
+	l, err := dialLines(g.Socket)
+	if err != nil {
+		return err
+	}
+	defer l.conn.Close()
+	if err := l.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		return err
+	}
+	end := rng.IntN(4)
+	var batch bytes.Buffer
+	for range count {
+		batch.Write(malformed(rng, g.session))
+	}
+	g.count(&g.lines, count)
+	g.count(&g.conns, 1)
+	switch end {
+	case 0: // cut in the middle of a line
+		batch.Truncate(batch.Len() - 1 - rng.IntN(10))
+		_, err := l.conn.Write(batch.Bytes())
+		g.count(&g.cutLine, 1)
+		return err
+	case 1: // cut in the middle of an answer, which is longer than a socket holds
+		for range 20 {
+			batch.WriteString(g.bigAnswer())
+		}
+		if err := g.sendAndRead(l, batch.Bytes(), func(line []byte) bool { return bytes.Contains(line, []byte(`"id":"big"`)) }); err != nil {
+			return err
+		}
+		g.count(&g.cutAnswer, 1)
+		return nil
+	default: // it answers to the end
+		batch.WriteString(`{"jsonrpc":"2.0","id":"last","method":"system.ping"}` + "\n")
+		return g.sendAndRead(l, batch.Bytes(), func(line []byte) bool {
+			return bytes.Contains(line, []byte(`"id":"last"`)) && bytes.Contains(line, []byte(`"protocol":1`))
+		})
+	}
+}
+
+func (g *garbage) count(what *int, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*what += n
+}
+
+// bigAnswer is a request that is answered with some eighty kilobytes. It is
+// output that fits into memory, for what does not is kept in an open file.
+func (g *garbage) bigAnswer() string {
+	return `{"jsonrpc":"2.0","id":"big","method":"exec.run","params":{"session_id":"` + g.session +
+		`","command":"head -c 60000 /dev/zero","wait":true}}` + "\n"
+}
+
+// sendAndRead writes, reads meanwhile, and is content with the line that is
+// waited for. Every line must be JSON.
+func (g *garbage) sendAndRead(l *lines, text []byte, enough func(line []byte) bool) error {
+	sent := make(chan error, 1)
+	go func() {
+		_, err := l.conn.Write(text)
+		sent <- err
+	}()
+	for {
+		line, err := l.in.ReadBytes('\n')
+		if err != nil {
+			return fmt.Errorf("the last request was not answered: %w", errors.Join(err, <-sent))
+		}
+		if !json.Valid(line) {
+			return fmt.Errorf("an answer is no JSON: %q", line)
+		}
+		if enough(line) {
+			return <-sent
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package must
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// shells are the four that are promised.
+var shells = []string{"dash", "ash", "bash", "zsh"}
+
+func TestMain(m *testing.M) {
+	process.RunChild() // the bare driver starts helpers of its own
+	beEcho()
+	if err := process.CleanSelf(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// What a daemon leaves behind when it ends becomes a child of ours, however
+	// far it strayed, and so is seen.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	trltest.Main(m)
+}
+
+// rig is a daemon under test with a client of its own.
+type rig struct {
+	*trltest.Daemon
+	t      *testing.T
+	ctx    context.Context // ends in time to clean up, unlike a test that times out
+	client *client.Client
+	cgroup string // where the daemon makes cgroups, "" if it does not
+}
+
+// cleanUpTime is what a test that is about to time out has to end its daemon.
+const cleanUpTime = 30 * time.Second
+
+// start starts a daemon. The test ends it with stop; after a failure it is
+// killed, with all that is left of it.
+func start(t *testing.T, args ...string) *rig {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it measures, and wants the machine for itself")
+	}
+	daemon, err := trltest.Start(trltest.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{Daemon: daemon, t: t, ctx: t.Context()}
+	cancel := func() {}
+	if deadline, ok := t.Deadline(); ok {
+		r.ctx, cancel = context.WithDeadline(r.ctx, deadline.Add(-cleanUpTime))
+	}
+	t.Cleanup(func() {
+		cancel()
+		daemon.Kill()
+		killStrays()
+		os.RemoveAll(daemon.Dir)
+	})
+	r.client = r.dial()
+	info, err := r.client.SystemInfo(r.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cgroup = info.Process.Cgroup
+	return r
+}
+
+// dial returns a client of its own connection.
+func (r *rig) dial() *client.Client {
+	r.t.Helper()
+	c, err := client.Dial(r.ctx, r.Socket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// create makes a session.
+func (r *rig) create(params api.SessionCreateParams) *api.Session {
+	r.t.Helper()
+	s, err := r.client.CreateSession(r.ctx, params)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// run runs a command that must be accepted.
+func (r *rig) run(s *api.Session, command string) *api.ExecResult {
+	r.t.Helper()
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res
+}
+
+// destroy ends a session; its processes must be gone.
+func (r *rig) destroy(id string) {
+	r.t.Helper()
+	res, err := r.client.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: id, Force: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(res.Survivors) > 0 {
+		r.t.Errorf("survivors of %s: %v", id, res.Survivors)
+	}
+}
+
+// stats asks over a connection of its own: how many goroutines an older one
+// has depends on how its requests happened to come in.
+func (r *rig) stats() *api.SystemStats {
+	r.t.Helper()
+	c := r.dial()
+	defer c.Close()
+	st, err := c.Stats(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return st
+}
+
+// stop ends the daemon by SIGTERM and looks for what is left of it.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.client.Close()
+	if err := r.Stop(); err != nil {
+		r.t.Error(err)
+	}
+	for _, p := range strays() {
+		r.t.Errorf("a process outlives the daemon: %s", p)
+	}
+	for _, name := range filesIn(r.Dir) {
+		r.t.Errorf("a file outlives the daemon: %s", name)
+	}
+	if r.cgroup != "" {
+		if _, err := os.Stat(r.cgroup); !errors.Is(err, fs.ErrNotExist) {
+			r.t.Errorf("a cgroup outlives the daemon: %s (%v)", r.cgroup, err)
+		}
+	}
+}
+
+// strays are the processes below this one: with no daemon running, what one
+// left behind.
+func strays() []trltest.Process { return trltest.Descendants(os.Getpid()) }
+
+// killStrays ends what a failed test left behind, so that the next one finds
+// the machine as it was. Each is held by a pidfd and only then looked at again:
+// its number may be another's by now.
+func killStrays() {
+	for range 100 {
+		left := strays()
+		if len(left) == 0 {
+			return
+		}
+		held := map[int]int{}
+		for _, p := range left {
+			if fd, err := unix.PidfdOpen(p.PID, 0); err == nil {
+				held[p.PID] = fd
+			}
+		}
+		for _, p := range trltest.Remaining(left) {
+			if fd, ok := held[p.PID]; ok {
+				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+				_, _ = syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil) // it fails unless it is our zombie
+			}
+		}
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+		time.Sleep(10 * time.Millisecond) // the killed need a moment to become zombies
+	}
+}
+
+// filesIn lists everything below a daemon's directory but the three
+// directories it was given.
+func filesIn(dir string) []string {
+	var found []string
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && path != dir && filepath.Dir(path) != dir {
+			found = append(found, strings.TrimPrefix(path, dir+"/"))
+		}
+		return nil // what is gone meanwhile is not there
+	})
+	return found
+}
+
+// fdCount is how many descriptors a process has open, without the spare pipes
+// of which it holds both ends itself: how many of those a daemon keeps for the
+// next commands depends on what ran last, and is bounded.
+type fdCount struct{ held, spare int }
+
+func countFDs(pid int) (fdCount, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fdCount{}, err
+	}
+	pipes := map[string]int{}
+	var n fdCount
+	for _, e := range entries {
+		link, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		n.held++
+		if strings.HasPrefix(link, "pipe:") {
+			pipes[link]++
+		}
+	}
+	for _, ends := range pipes {
+		if ends == 2 {
+			n.held -= 2
+			n.spare += 2
+		}
+	}
+	return n, nil
+}
+
+// footprint is what a daemon has open and running at a quiet moment.
+type footprint struct {
+	fds        fdCount
+	goroutines int
+}
+
+// footprint looks until it sees the same three times: connections that were
+// closed a moment ago are still going.
+func (r *rig) footprint() footprint {
+	r.t.Helper()
+	var last footprint
+	for same, looks := 0, 0; same < 3 && looks < 100; looks++ {
+		fds, err := countFDs(r.PID)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		now := footprint{fds: fds, goroutines: r.stats().Goroutines}
+		if now == last {
+			same++
+		} else {
+			last, same = now, 0
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return last
+}
+
+// eventually repeats a check until it is content, or returns its last complaint.
+func eventually(patience time.Duration, check func() error) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond) // a look at the daemon is not free
+	}
+}
+
+// inParallel calls fn for 0 to n-1, some at once, and joins the errors. After
+// the third it begins no more.
+func inParallel(n, atOnce int, fn func(i int) error) error {
+	next := make(chan int)
+	var mu sync.Mutex
+	var errs []error
+	failed := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(errs)
+	}
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for i := range next {
+				if err := fn(i); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := 0; i < n && failed() < 3; i++ {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// lines is the barest client there is: a line goes out, a line comes back.
+type lines struct {
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func (r *rig) dialLines() *lines {
+	r.t.Helper()
+	l, err := dialLines(r.Socket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { l.conn.Close() })
+	return l
+}
+
+func dialLines(socket string) (*lines, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return &lines{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
+}
+
+// ask writes a line, newline included, and returns the next one, which is valid
+// until the next ask.
+func (l *lines) ask(line []byte) ([]byte, error) {
+	if _, err := l.conn.Write(line); err != nil {
+		return nil, err
+	}
+	answer, err := l.in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		var rest []byte
+		rest, err = l.in.ReadBytes('\n')
+		answer = append(bytes.Clone(answer), rest...)
+	}
+	return answer, err
+}
+
+// median of some durations, which it sorts.
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// seeded returns a source of chance that a failure can be repeated with: its
+// seed is logged, and MUST_SEED sets it.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("MUST_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("MUST_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// figures prints the one line by which a log is searched.
+func figures(t *testing.T, format string, args ...any) {
+	t.Helper()
+	fmt.Printf("must: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
+}
+
+func ms(n int64) *int64 { return &n }
+
+// complains says whether an error speaks of something.
+func complains(err error, what string) bool { return err != nil && strings.Contains(err.Error(), what) }

@@ -15,8 +15,8 @@ const (
 	floodMemory = 64 << 20 // more than this the daemon must not grow meanwhile
 )
 
-// flood captures a gigabyte. It was seen to fail with half of the bytes asked
-// for and with a memory goal of 1 MiB.
+// flood captures a gigabyte. It was seen to fail with a command that writes half
+// as much, and with goals of 1.5 × cat and 100 KiB.
 func flood(t *testing.T, command string) error {
 	r := start(t)
 	s := r.create(api.SessionCreateParams{Shell: "dash"})

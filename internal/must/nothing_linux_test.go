@@ -107,9 +107,9 @@ func randomLife(rng *rand.Rand) life {
 }
 
 // TestMustLeaveNothing proves in itself, before it begins, that what it looks
-// for is found when it is there; see provesLeftovers. It was also seen to fail
-// with a daemon whose Tree.Kill did not kill, and with one that did not close
-// the control pipe of a shell.
+// for is found when it is there; see provesLeftovers. It was seen to fail with a
+// daemon that forgot every seventh kill, and without cgroups with one from whose
+// kills a chain of processes could run away unseen.
 func TestMustLeaveNothing(t *testing.T) {
 	for _, c := range []struct{ name, cgroup string }{{"cgroups", "auto"}, {"tags", "off"}} {
 		t.Run(c.name, func(t *testing.T) { leaveNothing(t, c.cgroup) })

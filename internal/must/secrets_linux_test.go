@@ -269,7 +269,7 @@ func (k *keeper) fakeShell(text string) string {
 func (k *keeper) leaks() [3]string {
 	return [3]string{
 		filepath.Join(k.Dir, "tmp", "leak"), filepath.Join(os.TempDir(), "leak-"+filepath.Base(k.Dir)),
-		filepath.Join("/dev/shm", "leak-"+filepath.Base(k.Dir)),
+		"/dev/shm/leak-" + filepath.Base(k.Dir),
 	}
 }
 

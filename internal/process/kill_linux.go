@@ -159,7 +159,8 @@ func (t *Tree) chase(doomed func(pid int, mark uint32) bool, groups bool, deadli
 	if last == 0 || top == 0 {
 		return false
 	}
-	defer firstInLine()()
+	release := firstInLine()
+	defer release()
 	for quiet := 0; quiet < chaseLooks && time.Now().Before(deadline); quiet++ {
 		now := lastPID()
 		for n := 0; last != now && n < chaseAhead; n++ {

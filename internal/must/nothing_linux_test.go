@@ -100,7 +100,7 @@ func randomLife(rng *rand.Rand) life {
 	if rng.IntN(3) == 0 {
 		l.litter += stubborn
 	}
-	if l.storm = rng.IntN(10) == 0; l.storm {
+	if l.storm = rng.IntN(20) == 0; l.storm {
 		l.work = storm
 	}
 	return l

@@ -15,8 +15,10 @@ import (
 // input is a command's standard input: a memfd that holds all of it, or a pipe
 // that exec.input writes to. Neither is ever on a disk.
 type input struct {
-	read  int    // end that the command reads, for the shell to open by path
-	first []byte // to be written to the pipe when the command starts
+	read  int           // end that the command reads, for the shell to open by path
+	first []byte        // to be written to the pipe when the command starts
+	begun chan struct{} // closed when that is written: what comes later must wait
+	once  sync.Once     // closes begun
 
 	mu   sync.Mutex
 	pipe *os.File // writing end; nil when there is nothing to write to
@@ -46,19 +48,48 @@ func newInput(data []byte, open bool) (*input, error) {
 	if err := unix.SetNonblock(p[1], true); err != nil { // ours; the command's end blocks
 		return nil, errors.Join(err, unix.Close(p[0]), unix.Close(p[1]))
 	}
-	return &input{read: p[0], first: data, pipe: os.NewFile(uintptr(p[1]), "stdin")}, nil
+	in := &input{read: p[0], first: data, begun: make(chan struct{}), pipe: os.NewFile(uintptr(p[1]), "stdin")}
+	if len(data) == 0 {
+		in.begin()
+	}
+	return in, nil
+}
+
+// begin lets what comes later through.
+func (in *input) begin() {
+	if in.begun != nil {
+		in.once.Do(func() { close(in.begun) })
+	}
 }
 
 // sendFirst writes what was given with the command, however much it is and
 // however slowly it is read. It ends with the command at the latest.
 func (in *input) sendFirst() {
+	defer in.begin()
 	first := in.first
 	in.first = nil
-	_, _ = in.send(context.Background(), first, false) // a command that does not read is no error
+	_, _ = in.write(context.Background(), first) // a command that does not read is no error
 }
 
-// send writes to the pipe until all is taken or the caller stops waiting.
+// send writes to the pipe, after what was given with the command, and closes it
+// at eof.
 func (in *input) send(ctx context.Context, data []byte, eof bool) (int, error) {
+	if in.begun != nil {
+		select {
+		case <-in.begun:
+		case <-ctx.Done():
+			return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
+		}
+	}
+	n, err := in.write(ctx, data)
+	if err == nil && eof {
+		in.closePipe()
+	}
+	return n, err
+}
+
+// write writes to the pipe until all is taken or the caller stops waiting.
+func (in *input) write(ctx context.Context, data []byte) (int, error) {
 	in.mu.Lock()
 	pipe, done := in.pipe, in.done
 	in.mu.Unlock()
@@ -76,9 +107,6 @@ func (in *input) send(ctx context.Context, data []byte, eof bool) (int, error) {
 		e := api.Errorf(api.CodeInvalidParams, "the command does not take its input: %w", err).With("bytes", n)
 		return n, e.WithHint("exec.info says whether it is still running")
 	}
-	if eof {
-		in.closePipe()
-	}
 	return n, nil
 }
 
@@ -94,6 +122,7 @@ func (in *input) closePipe() {
 // close gives up both ends.
 func (in *input) close() {
 	in.closePipe()
+	in.begin() // of one that never ran, so that nobody waits for it
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.done {

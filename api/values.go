@@ -53,6 +53,6 @@ func DecodeBytes(data, encoding string) ([]byte, error) {
 		}
 		return b, nil
 	default:
-		return nil, Errorf(CodeInvalidParams, "unknown encoding %q", encoding).WithHint(`leave it out for text, or use "base64"`)
+		return nil, Errorf(CodeInvalidParams, "the encoding is not known").WithHint(`leave it out for text, or use "base64"`)
 	}
 }

@@ -70,9 +70,9 @@ func TestMustSurviveGarbage(t *testing.T) {
 	rng := seeded(t)
 	s := r.create(api.SessionCreateParams{Shell: "dash"})
 	r.run(s, "kept=yes")
+	r.client.Close()
 	g := &garbage{rig: r, session: s.SessionID}
 	g.throw(rng, garbageLines/50) // what is made once is made now
-	r.client.Close()              // only who looks has a connection, and only while it looks
 	before := r.footprint()
 
 	g.throw(rng, garbageLines)
@@ -106,9 +106,24 @@ type garbage struct {
 }
 
 // throw sends that many lines, over several connections at once. Each lives for
-// some of them; then it must still answer, or is cut off.
+// some of them; then it must still answer, or is cut off. When it returns there
+// is no connection left, and no session but the one that was there before: a
+// session.create whose parameters have become something else is a valid one.
 func (g *garbage) throw(rng *rand.Rand, count int) {
 	g.t.Helper()
+	defer func() {
+		g.client = g.dial()
+		defer g.client.Close()
+		list, err := g.client.ListSessions(g.ctx, api.SessionListParams{})
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		for _, s := range list.Sessions {
+			if s.SessionID != g.session && s.State != api.StateTerminated {
+				g.destroy(s.SessionID)
+			}
+		}
+	}()
 	for count > 0 {
 		n := min(count, garbageConns*200)
 		count -= n

@@ -76,6 +76,10 @@ func start(t *testing.T, args ...string) *rig {
 	}
 	t.Cleanup(func() {
 		cancel()
+		if t.Failed() {
+			log := daemon.Log()
+			t.Logf("the daemon is running: %t; its log ends with\n%s", daemon.Running(), log[max(0, len(log)-4000):])
+		}
 		daemon.Kill()
 		killStrays()
 		os.RemoveAll(daemon.Dir)

@@ -11,16 +11,14 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 )
 
-// lazyPump is how long a command runs before its output is moved as it comes.
-// Most commands are over sooner, and what they wrote fits into their pipes; a
-// reader, a goroutine and a place in the poller for each of two streams would
-// cost more than the command. One that fills its pipe sooner waits that long,
-// once.
-const lazyPump = 2 * time.Millisecond
-
 // capture moves one stream of a command from a pipe into the journal. Nobody
 // waits for end of file, since a process left behind may hold the pipe for
 // days.
+//
+// Output is moved as it comes only when a command has run for some
+// milliseconds. Most are over sooner, and what they wrote fits into their
+// pipes; a goroutine and a place in the poller for each of two streams would
+// cost more than the command. One that fills its pipe sooner waits once.
 type capture struct {
 	exec   *execution
 	stream journal.Stream
@@ -128,25 +126,15 @@ func (c *capture) closeWrite() {
 // process still holds the pipe, its output goes on into the journal.
 func (c *capture) settle() {
 	c.closeWrite()
-	// One byte more than there is now, to see the end of the pipe as well.
-	if c.pull(c.held() + 1) {
-		return
+	if !c.pull(pipeMost) {
+		c.startPump()
 	}
-	c.startPump()
 }
 
-func (c *capture) held() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.eof {
-		return 0
-	}
-	n, err := unix.IoctlGetInt(c.read, unix.TIOCINQ)
-	if err != nil {
-		return 0
-	}
-	return n
-}
+// pipeMost is more than a pipe holds that was not enlarged by the journal, and
+// as much as one that was: all that can be in it when the command ends. A
+// writer left behind may go on writing, and is not waited for.
+const pipeMost = 256<<10 + 1
 
 // abort ends the stream without waiting for the end of the pipe.
 func (c *capture) abort() {

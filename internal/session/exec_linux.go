@@ -234,10 +234,9 @@ func (e *execution) run() {
 		}
 	}
 	c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
+	c.Long = e.pumpOutput
 	disarm := e.watch()
-	pump := time.AfterFunc(lazyPump, e.pumpOutput)
 	res, err := s.shell.Run(c)
-	pump.Stop()
 	disarm()
 	e.settleOutput()
 	if e.stdin != nil {

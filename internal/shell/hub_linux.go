@@ -27,6 +27,7 @@ type Hub struct {
 	texts      map[string]string // path of each embedded text, in a memfd
 	textFDs    []int
 	kits       chan *kit
+	clock      *clock
 	mu         sync.Mutex
 	shells     map[string]*Shell // by token
 	readerDone chan struct{}
@@ -52,6 +53,7 @@ func NewHub(log *slog.Logger) (*Hub, error) {
 		log:        log,
 		prefix:     "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/",
 		kits:       make(chan *kit, kitPool),
+		clock:      newClock(),
 		shells:     map[string]*Shell{},
 		texts:      map[string]string{},
 		readerDone: make(chan struct{}),
@@ -73,6 +75,7 @@ func NewHub(log *slog.Logger) (*Hub, error) {
 
 // Close stops the reader. All shells must have been closed.
 func (h *Hub) Close() error {
+	h.clock.close()
 	err := closeFDs(h.statusW)
 	err = errors.Join(err, h.status.Close())
 	if len(h.textFDs) == len(bootTexts) { // the reader was started

@@ -22,6 +22,8 @@ type Command struct {
 	Dir            string   // absolute, for this command alone
 	Mark           uint32   // of the processes it starts
 	Stop           <-chan struct{}
+	// Long is called once, if the command still runs after a few milliseconds.
+	Long func()
 }
 
 // Ending is what became of the shell.
@@ -183,8 +185,8 @@ func (r *running) start() (closeTexts func(), err error) {
 // wait serves reports until the command is over: its status was reported, or
 // its shell is exiting, dead or stuck. errStuck says that it must be killed.
 func (r *running) wait() error {
-	r.wedge.start()
-	defer r.wedge.timer.Stop()
+	look := r.hub.clock.start(clockTick)
+	defer r.hub.clock.stop(look)
 	stop := r.cmd.Stop
 	died := r.proc.Done()
 	var tick <-chan time.Time
@@ -211,10 +213,16 @@ func (r *running) wait() error {
 			if err := r.stopStep(); err != nil {
 				return err
 			}
-		case <-r.wedge.timer.C:
-			if stuck := r.checkWedge(); stuck {
+		case <-look.due:
+			if r.wedge.every == 0 { // the first look
+				r.wedge.every = wedgeFirst
+				if r.cmd.Long != nil {
+					r.cmd.Long()
+				}
+			} else if stuck := r.checkWedge(); stuck {
 				return errStuck
 			}
+			r.hub.clock.set(look, r.wedge.every)
 		}
 	}
 	return nil
@@ -326,8 +334,7 @@ func (r *running) crippled() bool {
 // wedge notices a shell that waits for its next line without having reported:
 // what was to report has been redefined by the user.
 type wedge struct {
-	timer     *time.Timer
-	every     time.Duration
+	every     time.Duration // until the next look
 	seen      int
 	emergency bool // the emergency line was sent
 }
@@ -337,11 +344,6 @@ const (
 	wedgeSlow  = 500 * time.Millisecond // a look costs two system calls; hundreds may run
 )
 
-func (w *wedge) start() {
-	w.every = wedgeFirst
-	w.timer = time.NewTimer(w.every)
-}
-
 // checkWedge looks once. Seen twice in a row it sends the emergency line, which
 // reports with nothing that a function can stand in for; seen twice again the
 // shell is given up.
@@ -350,12 +352,11 @@ func (r *running) checkWedge() (stuck bool) {
 	if !r.waitsForInput() {
 		w.seen = 0
 		w.every = min(w.every*2, wedgeSlow)
-		w.timer.Reset(w.every)
 		return false
 	}
 	r.drain()
 	w.seen++
-	w.timer.Reset(wedgeFirst)
+	w.every = wedgeFirst
 	if w.seen == 2 && !w.emergency {
 		if line := r.emergencyLine(); line != "" {
 			w.emergency = true

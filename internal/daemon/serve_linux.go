@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/term"
@@ -50,6 +52,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	for _, name := range opts.Environment.unknownVariables() {
 		d.log.Warn("a variable in the environment looks like a setting and is none", "variable", name)
 	}
+	leaveProcessors()
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
 		return errors.Join(err, d.close(cut))
@@ -69,6 +72,17 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		d.log.Info("stopped")
 	}
 	return err
+}
+
+// leaveProcessors leaves half of the machine to the commands. The daemon's own
+// part of a short command is less than the shell's, and a processor that it has
+// and does not need costs time: each time a goroutine becomes ready Go wakes a
+// thread to look for more of them, and a command would wait for that thread in
+// three places. GOMAXPROCS in the environment has the last word.
+func leaveProcessors() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
+	}
 }
 
 // open wires the floors, the lowest first. What it opened before an error is

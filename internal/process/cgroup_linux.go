@@ -185,28 +185,7 @@ func (r *cgroupRoot) write(name, file, value string) error {
 
 // read reads a whole control file. kernfs may return a long list in pieces.
 func (r *cgroupRoot) read(name, file string, buf []byte) ([]byte, error) {
-	fd, err := unix.Openat(r.fd, name+"/"+file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	n := 0
-	for {
-		if n == len(buf) {
-			buf = append(buf, make([]byte, len(buf))...)
-		}
-		got, err := unix.Read(fd, buf[n:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		n += got
-		if got == 0 {
-			return buf[:n], nil
-		}
-	}
+	return readKernelFile(r.fd, name+"/"+file, buf)
 }
 
 // pids lists the processes of one group.

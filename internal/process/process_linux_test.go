@@ -202,7 +202,7 @@ func TestMarks(t *testing.T) {
 			 while ! [ -e two ]; do sleep 0.01; done; (setsid sleep 103 &); sleep 104`, dir), true)
 		commands := func(mark uint32) string {
 			var out []string
-			for _, in := range tree.Describe(tree.Marked(mark)) {
+			for _, in := range tree.Describe(tree.Marked(mark, 0)) {
 				if f := strings.Fields(in.Command); f[0] == "sleep" && len(f[1]) == 3 {
 					out = append(out, f[1])
 				}

@@ -88,9 +88,10 @@ func (t *Tree) PIDs() []int {
 	return pids
 }
 
-// Marked lists the live processes that carry a mark.
-func (t *Tree) Marked(mark uint32) []int {
-	return t.pick(func(_ int, m uint32) bool { return m == mark&maxMark })
+// Marked lists the live processes that carry a mark, but for one: the process
+// that starts the others carries it too.
+func (t *Tree) Marked(mark uint32, except int) []int {
+	return t.pick(func(pid int, m uint32) bool { return m == mark&maxMark && pid != except })
 }
 
 // Info describes one process.

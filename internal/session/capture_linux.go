@@ -32,15 +32,17 @@ type capture struct {
 
 func newCapture(e *execution, stream journal.Stream) (*capture, error) {
 	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+	// A shell opens its end by path, which gives it flags of its own: no program
+	// finds its stdout non-blocking.
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
-	}
-	// Ours only: a program must not find its stdout non-blocking.
-	if err := unix.SetNonblock(p[0], true); err != nil {
-		return nil, errors.Join(err, unix.Close(p[0]), unix.Close(p[1]))
 	}
 	return &capture{exec: e, stream: stream, read: p[0], write: p[1]}, nil
 }
+
+// inherited makes the writing end fit to be a program's own, for one that is
+// started with it.
+func (c *capture) inherited() error { return unix.SetNonblock(c.write, false) }
 
 // startPump begins to move output as it comes, until the last writer is gone.
 func (c *capture) startPump() {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,10 @@ func (s *Session) startDirect() error {
 	}
 	defer e.stdout.closeWrite() // the command has them now
 	defer e.stderr.closeWrite()
-	if e.stdin, err = newInput(nil, true); err != nil {
+	if e.stdin, err = newInput(nil, true); err == nil {
+		err = errors.Join(e.stdout.inherited(), e.stderr.inherited())
+	}
+	if err != nil {
 		e.closeOutput()
 		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
 	}

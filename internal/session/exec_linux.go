@@ -282,12 +282,7 @@ func fillShellResult(r *api.ExecResult, res shell.Result) {
 // survivorsOf are the processes that an exec left running.
 func (s *Session) survivorsOf(e *execution) []api.Process {
 	pid, _ := s.shell.PID()
-	var left []int
-	for _, p := range s.tree.Marked(e.mark) {
-		if p != pid {
-			left = append(left, p)
-		}
-	}
+	left := s.tree.Marked(e.mark, pid)
 	if len(left) == 0 {
 		return nil
 	}

@@ -270,8 +270,8 @@ func (p *Pool) Signal(_ context.Context, params api.ExecSignalParams) (*api.Exec
 		own, _ = e.session.shell.PID()
 	}
 	n := 0
-	for _, pid := range e.session.tree.Marked(e.mark) {
-		if pid != own && e.session.tree.Signal(pid, sig) {
+	for _, pid := range e.session.tree.Marked(e.mark, own) {
+		if e.session.tree.Signal(pid, sig) {
 			n++
 		}
 	}

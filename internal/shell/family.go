@@ -181,7 +181,7 @@ func (f Family) packets(l *line) []string {
 		enter = f.builtin(".") + " " + l.enter + "; "
 		leave = f.builtin(".") + " " + l.leave + "; "
 	}
-	redirs := " <" + l.stdin + " >|" + l.stdout + " 2>|" + l.stderr
+	redirs := " <" + l.stdin + " 2>|" + l.stderr // and stdout is that of base
 	switch {
 	case f == Dash || f == Ash && l.inCopy:
 		dot := `\command \. `
@@ -198,6 +198,7 @@ func (f Family) packets(l *line) []string {
 	case f == Bash:
 		if !l.inCopy {
 			base, rest = "", "" // its EXIT traps run before redirections are undone
+			redirs += " >|" + l.stdout
 		}
 		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
 		drop += " __trl_o= __trl_u="

@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
 
-.PHONY: build install test check lint fuzz bench torture stories clean
+.PHONY: build install test check lint fuzz bench torture stories sdk clean
 
 build: ## the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
@@ -23,6 +23,9 @@ lint: ## format and lint
 
 stories: ## the scripts in cmd/trl/testdata/script against the real binary
 	./.ci/run stories
+
+sdk: ## the SDKs against the real binary, and as they are shipped
+	./.ci/run build sdk
 
 torture: ## the conformance table in every shell; RUNS=3 repeats it
 	TRL_TORTURE_RUNS=$(or $(RUNS),1) ./.ci/run torture

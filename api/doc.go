@@ -21,12 +21,24 @@ const (
 	MethodSessionList    = "session.list"
 	MethodSessionInfo    = "session.info"
 	MethodSessionDestroy = "session.destroy"
+	MethodSessionWatch   = "session.watch"
 
 	MethodExecRun    = "exec.run"
+	MethodExecStream = "exec.stream"
+	MethodExecAttach = "exec.attach"
 	MethodExecOutput = "exec.output"
 	MethodExecInput  = "exec.input"
 	MethodExecSignal = "exec.signal"
 	MethodExecCancel = "exec.cancel"
 	MethodExecInfo   = "exec.info"
 	MethodExecList   = "exec.list"
+
+	MethodStreamClose = "stream.close"
+)
+
+// Names of the notifications that follow the answer to a method which opened a
+// stream.
+const (
+	NotifyExecChunk    = "exec.chunk"
+	NotifySessionEvent = "session.event"
 )

@@ -84,16 +84,69 @@ const (
 	ChunkStderr ChunkType = "stderr"
 	ChunkTTY    ChunkType = "tty"
 	ChunkGap    ChunkType = "gap"
+	ChunkExit   ChunkType = "exit" // always the last of a stream
 )
 
 // Chunk is a piece of a journal. Offset is the journal offset of its first
-// byte. A gap chunk stands for Bytes bytes that quota has dropped.
+// byte. A gap chunk stands for Bytes bytes that quota has dropped. Pushed in a
+// stream it names the stream and its exec; of exec.output it does not.
 type Chunk struct {
-	Type     ChunkType `json:"type"`
-	Offset   int64     `json:"offset"`
-	Data     string    `json:"data,omitempty"`
-	Encoding string    `json:"encoding,omitempty"`
-	Bytes    int64     `json:"bytes,omitempty"`
+	StreamID string      `json:"stream_id,omitempty"`
+	ExecID   string      `json:"exec_id,omitempty"`
+	Type     ChunkType   `json:"type"`
+	Offset   int64       `json:"offset"`
+	Data     string      `json:"data,omitempty"`
+	Encoding string      `json:"encoding,omitempty"`
+	Bytes    int64       `json:"bytes,omitempty"`
+	Next     int64       `json:"next"`             // the offset that follows the chunk
+	Result   *ExecResult `json:"result,omitempty"` // of an exit chunk, without output
+}
+
+// ExecStreamParams runs one command as ExecRunParams does. Its output follows
+// the answer as chunks, so there is nothing to yield and nothing to cut.
+type ExecStreamParams struct {
+	SessionID     string            `json:"session_id"`
+	Command       string            `json:"command"`
+	TimeoutMS     *int64            `json:"timeout_ms,omitempty"`
+	IdleTimeoutMS int64             `json:"idle_timeout_ms,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	Cwd           string            `json:"cwd,omitempty"`
+	Stdin         *string           `json:"stdin,omitempty"`
+	StdinEncoding string            `json:"stdin_encoding,omitempty"`
+	StdinOpen     bool              `json:"stdin_open,omitempty"`
+	Wait          bool              `json:"wait,omitempty"`
+	Key           string            `json:"key,omitempty"`
+}
+
+// ExecStreamResult is answered when the command has been accepted.
+type ExecStreamResult struct {
+	ExecID   string `json:"exec_id"`
+	StreamID string `json:"stream_id"`
+}
+
+// ExecAttachParams asks for an exec's output as chunks from an offset on.
+type ExecAttachParams struct {
+	ExecID string `json:"exec_id"`
+	From   int64  `json:"from,omitempty"`
+}
+
+// ExecAttachResult says where the chunks that follow begin.
+type ExecAttachResult struct {
+	StreamID string    `json:"stream_id"`
+	From     int64     `json:"from"`
+	State    ExecState `json:"state"`
+}
+
+// StreamCloseParams names a stream that was opened over the same connection.
+type StreamCloseParams struct {
+	StreamID string `json:"stream_id"`
+}
+
+// StreamCloseResult is answered when no notification of the stream follows any
+// more. Closed is false when it had ended already, or never was.
+type StreamCloseResult struct {
+	StreamID string `json:"stream_id"`
+	Closed   bool   `json:"closed"`
 }
 
 // ExecOutputParams reads an exec's journal by polling.

@@ -144,3 +144,38 @@ type SessionDestroyResult struct {
 	State     State     `json:"state"`
 	Survivors []Process `json:"survivors"`
 }
+
+// SessionWatchParams asks for what happens to one session, or to all.
+type SessionWatchParams struct {
+	SessionID string `json:"session_id,omitempty"`
+}
+
+// SessionWatchResult names the stream of events that follows.
+type SessionWatchResult struct {
+	StreamID string `json:"stream_id"`
+}
+
+// SessionEventType says what happened to a session.
+type SessionEventType string
+
+// The types of session events.
+const (
+	EventCreated   SessionEventType = "created"
+	EventState     SessionEventType = "state"     // it became idle or running
+	EventDestroyed SessionEventType = "destroyed" // it is terminated, for Reason
+	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events are not told
+)
+
+// SessionEvent is one thing that happened to a session.
+type SessionEvent struct {
+	StreamID  string           `json:"stream_id"`
+	Type      SessionEventType `json:"type"`
+	SessionID string           `json:"session_id,omitempty"`
+	Name      string           `json:"name,omitempty"`
+	Tags      []string         `json:"tags,omitempty"`
+	State     State            `json:"state,omitempty"`
+	ExecID    string           `json:"exec_id,omitempty"` // the exec that runs, of a session that became running
+	At        Time             `json:"at"`
+	Reason    string           `json:"reason,omitempty"`
+	Missed    int64            `json:"missed,omitempty"`
+}

@@ -35,11 +35,14 @@ const Base64 = "base64"
 // EncodeBytes returns bytes as a JSON string value and its encoding: the text
 // itself with "" when it is valid UTF-8 without NUL, else base64.
 func EncodeBytes(b []byte) (data, encoding string) {
-	if utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 {
+	if isText(b) {
 		return string(b), ""
 	}
 	return base64.StdEncoding.EncodeToString(b), Base64
 }
+
+// isText reports whether bytes go over the wire as they are.
+func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // DecodeBytes is the inverse of EncodeBytes.
 func DecodeBytes(data, encoding string) ([]byte, error) {

@@ -1,23 +1,22 @@
-// Package client speaks to a TRL daemon.
+// Package client speaks to a TRL daemon, over any of its carriers.
 //
-// A Client is one connection, over which any number of goroutines call at
-// once. Errors that the daemon answers are *api.Error, to be told apart by
-// their code; see api.IsCode.
+// A Client is safe for concurrent use. What it can repeat without harm, it
+// repeats after a lost connection: calls that only look, and commands, which
+// carry a key that keeps the daemon from running them twice. A Stream goes on
+// where it was cut, byte for byte.
+//
+// Errors that the daemon answers are *api.Error, to be told apart by their
+// code; see api.IsCode.
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -30,53 +29,78 @@ var ErrNoDaemon = errors.New("no TRL daemon is running")
 // whichever side ended it. Whether the daemon got the call is then unknown.
 var ErrClosed = errors.New("the connection to the daemon is closed")
 
-// Client is a connection to a daemon. It is safe for concurrent use.
-type Client struct {
-	conn  io.ReadWriteCloser
-	lines chan []byte   // to the goroutine that writes
-	done  chan struct{} // closed when the connection has ended
-
-	mu      sync.Mutex // guards what follows; held for moments only
-	lastID  uint64
-	waiting map[uint64]chan []byte // calls without an answer yet, each with room for its line
-	notice  *api.Error             // the last error that answered no call in particular
-	err     error                  // why the connection has ended; set before done is closed
+// Options are how to reach a daemon. Zero values are the defaults.
+type Options struct {
+	// Token goes with every request over HTTP and WebSocket.
+	Token string
+	// TLS is for https and wss. Default: the system's authorities.
+	TLS *tls.Config
+	// Patience is how long a daemon that was lost is looked for, by what can
+	// be repeated. Default 10 s, longer than a daemon takes to restart; less
+	// than 0 is not at all.
+	Patience time.Duration
 }
 
-// Dial connects to the daemon at addr: "unix:" and a path, or a path alone.
+func (o *Options) setDefaults() {
+	if o.Patience == 0 {
+		o.Patience = 10 * time.Second
+	}
+}
+
+// Client is a way to a daemon. It is safe for concurrent use.
+type Client struct {
+	carrier carrier
+	opts    Options
+}
+
+// carrier is one of the ways to reach a daemon. Its errors are *api.Error, or
+// wrap ErrClosed or ErrNoDaemon, or that of a context.
+type carrier interface {
+	call(ctx context.Context, method string, params, result any) error
+	// stream runs a command and follows it. The feed is nil when only its exec
+	// is known, to be attached to.
+	stream(ctx context.Context, p api.ExecStreamParams) (execID string, f *feed[api.Chunk], err error)
+	attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error)
+	watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error)
+	// redials reports whether a lost connection can be made again.
+	redials() bool
+	close()
+}
+
+// Dial connects to the daemon at addr with the default options:
+//
+//	unix:/path        a Unix socket; so is a path alone
+//	http://host:port  and https://: calls are requests, streams Server-Sent Events
+//	ws://host:port    and wss://: one WebSocket for calls, one for each stream
+//	stdio:trl serve --stdio
+//	                  a daemon of its own, started for this client
 func Dial(ctx context.Context, addr string) (*Client, error) {
-	path := strings.TrimPrefix(addr, "unix:")
-	if path == addr && strings.Contains(addr, "://") {
-		return nil, fmt.Errorf("address %q: only unix:PATH is supported", addr)
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, path, err)
-	}
+	return DialWith(ctx, addr, Options{})
+}
+
+// DialWith is Dial with options.
+func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
+	opts.setDefaults()
+	carrier, err := dial(ctx, addr, opts)
 	if err != nil {
 		return nil, err
 	}
-	return NewConn(conn), nil
+	return &Client{carrier: carrier, opts: opts}, nil
 }
 
 // NewConn speaks over a connection that already exists, such as the standard
 // input and output of a daemon that was started for it. Close closes conn,
 // which must make a Read of it return.
 func NewConn(conn io.ReadWriteCloser) *Client {
-	c := &Client{
-		conn: conn, lines: make(chan []byte), done: make(chan struct{}),
-		waiting: map[uint64]chan []byte{},
-	}
-	go c.read()
-	go c.write()
-	return c
+	var opts Options
+	opts.setDefaults()
+	return &Client{carrier: &lines{conn: newConn(newLineWire(conn))}, opts: opts}
 }
 
 // Close ends the connection. The daemon stops waiting on behalf of the calls
 // that are unanswered, which fail; commands that run go on.
 func (c *Client) Close() error {
-	c.fail(ErrClosed)
+	c.carrier.close()
 	return nil
 }
 
@@ -84,214 +108,166 @@ func (c *Client) Close() error {
 // the result is decoded into result, unless that is nil. When ctx is done the
 // call is abandoned and returns; what the daemon does of it, it does.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	id, answer, err := c.register()
+	err := c.carrier.call(ctx, method, params, result)
+	if !errors.Is(err, ErrClosed) || !c.carrier.redials() || !repeatable(method, params) {
+		return err
+	}
+	return c.persist(ctx, err, func() error { return c.carrier.call(ctx, method, params, result) })
+}
+
+// readOnly are the methods that can be called twice without harm.
+var readOnly = map[string]bool{
+	api.MethodSystemPing: true, api.MethodSystemInfo: true, api.MethodSystemStats: true,
+	api.MethodSessionList: true, api.MethodSessionInfo: true,
+	api.MethodExecOutput: true, api.MethodExecInfo: true, api.MethodExecList: true,
+	api.MethodExecCancel: true,
+}
+
+// repeatable reports whether a call has its effect once, however often it is
+// made.
+func repeatable(method string, params any) bool {
+	switch p := params.(type) {
+	case api.ExecRunParams:
+		return p.Key != ""
+	case api.ExecStreamParams:
+		return p.Key != ""
+	default:
+		return readOnly[method]
+	}
+}
+
+// newKey makes the key of a command whose caller gave none.
+func newKey() string { return "k-" + rand.Text() }
+
+// The pauses between two attempts to reach a daemon that was lost: one that
+// was cut off is there at once, one that restarts takes a while.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// persist repeats try, which has failed with err, until it has another end
+// than a lost connection or the patience is over.
+func (c *Client) persist(ctx context.Context, err error, try func() error) error {
+	deadline := time.Now().Add(c.opts.Patience)
+	for pause := firstPause; lost(err) && time.Now().Before(deadline); pause = min(2*pause, maxPause) {
+		if !sleep(ctx, jitter(pause)) {
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		err = try()
+	}
+	return err
+}
+
+// lost reports whether an error says nothing of the call but that the daemon
+// could not be reached.
+func lost(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)
+}
+
+// jitter spreads the attempts of many clients that were cut off together.
+func jitter(d time.Duration) time.Duration {
+	var b [1]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return d/2 + d*time.Duration(b[0])/256/2
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// lines is the carrier of daemons that speak a message at a time both ways.
+type lines struct {
+	dial func(context.Context) (*conn, error) // nil: there is one connection only
+
+	mu     sync.Mutex
+	conn   *conn // the one for calls; it may have ended
+	closed bool
+}
+
+func (l *lines) redials() bool { return l.dial != nil }
+
+// current returns the connection for calls, and makes it again if it has ended.
+func (l *lines) current(ctx context.Context) (*conn, error) {
+	l.mu.Lock()
+	c, closed := l.conn, l.closed
+	l.mu.Unlock()
+	if !c.ended() || closed || l.dial == nil {
+		return c, nil
+	}
+	fresh, err := l.redial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.conn.ended() { // closed, or another call was faster
+		fresh.close()
+		return l.conn, nil
+	}
+	l.conn = fresh
+	return fresh, nil
+}
+
+// redial connects once more. That it fails is the end of what there was.
+func (l *lines) redial(ctx context.Context) (*conn, error) {
+	c, err := l.dial(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return c, err
+}
+
+func (l *lines) call(ctx context.Context, method string, params, result any) error {
+	c, err := l.current(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.forget(id)
-	line, err := encode(id, method, params)
-	if err != nil {
-		return fmt.Errorf("%s: params: %w", method, err)
-	}
-	select {
-	case c.lines <- line:
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", method, ctx.Err())
-	case <-c.done:
-		return c.err
-	}
-	select {
-	case line = <-answer:
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", method, ctx.Err())
-	case <-c.done:
-		// The answer may have come right before the end.
-		select {
-		case line = <-answer:
-		default:
-			return c.err
-		}
-	}
-	return decode(method, line, result)
+	return c.call(ctx, method, params, result, nil)
 }
 
-func (c *Client) register() (uint64, chan []byte, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return 0, nil, c.err
-	}
-	c.lastID++
-	answer := make(chan []byte, 1)
-	c.waiting[c.lastID] = answer
-	return c.lastID, answer, nil
+func (l *lines) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.conn.close()
 }
 
-func (c *Client) forget(id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.waiting, id)
+// streamConn returns a connection for one stream: one of its own, so that a
+// reader who lags is nobody's but the stream's, if there can be more than one.
+func (l *lines) streamConn(ctx context.Context) (c *conn, own bool, err error) {
+	if l.dial == nil {
+		return l.conn, false, nil
+	}
+	l.mu.Lock()
+	closed := l.closed
+	l.mu.Unlock()
+	if closed {
+		return nil, false, ErrClosed
+	}
+	c, err = l.redial(ctx)
+	return c, true, err
 }
 
-// fail ends the connection, for the first reason given.
-func (c *Client) fail(reason error) {
-	c.mu.Lock()
-	if c.err != nil {
-		c.mu.Unlock()
-		return
-	}
-	c.err = reason
-	close(c.done)
-	c.mu.Unlock()
-	_ = c.conn.Close() // nothing is lost: all that was asked has failed
+func (l *lines) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
+	var r api.ExecStreamResult
+	f, err := follow(ctx, l, api.MethodExecStream, p, &r, parseChunk)
+	return r.ExecID, f, err
 }
 
-// encode makes a request line. The id goes first, where a daemon that refuses
-// the line for its length still finds it.
-func encode(id uint64, method string, params any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a command is full of < > &
-	b.WriteString(`{"jsonrpc":"2.0","id":`)
-	b.WriteString(strconv.FormatUint(id, 10))
-	b.WriteString(`,"method":`)
-	if err := enc.Encode(method); err != nil {
-		return nil, err
-	}
-	b.Truncate(b.Len() - 1) // Encode ends with a newline of its own
-	if params != nil {
-		b.WriteString(`,"params":`)
-		if err := enc.Encode(params); err != nil {
-			return nil, err
-		}
-		b.Truncate(b.Len() - 1)
-	}
-	b.WriteString("}\n")
-	return b.Bytes(), nil
+func (l *lines) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
+	var r api.ExecAttachResult
+	return follow(ctx, l, api.MethodExecAttach, api.ExecAttachParams{ExecID: execID, From: from}, &r, parseChunk)
 }
 
-// decode reads the answer in one pass, straight into result.
-func decode(method string, line []byte, result any) error {
-	if result == nil {
-		result = new(json.RawMessage)
-	}
-	answer := struct {
-		Result any        `json:"result"`
-		Error  *api.Error `json:"error"`
-	}{Result: result}
-	if err := json.Unmarshal(line, &answer); err != nil {
-		return fmt.Errorf("%s: the daemon's answer: %w", method, err)
-	}
-	if answer.Error != nil {
-		return answer.Error
-	}
-	return nil
-}
-
-// lastWords is how long, once writing has failed, the daemon's last lines are
-// waited for: they say why. They are already on their way.
-const lastWords = time.Second
-
-// write is the goroutine that writes, so that a call can be abandoned while a
-// daemon that is busy lets its line wait.
-func (c *Client) write() {
-	for {
-		select {
-		case line := <-c.lines:
-			if _, err := c.conn.Write(line); err != nil {
-				if d, ok := c.conn.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now().Add(lastWords)) == nil {
-					return // the reader finds the end, with its reason
-				}
-				c.fail(c.lost(err))
-				return
-			}
-		case <-c.done:
-			return
-		}
-	}
-}
-
-// read is the goroutine that reads, and hands each answer to its call.
-func (c *Client) read() {
-	r := bufio.NewReaderSize(c.conn, 64<<10) // holds most answers whole
-	for {
-		line, err := r.ReadBytes('\n')
-		if err == nil {
-			err = c.deliver(line)
-		}
-		if err != nil {
-			c.fail(c.lost(err))
-			return
-		}
-	}
-}
-
-// lost is the error of calls whose connection ended with err. If the daemon
-// has said why, that counts.
-func (c *Client) lost(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.notice != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, c.notice)
-	}
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: the daemon has ended it", ErrClosed)
-	}
-	return fmt.Errorf("%w: %w", ErrClosed, err)
-}
-
-func (c *Client) deliver(line []byte) error {
-	id, ok := quickID(line)
-	if !ok {
-		var err error
-		if id, err = c.slowID(line); err != nil || id == 0 {
-			return err
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if answer, ok := c.waiting[id]; ok {
-		answer <- line // never blocks: it has room, and is forgotten with this
-		delete(c.waiting, id)
-	}
-	return nil
-}
-
-// quickID finds the id where this daemon writes it, so that a large answer is
-// not read twice.
-func quickID(line []byte) (uint64, bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
-	if !ok {
-		return 0, false
-	}
-	digits, _, ok := bytes.Cut(rest[:min(len(rest), 24)], []byte(","))
-	if !ok {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(string(digits), 10, 64)
-	return id, err == nil
-}
-
-// slowID reads the id of a line in any form of JSON. It is 0 for one that
-// answers no call: a notification, which is ignored, or an error without an
-// id, which is kept as the reason for what comes after it.
-func (c *Client) slowID(line []byte) (uint64, error) {
-	var head struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   *api.Error      `json:"error"`
-	}
-	if err := json.Unmarshal(line, &head); err != nil || head.Version != "2.0" {
-		return 0, errors.New("what is there does not speak JSON-RPC: is it a TRL daemon?")
-	}
-	id, err := strconv.ParseUint(string(head.ID), 10, 64)
-	if err == nil {
-		return id, nil
-	}
-	if head.Error != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.notice = head.Error
-	}
-	return 0, nil
+func (l *lines) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
+	var r api.SessionWatchResult
+	return follow(ctx, l, api.MethodSessionWatch, p, &r, parseEvent)
 }

@@ -50,8 +50,12 @@ func (c *Client) DestroySession(ctx context.Context, p api.SessionDestroyParams)
 }
 
 // Run runs a command in a session. Abandoning the call does not stop the
-// command: Cancel does.
+// command: Cancel does. Without a key it is given one, so that it can be asked
+// for again after a lost connection and still runs once.
 func (c *Client) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	if p.Key == "" && c.carrier.redials() {
+		p.Key = newKey()
+	}
 	return call[api.ExecResult](ctx, c, api.MethodExecRun, p)
 }
 

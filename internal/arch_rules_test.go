@@ -109,6 +109,18 @@ func TestEveryDoorCanBeForced(t *testing.T) {
 	}
 }
 
+func TestALibraryIsKeptInItsRoom(t *testing.T) {
+	for _, library := range libraries {
+		for _, imported := range []string{library.about, library.about + "/part"} {
+			expect(t, tree{"internal/elsewhere/x.go": source("internal/elsewhere", imported)}, "imports "+imported, library.why)
+			for _, from := range library.from {
+				expectNone(t, tree{from + "/x.go": source(from, imported)}, library.why)
+			}
+		}
+		expectNone(t, tree{"internal/elsewhere/x.go": source("internal/elsewhere", library.about+"s")}, library.why)
+	}
+}
+
 func TestASecondReaperIsNoticed(t *testing.T) {
 	for imported, names := range reapers.names {
 		base := path.Base(imported)

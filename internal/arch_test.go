@@ -27,8 +27,8 @@ var imports = []importRule{
 		why: "a program must be able to speak to TRL without linking anything else",
 	},
 	{
-		about: "client", only: []string{"api"}, bare: true,
-		why: "a client knows the vocabulary and not the daemon",
+		about: "client", only: []string{"api"}, bare: true, but: []string{"github.com/coder/websocket"},
+		why: "a client knows the vocabulary and not the daemon; of others, only what carries it",
 	},
 	{
 		about: "conformance", only: []string{}, bare: true,
@@ -39,6 +39,10 @@ var imports = []importRule{
 		why: "the lowest floor: killing must be testable with nothing above it",
 	},
 	{
+		about: "internal/contract", only: []string{"api"},
+		why: "the artefacts are made of the vocabulary and of what the method table says of itself",
+	},
+	{
 		about: "internal/journal", only: []string{"api"},
 		why: "a log of bytes does not know whose they are",
 	},
@@ -47,8 +51,12 @@ var imports = []importRule{
 		why: "a shell driver needs processes and nothing else; what output is for is decided above",
 	},
 	{
+		about: "internal/access", only: []string{"api"}, without: []string{"net", "net/http"},
+		why: "who may do what does not depend on how a request came",
+	},
+	{
 		about:   "internal/session",
-		never:   []string{"client", "internal/service", "internal/transport", "internal/daemon", "internal/cli"},
+		never:   []string{"client", "internal/access", "internal/service", "internal/transport", "internal/daemon", "internal/cli"},
 		without: []string{"net", "net/http", "encoding/json"},
 		why:     "the heart must be testable without a socket",
 	},
@@ -64,8 +72,8 @@ var imports = []importRule{
 		why:   "carriers only, no decisions: what a request does is the method table's",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/daemon"},
-		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone",
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/daemon"},
+		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone, and the token file for `token`",
 	},
 }
 
@@ -88,6 +96,10 @@ var doors = []doorRule{
 		why: "wired in one place; the service sees it through an interface of its own",
 	},
 	{
+		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/service", "internal/transport"},
+		why: "asked at the doors and in the method table; below it everybody has been let in",
+	},
+	{
 		about: "internal/service", from: []string{"internal/daemon", "internal/transport"},
 		why: "a request becomes work only through a transport",
 	},
@@ -107,6 +119,22 @@ var doors = []doorRule{
 		about: "internal/trltest", from: []string{},
 		why: "it is for tests",
 	},
+	{
+		about: "internal/contract", from: []string{},
+		why: "what is generated is checked by tests, and not made at run time",
+	},
+}
+
+// libraries says who may import a module of others, and what is below it.
+var libraries = []doorRule{
+	{
+		about: "github.com/prometheus", from: []string{"internal/daemon"},
+		why: "what is counted is counted in plain Go; how it is shown is decided in one place",
+	},
+	{
+		about: "github.com/coder/websocket", from: []string{"client", "internal/transport"},
+		why: "only the two ends of a connection know that it is a WebSocket",
+	},
 }
 
 // reapers says who may start a process, or wait for any.
@@ -117,7 +145,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"internal/process", "internal/trltest"},
+	from: []string{"client", "internal/process", "internal/trltest"}, // a client may start a daemon of its own
 	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
 }
 
@@ -146,6 +174,7 @@ type importRule struct {
 	only    []string // of this module it imports nothing but these; nil: anything
 	never   []string // of this module it does not import these
 	bare    bool     // of others it imports the standard library alone
+	but     []string // and these
 	without []string // of others it does not import these; net/http is not a part of net
 	why     string
 }
@@ -265,6 +294,11 @@ func check(files []file) []string {
 					report(f, "imports "+i.path, door.why)
 				}
 			}
+			for _, library := range libraries {
+				if !i.ours && within(i.path, library.about) && !anyWithin(f.dir, library.from) {
+					report(f, "imports "+i.path, library.why)
+				}
+			}
 		}
 		for full, names := range reapers.names {
 			for _, name := range names {
@@ -290,7 +324,7 @@ func (r importRule) allows(i imported) bool {
 	if i.ours {
 		return !anyWithin(i.path, r.never) && (r.only == nil || within(i.path, r.about) || anyWithin(i.path, r.only))
 	}
-	return !slices.Contains(r.without, i.path) && (!r.bare || standard(i.path))
+	return !slices.Contains(r.without, i.path) && (!r.bare || standard(i.path) || anyWithin(i.path, r.but))
 }
 
 // standard reports whether an import path is the standard library's: its first
@@ -324,6 +358,9 @@ func ruledDirs() []string {
 	}
 	for _, door := range doors {
 		dirs = append(append(dirs, door.about), door.from...)
+	}
+	for _, library := range libraries {
+		dirs = append(dirs, library.from...)
 	}
 	slices.Sort(dirs)
 	return slices.Compact(dirs)

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 //	[!] json PATH VALUE     the last stdout is JSON with (without) that value at a.dotted.0.path
 //	[!] json -has PATH      the same, whatever the value
 //	json -set NAME PATH     put the value there into an environment variable
+//	http …                  make an HTTP request; see cmdHTTP
 func TestStories(t *testing.T) {
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -64,6 +65,7 @@ func TestStories(t *testing.T) {
 			"status": cmdStatus,
 			"until":  cmdUntil,
 			"json":   cmdJSON,
+			"http":   cmdHTTP,
 		},
 		RequireUniqueNames: true,
 	})

@@ -10,13 +10,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
@@ -44,8 +47,9 @@ type app struct {
 	environment    daemon.Environment
 	exit           func(status int) // ends the process at once
 
-	socket string // --socket; "" if not given
-	json   bool   // --json
+	socket  string // --socket; "" if not given
+	address string // --address, likewise
+	json    bool   // --json
 }
 
 // Main runs the program and returns its exit status.
@@ -83,10 +87,11 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's Unix socket is at `PATH` (also TRL_SOCKET)")
+	root.PersistentFlags().StringVar(&a.address, "address", "", "the daemon is at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the\ntoken in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
 	root.AddCommand(a.serveCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
-		a.infoCommand(), a.statsCommand(), a.versionCommand())
+		a.infoCommand(), a.statsCommand(), a.tokenCommand(), a.versionCommand())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)
 	return root
@@ -150,16 +155,32 @@ func (a *app) socketPath() (string, error) {
 
 // connect opens a connection to the daemon.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
+	if a.address == "" && a.socket == "" {
+		a.address = os.Getenv(daemon.AddressVariable)
+	}
+	if a.address != "" {
+		c, err := client.DialWith(ctx, a.address, client.Options{Patience: patience, Token: os.Getenv(daemon.TokenVariable)})
+		if refused, ok := errors.AsType[*api.Error](err); ok {
+			return nil, refused
+		}
+		if err != nil {
+			return nil, localError{api.Errorf(api.CodeRuntimeUnavailable, "%w", err)}
+		}
+		return c, nil
+	}
 	path, err := a.socketPath()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.Dial(ctx, path)
+	c, err := client.DialWith(ctx, path, client.Options{Patience: patience})
 	if err != nil {
 		return nil, a.noDaemon(path, err)
 	}
 	return c, nil
 }
+
+// patience is how long a daemon that went away is looked for: a person waits.
+const patience = 3 * time.Second
 
 // ask calls one method on a connection of its own. The answer is printed as it
 // is with --json, and else shown by show.

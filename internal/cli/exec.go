@@ -94,6 +94,15 @@ func (a *app) execOutputCommand() *cobra.Command {
 			return err
 		}
 		defer c.Close()
+		if follow && !text { // text is made of whole answers
+			st, err := c.Attach(ctx, api.ExecAttachParams{ExecID: params.ExecID, From: from})
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			_, _, err = followed(st, a.chunks(), params.Stream)
+			return err
+		}
 		o := output{calls: c, to: a.chunks(), params: params, follow: follow}
 		_, err = o.copy(ctx)
 		return err

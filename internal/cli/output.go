@@ -4,12 +4,31 @@ import (
 	"context"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 )
 
 // outputCalls is what copying output needs of a client.
 type outputCalls interface {
 	Output(context.Context, api.ExecOutputParams) (*api.ExecOutputResult, error)
 	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
+}
+
+// followed copies the output of an exec as it comes, and returns how it ended
+// and how many bytes quota had dropped before they were copied. only names the
+// stream that is wanted; empty is all.
+func followed(st *client.Stream, to chunkWriter, only api.ChunkType) (result *api.ExecResult, missing int64, err error) {
+	for chunk, err := range st.Chunks() {
+		if err != nil {
+			return nil, missing, err
+		}
+		if chunk.Type == api.ChunkGap || chunk.Type != api.ChunkExit && (only == "" || chunk.Type == only) {
+			if err := to.write(*chunk); err != nil {
+				return nil, missing, err
+			}
+		}
+		missing += chunk.Bytes // only a gap has them
+	}
+	return st.Result(), missing, nil
 }
 
 const (

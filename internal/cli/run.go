@@ -89,10 +89,6 @@ func checkRun(o *runOptions) cobra.PositionalArgs {
 // not do it. While it lives the session is idle for milliseconds only.
 const oneShotTTL = 5 * time.Minute
 
-// yield is how soon exec.run answers with a handle. A millisecond: the output
-// is fetched with it, and input can't be sent without.
-const yield = 1 // ms
-
 // running is one run of `trl run`. Its fields are set before the goroutines
 // that read them start, but for made.
 type running struct {
@@ -130,10 +126,10 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	r.interrupted = interrupted
 	go r.watchSignals(interrupt)
 
-	params := api.ExecRunParams{
+	params := api.ExecStreamParams{
 		SessionID: o.session, Command: command,
 		TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(),
-		Key: rand.Text(), // so that it can be waited for with the same call
+		Key: rand.Text(), // with which --json asks for the result
 	}
 	if ms := o.idle.milliseconds(); ms != nil {
 		params.IdleTimeoutMS = *ms
@@ -178,15 +174,16 @@ func (r *running) endSession(ctx context.Context, force bool) {
 
 // command runs the command to its end. The error is its exit status, or what
 // kept it from ending.
-func (r *running) command(ctx context.Context, params api.ExecRunParams) error {
+func (r *running) command(ctx context.Context, params api.ExecStreamParams) error {
 	if sig, ok := r.signalled(); ok {
 		return exitStatus(statusSignal + int(sig))
 	}
-	started, err := r.start(ctx, params)
+	st, err := r.start(ctx, params)
 	if err != nil {
 		return err
 	}
-	r.exec = started.ExecID
+	defer st.Close()
+	r.exec = st.ExecID()
 	done, finish := context.WithCancel(ctx)
 	defer finish()
 	if params.StdinOpen {
@@ -195,10 +192,11 @@ func (r *running) command(ctx context.Context, params api.ExecRunParams) error {
 	go r.cancelWhenInterrupted(done)
 
 	var result *api.ExecResult
-	o := output{calls: r.client, to: r.app.chunks(), params: api.ExecOutputParams{ExecID: r.exec}, follow: true}
+	var missing int64
 	if r.app.json {
+		st.Close() // the result has the output
 		result, err = r.printResult(ctx, params)
-	} else if result, err = o.copy(ctx); err == nil {
+	} else if result, missing, err = followed(st, r.app.chunks(), ""); err == nil {
 		r.remark(result)
 	}
 	if err != nil {
@@ -208,7 +206,7 @@ func (r *running) command(ctx context.Context, params api.ExecRunParams) error {
 	if sig, ok := r.signalled(); ok && result.Cancelled {
 		status = statusSignal + int(sig)
 	}
-	if status == 0 && o.missing > 0 {
+	if status == 0 && missing > 0 {
 		status = statusRunFailed // who pipes the output on must not take it for whole
 	}
 	if status != 0 {
@@ -217,26 +215,21 @@ func (r *running) command(ctx context.Context, params api.ExecRunParams) error {
 	return nil
 }
 
-// start starts the command. While it waits for its turn in a session a signal
-// ends the wait, and leaves the command in the queue.
-func (r *running) start(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
-	if params.Wait {
-		ctx = r.interrupted
-	}
-	params.YieldMS = yield
-	params.MaxOutputBytes = new(int64) // none: it is fetched by itself
-	result, err := r.client.Run(ctx, params)
+// start starts the command, or puts it into the queue of its session.
+func (r *running) start(ctx context.Context, params api.ExecStreamParams) (*client.Stream, error) {
+	st, err := r.client.Stream(ctx, params)
 	if sig, ok := r.signalled(); ok && err != nil {
 		return nil, exitStatus(statusSignal + int(sig))
 	}
-	return result, err
+	return st, err
 }
 
 // printResult waits for the end of the command and prints its result. The call
 // has the key of the one that started it, and so runs nothing.
-func (r *running) printResult(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
+func (r *running) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
 	var raw json.RawMessage
-	if err := r.client.Call(ctx, api.MethodExecRun, params, &raw); err != nil {
+	again := api.ExecRunParams{SessionID: params.SessionID, Command: params.Command, Key: params.Key}
+	if err := r.client.Call(ctx, api.MethodExecRun, again, &raw); err != nil {
 		return nil, err
 	}
 	var result api.ExecResult

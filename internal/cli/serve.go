@@ -30,7 +30,10 @@ func (a *app) serveCommand() *cobra.Command {
 	defaults := daemon.Defaults(a.environment)
 	for _, s := range daemon.Settings() {
 		if s.Key != "socket" { // a flag of every command
-			cmd.Flags().Var(&settingFlag{setting: s, text: s.Value(&defaults), to: flags}, s.Flag(), s.Usage)
+			flag := cmd.Flags().VarPF(&settingFlag{setting: s, text: s.Value(&defaults), to: flags}, s.Flag(), "", s.Usage)
+			if s.IsSwitch() {
+				flag.NoOptDefVal = "true" // so that the name alone will do
+			}
 		}
 	}
 	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
@@ -76,8 +79,14 @@ func (f *settingFlag) Set(text string) error {
 
 // Type is what stands for the value in the help.
 func (f *settingFlag) Type() string {
-	if f.setting.IsNumber() {
+	switch {
+	case f.setting.IsNumber():
 		return "number"
+	case f.setting.IsSwitch():
+		return "bool"
+	case f.setting.IsList():
+		return "list"
+	default:
+		return "text"
 	}
-	return "text"
 }

@@ -61,12 +61,19 @@ func TestEverySettingEverywhere(t *testing.T) {
 			switch {
 			case s.IsNumber():
 				value, want = "123456", int64(123456)
+			case s.IsSwitch():
+				value, want = "true", true
+			case s.IsList():
+				value, want = "/a, /b", []string{"/a", "/b"}
 			case s.choices != nil:
 				value = s.choices[len(s.choices)-1]
 				want = value
 			}
 			quoted := value
-			if !s.IsNumber() {
+			switch {
+			case s.IsList():
+				quoted = `["/a", "/b"]`
+			case !s.IsNumber() && !s.IsSwitch():
 				quoted = `"` + value + `"`
 			}
 			for way, src := range map[string]Sources{
@@ -78,8 +85,8 @@ func TestEverySettingEverywhere(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", way, err)
 				}
-				if got := cfg.Public()[s.Key]; got != want {
-					t.Errorf("%s: %v, want %v", way, got, want)
+				if diff := cmp.Diff(want, cfg.Public()[s.Key]); diff != "" {
+					t.Errorf("%s: %s", way, diff)
 				}
 			}
 		})
@@ -113,6 +120,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		"negative":         {Sources{File: writeFile(t, `idle_ttl_ms = -1`)}, []string{"idle_ttl_ms", "-1"}},
 		"no choice":        {Sources{File: writeFile(t, `cgroup = "on"`)}, []string{"cgroup", "auto", "off"}},
 		"empty":            {Sources{File: writeFile(t, `socket = ""`)}, []string{"socket", "empty"}},
+		"no switch":        {Sources{File: writeFile(t, `insecure_http = "yes"`)}, []string{"insecure_http", "true or false"}},
+		"switch variable":  {Sources{Environment: user(t, "TRL_INSECURE_HTTP=maybe")}, []string{"TRL_INSECURE_HTTP", "maybe"}},
+		"no list":          {Sources{File: writeFile(t, `http_allowed_hosts = "a"`)}, []string{"http_allowed_hosts", "array"}},
+		"a list of others": {Sources{File: writeFile(t, `http_allowed_hosts = [1]`)}, []string{"http_allowed_hosts", "array"}},
 		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"line 3"}},
 		"no file":          {Sources{File: "/no/such/file.toml"}, []string{"/no/such/file.toml"}},
 		"variable":         {Sources{Environment: user(t, "TRL_GRACE_MS=soon")}, []string{"TRL_GRACE_MS", "soon"}},
@@ -137,35 +148,35 @@ func TestMistakesAreNamed(t *testing.T) {
 }
 
 func TestDefaultPlaces(t *testing.T) {
-	type places struct{ Socket, File string }
+	type places struct{ Socket, File, Tokens string }
 	for name, c := range map[string]struct {
 		env  Environment
 		want places
 	}{
 		"user": {
 			Environment{Home: "/home/u"},
-			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml"},
+			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml", "/home/u/.local/state/trl/tokens.json"},
 		},
 		"user with directories": {
-			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=/run/user/7", "XDG_CONFIG_HOME=/c"}},
-			places{"/run/user/7/trl/trl.sock", "/c/trl/config.toml"},
+			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=/run/user/7", "XDG_CONFIG_HOME=/c", "XDG_STATE_HOME=/s"}},
+			places{"/run/user/7/trl/trl.sock", "/c/trl/config.toml", "/s/trl/tokens.json"},
 		},
 		"relative directories do not count": {
-			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=run", "XDG_CONFIG_HOME=c"}},
-			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml"},
+			Environment{Home: "/home/u", Variables: []string{"XDG_RUNTIME_DIR=run", "XDG_CONFIG_HOME=c", "XDG_STATE_HOME=s"}},
+			places{"/home/u/.local/state/trl/trl.sock", "/home/u/.config/trl/config.toml", "/home/u/.local/state/trl/tokens.json"},
 		},
 		"root": {
 			Environment{Home: "/root", Root: true},
-			places{"/run/trl/trl.sock", "/etc/trl/config.toml"},
+			places{"/run/trl/trl.sock", "/etc/trl/config.toml", "/var/lib/trl/tokens.json"},
 		},
-		"nobody": {Environment{}, places{"/run/trl/trl.sock", "/etc/trl/config.toml"}},
+		"nobody": {Environment{}, places{"/run/trl/trl.sock", "/etc/trl/config.toml", "/var/lib/trl/tokens.json"}},
 		"the last of two counts": {
 			Environment{Home: "/h", Variables: []string{"XDG_RUNTIME_DIR=/a", "XDG_RUNTIME_DIR=/b"}},
-			places{"/b/trl/trl.sock", "/h/.config/trl/config.toml"},
+			places{"/b/trl/trl.sock", "/h/.config/trl/config.toml", "/h/.local/state/trl/tokens.json"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := places{c.env.defaultSocket(), c.env.defaultFile()}
+			got := places{c.env.defaultSocket(), c.env.defaultFile(), c.env.defaultTokenFile()}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}

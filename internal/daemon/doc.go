@@ -5,8 +5,9 @@
 //
 // It is written here and carried out by (*daemon).close, step by step:
 //
-//  1. Stop accepting. The socket's path and its lock stay, so that no second
-//     daemon takes the place while this one still has processes.
+//  1. Stop accepting, on the socket and over HTTP. The socket's path and its
+//     lock stay, so that no second daemon takes the place while this one still
+//     has processes.
 //  2. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
 //     command has its grace, every process tree is verified empty. Connections
 //     live on meanwhile, so that whoever waits for a command learns how it

@@ -13,6 +13,12 @@ const envPrefix = "TRL_"
 // configVariable names the configuration file, as --config does.
 const configVariable = envPrefix + "CONFIG"
 
+// Variables of those who speak to a daemon, which are no settings of one.
+const (
+	AddressVariable = envPrefix + "ADDRESS" // where it is
+	TokenVariable   = envPrefix + "TOKEN"   // what opens it
+)
+
 // Environment is what defaults depend on: the variables of this process, who
 // runs it, and where the user is at home.
 type Environment struct {
@@ -70,6 +76,18 @@ func (e Environment) defaultFile() string {
 	return filepath.Join(e.Home, ".config", "trl", name)
 }
 
+// defaultTokenFile is with what a user's programs remember.
+func (e Environment) defaultTokenFile() string {
+	const name = "tokens.json"
+	if dir, ok := e.directory("XDG_STATE_HOME"); ok {
+		return filepath.Join(dir, "trl", name)
+	}
+	if e.Root || e.Home == "" {
+		return "/var/lib/trl/" + name
+	}
+	return filepath.Join(e.Home, ".local", "state", "trl", name)
+}
+
 // defaultSpillDir is /var/tmp where there is one: it is on a disk, while /tmp
 // is memory on many systems, and what spills does so to leave memory.
 func (e Environment) defaultSpillDir() string {
@@ -89,7 +107,10 @@ func (e Environment) unknownVariables() []string {
 	var unknown []string
 	for _, entry := range e.Variables {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && name != configVariable &&
+		if name == configVariable || name == AddressVariable || name == TokenVariable {
+			continue
+		}
+		if strings.HasPrefix(name, envPrefix) &&
 			!slices.ContainsFunc(settings, func(s Setting) bool { return s.Variable() == name }) {
 			unknown = append(unknown, name)
 		}

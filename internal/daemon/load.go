@@ -45,6 +45,9 @@ func Load(src Sources) (Config, error) {
 	if c.Socket, err = filepath.Abs(c.Socket); err != nil { // as it is shown to others
 		return Config{}, fmt.Errorf("socket: %w", err)
 	}
+	if c.TokenFile, err = filepath.Abs(c.TokenFile); err != nil {
+		return Config{}, fmt.Errorf("token_file: %w", err)
+	}
 	return c, nil
 }
 
@@ -90,11 +93,7 @@ func (c *Config) parse(text string) error {
 		}
 		s := settings[i]
 		if err := meta.PrimitiveDecode(values[key], s.field(c)); err != nil {
-			kind := "a string in quotes"
-			if s.IsNumber() {
-				kind = "a whole number"
-			}
-			return fmt.Errorf("%s: it must be %s", key, kind)
+			return fmt.Errorf("%s: it must be %s", key, s.takes())
 		}
 		if err := s.check(c); err != nil {
 			return fmt.Errorf("%s: %w", key, err)

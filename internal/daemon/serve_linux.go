@@ -36,8 +36,9 @@ type daemon struct {
 	store    *journal.Store
 	pool     *session.Pool
 	server   *transport.Server
+	web      web // HTTP, if it is asked for
 
-	ended  chan error    // how serving ended, when it did so by itself
+	ended  chan error    // how serving ended, when it did so by itself; room for each carrier
 	closed chan struct{} // closed when everything else is
 }
 
@@ -47,7 +48,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
 		cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal),
-		ended: make(chan error, 1), closed: make(chan struct{}),
+		ended: make(chan error, 2), closed: make(chan struct{}),
 	}
 	for _, name := range opts.Environment.unknownVariables() {
 		d.log.Warn("a variable in the environment looks like a setting and is none", "variable", name)
@@ -96,6 +97,9 @@ func (d *daemon) open() error {
 			return err
 		}
 	}
+	if err := d.openWeb(); err != nil {
+		return err
+	}
 	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log})
 	if err != nil {
 		return err
@@ -121,9 +125,11 @@ func (d *daemon) open() error {
 		MaxExecs:         int(d.cfg.MaxExecs),
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
 		Log:              d.log,
+		Observer:         d.web.observer(),
 	}, d.host, d.hub, d.store)
-	table := service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log})
+	table := service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.observe()})
 	d.server = transport.NewServer(transport.Config{Handler: table, MaxRequestBytes: int(d.cfg.MaxRequestBytes), Log: d.log})
+	d.connectWeb()
 	return nil
 }
 
@@ -147,6 +153,11 @@ func (d *daemon) serve(ctx context.Context) {
 		}
 		d.ended <- unlessClosed(d.server.Serve(ctx, heldListener{d.listener}))
 	})
+	if d.web.server != nil {
+		d.tasks.start("serve HTTP", func() {
+			d.ended <- unlessClosed(d.web.server.Serve(ctx, d.web.listener))
+		})
+	}
 }
 
 // announce says where the daemon is and how it will know its processes: in a
@@ -155,6 +166,9 @@ func (d *daemon) announce(terminal bool) {
 	where := "stdin and stdout"
 	if !d.opts.Stdio {
 		where = d.cfg.Socket
+	}
+	if d.web.listener != nil {
+		where += " and " + d.web.url()
 	}
 	support := d.host.Support()
 	if !logsText(d.cfg, terminal) {
@@ -180,13 +194,19 @@ func (d *daemon) close(cut context.Context) error {
 	if d.listener != nil {
 		_ = heldListener{d.listener}.Close() // it may be closed already
 	}
+	if d.web.listener != nil {
+		_ = d.web.listener.Close()
+	}
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
 	}
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	if d.server != nil {
-		if err := d.server.Shutdown(answers); err != nil {
+		// At once: WebSockets belong to both.
+		web := make(chan error, 1)
+		go func() { web <- d.web.shutdown(answers) }()
+		if err := errors.Join(d.server.Shutdown(answers), <-web); err != nil {
 			d.log.Warn("clients did not take their last answers", "error", err)
 		}
 	}

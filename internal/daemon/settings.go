@@ -31,6 +31,17 @@ type Config struct {
 	ExecQuota        int64
 	TotalQuota       int64
 
+	HTTP               string // address; "": nothing listens
+	HTTPCert           string
+	HTTPKey            string
+	HTTPClientCA       string
+	HTTPAllowedHosts   []string
+	HTTPAllowedOrigins []string
+	HTTPRate           int64
+	HTTPMaxConcurrent  int64
+	InsecureHTTP       bool
+	TokenFile          string
+
 	// File is the configuration file that was read, "" if there was none. It
 	// is no setting itself.
 	File string
@@ -49,11 +60,12 @@ const (
 // Setting is one key. Its name is the same everywhere: max_sessions in the
 // file, TRL_MAX_SESSIONS in the environment, --max-sessions as a flag.
 type Setting struct {
-	Key     string
-	Usage   string // one line for a person
-	choices []string
-	min     int64
-	field   func(*Config) any // *string or *int64
+	Key      string
+	Usage    string // one line for a person
+	choices  []string
+	min      int64
+	optional bool              // "" is a value: none
+	field    func(*Config) any // *string, *int64, *bool or *[]string
 }
 
 // Variable is the name of the setting in the environment.
@@ -63,7 +75,39 @@ func (s Setting) Variable() string { return envPrefix + strings.ToUpper(s.Key) }
 func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
 
 // Value is what the setting is in c, as text.
-func (s Setting) Value(c *Config) string { return fmt.Sprint(s.get(c)) }
+func (s Setting) Value(c *Config) string {
+	if list, ok := s.get(c).([]string); ok {
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(s.get(c))
+}
+
+// IsSwitch says whether the setting is on or off.
+func (s Setting) IsSwitch() bool {
+	_, ok := s.field(&Config{}).(*bool)
+	return ok
+}
+
+// IsList says whether the setting takes several values: an array in the file,
+// with commas between them elsewhere.
+func (s Setting) IsList() bool {
+	_, ok := s.field(&Config{}).(*[]string)
+	return ok
+}
+
+// takes says what the setting takes in the file, to go after "must be".
+func (s Setting) takes() string {
+	switch {
+	case s.IsNumber():
+		return "a whole number"
+	case s.IsSwitch():
+		return "true or false"
+	case s.IsList():
+		return "an array of strings in quotes"
+	default:
+		return "a string in quotes"
+	}
+}
 
 // IsNumber says whether the setting takes a number.
 func (s Setting) IsNumber() bool {
@@ -76,6 +120,10 @@ func (s Setting) get(c *Config) any {
 	case *int64:
 		return *field
 	case *string:
+		return *field
+	case *bool:
+		return *field
+	case *[]string:
 		return *field
 	default:
 		panic(fmt.Sprintf("daemon: setting %s is a %T", s.Key, field))
@@ -163,6 +211,46 @@ var settings = []Setting{
 		Key: "total_quota_bytes", Usage: "output of all commands that is kept on disk", min: 1,
 		field: func(c *Config) any { return &c.TotalQuota },
 	},
+	{
+		Key: "http", Usage: "address to serve HTTP on as well, such as 127.0.0.1:7040; it needs a token (trl token create)", optional: true,
+		field: func(c *Config) any { return &c.HTTP },
+	},
+	{
+		Key: "http_tls_cert", Usage: "file with the certificate of the HTTP server, and those it was signed by", optional: true,
+		field: func(c *Config) any { return &c.HTTPCert },
+	},
+	{
+		Key: "http_tls_key", Usage: "file with the key of that certificate; both are read again when they change", optional: true,
+		field: func(c *Config) any { return &c.HTTPKey },
+	},
+	{
+		Key: "http_client_ca", Usage: "file with certificates, one of which must have signed that of every HTTP client", optional: true,
+		field: func(c *Config) any { return &c.HTTPClientCA },
+	},
+	{
+		Key: "http_allowed_hosts", Usage: "names that HTTP clients may call the daemon by, besides its address and those of this machine",
+		field: func(c *Config) any { return &c.HTTPAllowedHosts },
+	},
+	{
+		Key: "http_allowed_origins", Usage: "origins of web pages that may call, such as https://ui.example.com",
+		field: func(c *Config) any { return &c.HTTPAllowedOrigins },
+	},
+	{
+		Key: "http_rate", Usage: "requests a second that one token may make over HTTP", min: 1,
+		field: func(c *Config) any { return &c.HTTPRate },
+	},
+	{
+		Key: "http_max_concurrent", Usage: "requests and streams that one token may have open over HTTP", min: 1,
+		field: func(c *Config) any { return &c.HTTPMaxConcurrent },
+	},
+	{
+		Key: "insecure_http", Usage: "serve HTTP without TLS to other machines, where anyone on the way can read the tokens",
+		field: func(c *Config) any { return &c.InsecureHTTP },
+	},
+	{
+		Key: "token_file", Usage: "file with the hashes of the tokens, for its owner alone",
+		field: func(c *Config) any { return &c.TokenFile },
+	},
 }
 
 // minRequestBytes keeps a daemon usable: a request with an id, a method and a
@@ -208,6 +296,11 @@ func Defaults(env Environment) Config {
 		ExecQuota: 256 << 20,
 		// What a workstation's disk can spare.
 		TotalQuota: 8 << 30,
+		// More than any agent calls, and what one core serves beside others.
+		HTTPRate: 1_000,
+		// As many as on one connection of the socket.
+		HTTPMaxConcurrent: 1_024,
+		TokenFile:         env.defaultTokenFile(),
 	}
 }
 
@@ -222,6 +315,19 @@ func (s Setting) set(c *Config, text string) error {
 		*field = n
 	case *string:
 		*field = text
+	case *bool:
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		*field = on
+	case *[]string:
+		*field = nil
+		for word := range strings.SplitSeq(text, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				*field = append(*field, word)
+			}
+		}
 	}
 	return s.check(c)
 }
@@ -237,7 +343,7 @@ func (s Setting) check(c *Config) error {
 			return fmt.Errorf("%d is too small: the least is %d", value, s.min)
 		}
 	case string:
-		if s.choices == nil && value == "" {
+		if s.choices == nil && value == "" && !s.optional {
 			return fmt.Errorf("it must not be empty")
 		}
 		if s.choices != nil && !slices.Contains(s.choices, value) {
@@ -252,7 +358,11 @@ func (s Setting) check(c *Config) error {
 func (c Config) Public() map[string]any {
 	public := make(map[string]any, len(settings)+1)
 	for _, s := range settings {
-		public[s.Key] = s.get(&c)
+		value := s.get(&c)
+		if list, ok := value.([]string); ok && list == nil {
+			value = []string{} // a list on the wire, and not null
+		}
+		public[s.Key] = value
 	}
 	if c.File != "" {
 		public["config_file"] = c.File

@@ -56,7 +56,7 @@ func TestOvertakenReaders(t *testing.T) {
 							return
 						}
 					}
-					at = seg.end()
+					at = seg.End()
 				}
 				if at != next {
 					t.Errorf("next = %d, want %d", next, at)

@@ -44,7 +44,7 @@ func FuzzRead(f *testing.F) {
 					t.Fatalf("wrong byte at %d", at+int64(i))
 				}
 			}
-			at = seg.end()
+			at = seg.End()
 		}
 		if next != at {
 			t.Fatalf("next = %d, want %d", next, at)

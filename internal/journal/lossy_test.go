@@ -23,9 +23,9 @@ func checkLossy(t *testing.T, j *Journal, text []byte, why error, head, tail int
 	var g gap
 	for _, seg := range readAll(t, j, 0, 50_000) {
 		if seg.Gap > 0 {
-			g = gap{seg.Offset, seg.end()}
-		} else if !bytes.Equal(seg.Data, text[seg.Offset:seg.end()]) {
-			t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.end())
+			g = gap{seg.Offset, seg.End()}
+		} else if !bytes.Equal(seg.Data, text[seg.Offset:seg.End()]) {
+			t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.End())
 		}
 	}
 	if g.start < head || size-g.end < tail {

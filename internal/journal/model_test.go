@@ -65,7 +65,7 @@ func (m *model) checkSegments(t *rapid.T, segs []Segment, offset int64) gap {
 				t.Fatalf("byte at %d is %d of stream %d, want %d of %d", at, b, seg.Stream, m.data[at], m.streams[at])
 			}
 		}
-		offset = seg.end()
+		offset = seg.End()
 	}
 	return g
 }
@@ -126,7 +126,7 @@ func TestAgainstModel(t *testing.T) {
 				m.checkSegments(t, segs, offset)
 				n, end := 0, offset
 				for _, seg := range segs {
-					n, end = n+len(seg.Data), seg.end()
+					n, end = n+len(seg.Data), seg.End()
 				}
 				if n > limit || next != end || len(segs) == 0 && size > offset {
 					t.Fatalf("%d bytes of at most %d in %d segments, next %d, want %d", n, limit, len(segs), next, end)

@@ -91,8 +91,8 @@ func TestAppendFrom(t *testing.T) {
 			held := int64(0)
 			for _, seg := range readAll(t, j, 0, 100_000) {
 				held += int64(len(seg.Data))
-				if seg.Gap == 0 && !bytes.Equal(seg.Data, text[seg.Offset:seg.end()]) {
-					t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.end())
+				if seg.Gap == 0 && !bytes.Equal(seg.Data, text[seg.Offset:seg.End()]) {
+					t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.End())
 				}
 			}
 			quota := min(j.store.cfg.ExecQuota, j.store.cfg.TotalQuota)

@@ -17,7 +17,8 @@ type Segment struct {
 	Gap    int64  // if not 0: so many bytes from Offset on were dropped, Data is nil and Stream says nothing
 }
 
-func (s Segment) end() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
+// End is the offset that follows the segment.
+func (s Segment) End() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
 
 // Read returns what follows from offset on, in order, with at most limit bytes of
 // data (at least 1 and at most 1 MiB, whatever limit is). Dropped bytes come as
@@ -27,6 +28,16 @@ func (s Segment) end() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
 //
 // An error is ErrReleased, or one of the disk.
 func (j *Journal) Read(offset int64, limit int) (segs []Segment, next int64, err error) {
+	return j.read(offset, limit, nil)
+}
+
+// ReadInto is Read of at most len(buf) bytes, which the segments point into: a
+// reader that goes through gigabytes makes no garbage.
+func (j *Journal) ReadInto(offset int64, buf []byte) (segs []Segment, next int64, err error) {
+	return j.read(offset, len(buf), buf)
+}
+
+func (j *Journal) read(offset int64, limit int, into []byte) (segs []Segment, next int64, err error) {
 	offset, limit = clamp(offset, 0, never), int(clamp(int64(limit), 1, maxRead))
 	j.mu.Lock()
 	if j.released {
@@ -34,7 +45,7 @@ func (j *Journal) Read(offset int64, limit int) (segs []Segment, next int64, err
 		return nil, offset, ErrReleased
 	}
 	v := j.view()
-	segs, rest, next := j.plan(offset, limit)
+	segs, rest, next := j.plan(offset, limit, into)
 	j.mu.Unlock()
 
 	for _, r := range rest {
@@ -63,12 +74,16 @@ type unread struct {
 // plan lays out the segments that follow from offset on, with at most limit
 // bytes of data. Data from the memory ring is in place; what else there is to
 // read, before the gap and after it, is in rest. The caller holds mu.
-func (j *Journal) plan(offset int64, limit int) (segs []Segment, rest [2]unread, next int64) {
+func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, rest [2]unread, next int64) {
 	next = offset
 	if offset >= j.size {
 		return nil, rest, next
 	}
-	buf := make([]byte, min(int64(limit), j.size-offset))
+	size := min(int64(limit), j.size-offset)
+	if int64(len(into)) < size {
+		into = make([]byte, size)
+	}
+	buf := into[:size]
 	used := 0         // of buf
 	stretch := offset // where the bytes at the end of buf[:used] began to follow each other
 	flush := func() {
@@ -109,7 +124,7 @@ func cut(segs []Segment, g gap) []Segment {
 	out := make([]Segment, 0, len(segs)+2)
 	from := segs[0].Offset
 	part := func(s Segment, start, end int64) {
-		if start, end = max(start, s.Offset), min(end, s.end()); start < end && s.Gap == 0 {
+		if start, end = max(start, s.Offset), min(end, s.End()); start < end && s.Gap == 0 {
 			out = append(out, Segment{Stream: s.Stream, Offset: start, Data: s.Data[start-s.Offset : end-s.Offset]})
 		}
 	}

@@ -21,11 +21,7 @@ func flood(t *testing.T, command string) error {
 	r := start(t)
 	s := r.create(api.SessionCreateParams{Shell: "dash"})
 	r.run(s, "head -c 10000000 /dev/zero") // buffers are made once
-	began := time.Now()
-	if out, err := exec.Command("sh", "-c", command+" | cat >/dev/null").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	plain := time.Since(began)
+	plain := timeCat(t, command)
 
 	before := r.stats().Memory
 	type peak struct {
@@ -52,7 +48,7 @@ func flood(t *testing.T, command string) error {
 		sampled <- p
 	}()
 	conn := r.dial()
-	began = time.Now()
+	began := time.Now()
 	res, err := conn.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
 	took := time.Since(began)
 	close(done)
@@ -77,4 +73,14 @@ func flood(t *testing.T, command string) error {
 			speed, floodRate, grown, floodMemory)
 	}
 	return nil
+}
+
+// timeCat is how long a command takes whose output nobody wants.
+func timeCat(t *testing.T, command string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if out, err := exec.Command("sh", "-c", command+" | cat >/dev/null").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return time.Since(began)
 }

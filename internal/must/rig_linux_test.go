@@ -33,6 +33,8 @@ var shells = []string{"dash", "ash", "bash", "zsh"}
 func TestMain(m *testing.M) {
 	process.RunChild() // the bare driver starts helpers of its own
 	beEcho()
+	beTicker()
+	beRelay()
 	if err := process.CleanSelf(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -62,10 +64,16 @@ const cleanUpTime = 30 * time.Second
 // killed, with all that is left of it.
 func start(t *testing.T, args ...string) *rig {
 	t.Helper()
+	return startWith(t, trltest.Config{Args: args})
+}
+
+// startWith is start for a daemon that is not like the others.
+func startWith(t *testing.T, cfg trltest.Config) *rig {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it measures, and wants the machine for itself")
 	}
-	daemon, err := trltest.Start(trltest.Config{Args: args})
+	daemon, err := trltest.Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

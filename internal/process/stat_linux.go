@@ -73,8 +73,8 @@ func parseStat(b []byte) (stat, error) {
 		return stat{}, errStat
 	}
 	f := strings.Fields(string(b[end+1:]))
-	const ppid, startTime, rss = 1, 19, 21 // counted from the state field
-	if len(f) <= rss || len(f[0]) != 1 {
+	const ppid, startTime, rss = 1, 19, 21                // counted from the state field
+	if len(f) <= rss || len(f[0]) != 1 || f[0][0] < 'A' { // the state is a letter
 		return stat{}, errStat
 	}
 	s := stat{state: f[0][0], comm: string(b[open+1 : end])}

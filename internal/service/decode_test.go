@@ -132,12 +132,12 @@ func TestParamsRefused(t *testing.T) {
 
 func TestCancelNeedsAName(t *testing.T) {
 	table := New(Config{Sessions: fakeSessions{}})
-	_, err := table.Call(t.Context(), api.MethodExecCancel, json.RawMessage(`{}`))
+	_, err := table.Call(asAdmin(t), api.MethodExecCancel, json.RawMessage(`{}`))
 	if !api.IsCode(err, api.CodeInvalidParams) || api.AsError(err).Details["field"] != "exec_id" {
 		t.Errorf("got %v", err)
 	}
 	for _, params := range []string{`{"exec_id":"e"}`, `{"session_id":"s"}`} {
-		if _, err := table.Call(t.Context(), api.MethodExecCancel, json.RawMessage(params)); err != nil {
+		if _, err := table.Call(asAdmin(t), api.MethodExecCancel, json.RawMessage(params)); err != nil {
 			t.Errorf("%s: %v", params, err)
 		}
 	}
@@ -225,7 +225,7 @@ func BenchmarkCall(b *testing.B) {
 	table := New(Config{System: fakeSystem{}, Sessions: fakeSessions{}})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := table.Call(b.Context(), api.MethodSystemPing, json.RawMessage(`{}`)); err != nil {
+		if _, err := table.Call(asAdmin(b), api.MethodSystemPing, json.RawMessage(`{}`)); err != nil {
 			b.Fatal(err)
 		}
 	}

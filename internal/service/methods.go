@@ -22,20 +22,29 @@ func methods(b Backend, s System) []Method {
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",
-			b.Create),
+			create(b)),
 		method(api.MethodSessionList, ScopeRead,
 			"List sessions, oldest first, optionally only those of one state, tag or runtime.",
-			b.List),
+			list(b)),
 		method(api.MethodSessionInfo, ScopeRead,
 			"Show one session: its state, the running and the last command, and every process in its tree.",
 			b.Info),
 		method(api.MethodSessionDestroy, ScopeRun,
 			"End a session and kill every process in it; answers when none is left.",
 			b.Destroy),
+		opening(api.MethodSessionWatch, ScopeRead, api.NotifySessionEvent,
+			"Be told what happens to one session, or to all: created, state changes, destroyed with its reason.",
+			watch(b)),
 
 		method(api.MethodExecRun, ScopeRun,
 			"Run a command in a session and return its exit code and output; with yield_ms, return early and let it go on.",
 			b.Run),
+		opening(api.MethodExecStream, ScopeRun, api.NotifyExecChunk,
+			"Run a command and receive its output as it is written, in chunks; the last one tells how it ended.",
+			b.Stream),
+		opening(api.MethodExecAttach, ScopeRead, api.NotifyExecChunk,
+			"Follow a command's output from an offset on, running or finished: what there is, then what comes, then how it ended.",
+			b.Attach),
 		method(api.MethodExecOutput, ScopeRead,
 			"Read a command's output from an offset on, running or finished; with wait_ms, wait for more.",
 			b.Output),
@@ -59,6 +68,10 @@ func methods(b Backend, s System) []Method {
 		method(api.MethodExecList, ScopeRead,
 			"List a session's commands, oldest first, without output.",
 			b.ExecList),
+
+		method(api.MethodStreamClose, ScopeRead,
+			"Stop receiving a stream that was opened over this connection; what it follows goes on.",
+			closeStream),
 	}
 }
 

@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/contract"
 )
 
 // The protocol document is prose around tables. Which rows a table has is
@@ -38,10 +35,11 @@ func TestProtocolDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words, err := wordsOfTheAPI()
+	vocabulary, err := contract.ReadVocabulary("../../api")
 	if err != nil {
 		t.Fatal(err)
 	}
+	words := vocabulary.Words
 	served := New(Config{Sessions: fakeSessions{}}).Methods()
 	want := documentTables(served, words)
 	lines := strings.Split(string(text), "\n")
@@ -50,7 +48,7 @@ func TestProtocolDocument(t *testing.T) {
 	seen := map[string]bool{}
 	for i := 0; i < len(lines); i++ {
 		out = append(out, lines[i])
-		name, ok := markerOf(lines[i])
+		name, ok := contract.Marker(lines[i])
 		if !ok {
 			continue
 		}
@@ -84,14 +82,6 @@ func TestProtocolDocument(t *testing.T) {
 	checkExamples(t, fresh, served)
 }
 
-func markerOf(line string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(line, "<!-- rows: ")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, " -->")
-}
-
 // documentTable is a table without its last column, except where that is
 // generated too.
 type documentTable struct {
@@ -105,8 +95,8 @@ type documentTable struct {
 func (d documentTable) render(t *testing.T, name string, old []string) []string {
 	meanings := map[string]string{} // by first cell
 	for _, line := range old {
-		cells := strings.Split(strings.Trim(line, "|"), " | ")
-		meanings[strings.TrimSpace(cells[0])] = strings.TrimSpace(strings.Join(cells[min(len(d.head)-1, len(cells)):], " | "))
+		first, last := contract.Row(line, len(d.head))
+		meanings[first] = last
 	}
 	row := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
 	lines := []string{row(d.head), strings.Repeat("|---", len(d.head)) + "|"}
@@ -124,7 +114,7 @@ func (d documentTable) render(t *testing.T, name string, old []string) []string 
 }
 
 // documentTables are all tables that the document must have.
-func documentTables(served []Method, words []word) map[string]documentTable {
+func documentTables(served []Method, words []contract.Word) map[string]documentTable {
 	tables := map[string]documentTable{}
 	methods := documentTable{head: []string{"Method", "Scope", "What it does"}, whole: true}
 	var add func(typ reflect.Type, params bool)
@@ -155,6 +145,9 @@ func documentTables(served []Method, words []word) map[string]documentTable {
 		})
 		add(m.Params, true)
 		add(m.Result, false)
+	}
+	for _, n := range contract.Notifications() {
+		add(n.Params, false)
 	}
 	tables["methods"] = methods
 	tables["errors"] = errorsTable(words)
@@ -212,77 +205,39 @@ func typeText(typ reflect.Type) string {
 	}
 }
 
-func valuesTable(typ string, words []word) documentTable {
+func valuesTable(typ string, words []contract.Word) documentTable {
 	table := documentTable{head: []string{"Value", "Meaning"}}
 	for _, w := range words {
-		if w.typ == typ {
-			table.rows = append(table.rows, []string{"`" + w.value + "`"})
+		if w.Type == typ {
+			table.rows = append(table.rows, []string{"`" + w.Value + "`"})
 		}
 	}
 	return table
 }
 
-func errorsTable(words []word) documentTable {
+func errorsTable(words []contract.Word) documentTable {
 	table := documentTable{head: []string{"Name", "Number", "When"}}
 	numbers := api.Codes()
 	for _, w := range words {
-		if w.typ == "Code" {
-			table.rows = append(table.rows, []string{"`" + w.value + "`", strconv.Itoa(numbers[api.Code(w.value)])})
+		if w.Type == "Code" {
+			table.rows = append(table.rows, []string{"`" + w.Value + "`", strconv.Itoa(numbers[api.Code(w.Value)])})
 		}
 	}
 	return table
 }
 
-// word is an exported string constant of the api.
-type word struct{ name, typ, value string }
-
-func wordsOfTheAPI() ([]word, error) {
-	files, err := filepath.Glob("../../api/*.go")
-	if err != nil {
-		return nil, err
-	}
-	var words []word
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		for _, decl := range file.Decls {
-			group, ok := decl.(*ast.GenDecl)
-			if !ok || group.Tok != token.CONST {
-				continue
-			}
-			for _, spec := range group.Specs {
-				spec := spec.(*ast.ValueSpec)
-				literal, ok := spec.Values[0].(*ast.BasicLit)
-				if !ok || literal.Kind != token.STRING || !spec.Names[0].IsExported() {
-					continue
-				}
-				value, err := strconv.Unquote(literal.Value)
-				if err != nil {
-					return nil, err
-				}
-				typ, _ := spec.Type.(*ast.Ident)
-				w := word{name: spec.Names[0].Name, value: value}
-				if typ != nil {
-					w.typ = typ.Name
-				}
-				words = append(words, w)
-			}
-		}
-	}
-	return words, nil
-}
-
-// checkHeadings wants a section for each method that is served, and none for
-// one that is not.
+// checkHeadings wants a section for each method that is served and each
+// notification that is sent, and none for one that is not.
 func checkHeadings(t *testing.T, text string, served []Method) {
 	want := map[string]bool{}
 	for _, m := range served {
 		want[m.Name] = true
+		if m.Sends != "" && notified(m.Sends) == nil {
+			t.Errorf("%s sends %s, which has no type", m.Name, m.Sends)
+		}
+	}
+	for _, n := range contract.Notifications() {
+		want[n.Name] = true
 	}
 	for line := range strings.Lines(text) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), "### `")
@@ -301,12 +256,31 @@ func checkHeadings(t *testing.T, text string, served []Method) {
 }
 
 // checkWords wants every word that can be on the wire.
-func checkWords(t *testing.T, text string, words []word) {
+func checkWords(t *testing.T, text string, words []contract.Word) {
 	for _, w := range words {
-		if !strings.Contains(text, "`"+w.value+"`") && !strings.Contains(text, "`\""+w.value+"\"`") {
-			t.Errorf("the document does not have %s, api.%s", w.value, w.name)
+		if !strings.Contains(text, "`"+w.Value+"`") && !strings.Contains(text, "`\""+w.Value+"\"`") {
+			t.Errorf("the document does not have %s, api.%s", w.Value, w.Name)
 		}
 	}
+}
+
+// notified returns the type of a notification's params, nil if there is no such
+// notification.
+func notified(name string) reflect.Type {
+	for _, n := range contract.Notifications() {
+		if n.Name == name {
+			return n.Params
+		}
+	}
+	return nil
+}
+
+// strictly reads what the daemon sends as a client that refuses what it does
+// not know.
+func strictly(typ reflect.Type, text json.RawMessage) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(reflect.New(typ).Interface())
 }
 
 // checkExamples reads every line of JSON-RPC in the document as the daemon or
@@ -329,6 +303,12 @@ func checkExamples(t *testing.T, text string, served []Method) {
 			continue
 		}
 		id := string(message.ID)
+		if typ := notified(message.Method); typ != nil {
+			if err := strictly(typ, message.Params); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			continue
+		}
 		if message.Method != "" {
 			requests++
 			i := slices.IndexFunc(served, func(m Method) bool { return m.Name == message.Method })
@@ -355,9 +335,7 @@ func checkExamples(t *testing.T, text string, served []Method) {
 			t.Errorf("%s: nothing was asked under this id", line)
 			continue
 		}
-		decoder := json.NewDecoder(bytes.NewReader(message.Result))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(reflect.New(m.Result).Interface()); err != nil {
+		if err := strictly(m.Result, message.Result); err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -39,7 +39,7 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 // came meanwhile is done now.
 func (s *Session) started(first api.State) {
 	s.mu.Lock()
-	s.state = move(s.state, first)
+	s.become(first)
 	s.active = time.Now()
 	why, ending := s.endWhy, s.ending
 	s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Session) started(first api.State) {
 func (s *Session) neverStarted() {
 	s.tree.Kill(time.Now().Add(killTime))
 	s.mu.Lock()
-	s.state = move(s.state, api.StateTerminated)
+	s.become(api.StateTerminated)
 	s.mu.Unlock()
 	close(s.destroyed)
 }
@@ -77,18 +77,21 @@ func (s *Session) end(why string, status *process.Status) {
 		s.survivors = append(s.survivors, api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: in.Command})
 	}
 	s.mu.Lock()
-	s.state = move(s.state, api.StateTerminated)
 	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
 	if status != nil {
 		s.terminated.ExitCode = &status.Code
 		s.terminated.Signal = process.SignalName(status.Signal)
 	}
 	s.env = nil
+	s.become(api.StateTerminated)
 	s.mu.Unlock()
 	s.pool.mu.Lock()
 	s.pool.live--
 	s.pool.ended++
 	s.pool.mu.Unlock()
+	if o := s.pool.cfg.Observer; o != nil {
+		o.SessionEnded(len(left))
+	}
 	s.pool.cfg.Log.Info("session ended", "session", s.id, "reason", why, "survivors", len(left))
 	close(s.destroyed)
 }

@@ -35,6 +35,7 @@ type execution struct {
 	command     shell.Command // what is run; its text is dropped when it ended
 	timeout     time.Duration
 	idleTimeout time.Duration
+	followed    bool // output is moved as it comes from the start
 
 	stopped  chan struct{}   // closed by stop: the command must end
 	why      atomic.Int32    // cause; set once, before stopped is closed
@@ -106,6 +107,9 @@ func (e *execution) finish(fill func(*api.ExecResult)) {
 		r.Outcome = api.OutcomeTimedOut
 	case r.Cancelled:
 		r.Outcome = api.OutcomeCancelled
+	}
+	if o := e.session.pool.cfg.Observer; o != nil {
+		o.ExecEnded(r.Outcome, e.ended.Sub(e.began), r.TimedOut || r.Cancelled)
 	}
 }
 
@@ -234,7 +238,11 @@ func (e *execution) run() {
 		}
 	}
 	c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
-	c.Long = e.pumpOutput
+	if e.followed {
+		e.pumpOutput()
+	} else {
+		c.Long = e.pumpOutput
+	}
 	disarm := e.watch()
 	res, err := s.shell.Run(c)
 	disarm()
@@ -307,7 +315,7 @@ func (s *Session) execEnded(e *execution, err error) {
 			s.queue = s.queue[1:]
 			s.running = next // the session stays running: it changes hands
 		} else {
-			s.state = move(s.state, api.StateIdle)
+			s.become(api.StateIdle)
 		}
 	}
 	dropped := s.surplus()

@@ -104,11 +104,13 @@ func (s *Session) forgetExecs(then time.Time) {
 	s.pool.forgetExecs(dropped)
 }
 
-// unkey forgets the keys of execs that are dropped. Under s.mu.
+// unkey forgets whose the keys of dropped execs were, but not that they were
+// used. Under s.mu.
 func (s *Session) unkey(dropped []*execution) {
 	for _, e := range dropped {
 		if e.key != "" {
 			delete(s.keys, e.key)
+			s.pool.spent.add(spentKey{s.id, e.key})
 		}
 	}
 }

@@ -25,7 +25,11 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.execute(params)
+	how := inline
+	if params.YieldMS > 0 {
+		how = beside
+	}
+	e, err := s.execute(params, how)
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +52,23 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	return e.resultWithOutput(most)
 }
 
+// manner is how a command is run for its caller.
+type manner int
+
+const (
+	// inline: in the caller's own goroutine, which has nothing else to do. To
+	// wake another costs as much as a short command. It stays for the command
+	// also when its caller is gone.
+	inline manner = iota
+	// beside: in a goroutine of the pool.
+	beside
+	// followed: beside, and someone waits for every byte.
+	followed
+)
+
 // execute starts the command, or puts it into the queue, or finds the one that
 // was started with the same key.
-func (s *Session) execute(params api.ExecRunParams) (*execution, error) {
+func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, error) {
 	if len(s.params.Argv) > 0 {
 		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
 			WithHint("session.create without argv makes a session that runs commands")
@@ -59,6 +77,7 @@ func (s *Session) execute(params api.ExecRunParams) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.followed = how == followed
 	entered, queued, err := s.enter(e, params.Wait)
 	if err != nil || entered != e {
 		e.discard()
@@ -74,13 +93,10 @@ func (s *Session) execute(params api.ExecRunParams) (*execution, error) {
 		return nil, e.failed(err)
 	}
 	e.begin(time.Now())
-	if params.YieldMS > 0 {
-		s.pool.begin(e.run)
-	} else {
-		// In the caller's own goroutine, which has nothing else to do: to wake
-		// another costs as much as a short command. It stays for the command
-		// also when its caller is gone.
+	if how == inline {
 		e.run()
+	} else {
+		s.pool.begin(e.run)
 	}
 	return e, nil
 }
@@ -189,6 +205,9 @@ func (s *Session) enter(e *execution, wait bool) (entered *execution, queued boo
 		if first := s.keys[e.key]; first != nil {
 			return first, false, nil
 		}
+		if err := s.pool.spent.check(spentKey{s.id, e.key}); err != nil {
+			return nil, false, err
+		}
 	}
 	if s.ending || s.state == api.StateTerminated {
 		return nil, false, s.errTerminated()
@@ -216,8 +235,8 @@ func (s *Session) enter(e *execution, wait bool) (entered *execution, queued boo
 		s.queue = append(s.queue, e)
 		return e, true, nil
 	}
-	s.state = move(s.state, api.StateRunning)
 	s.running = e
+	s.become(api.StateRunning)
 	return e, false, nil
 }
 

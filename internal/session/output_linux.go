@@ -100,9 +100,8 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	if err != nil {
 		return nil, err
 	}
-	if size := e.journal.Size(); params.From > size {
-		return nil, api.Errorf(api.CodeInvalidParams, "from is past the end of the output").With("field", "from").With("size", size).
-			WithHint("go on from the next of the last answer")
+	if err := e.checkFrom(params.From); err != nil {
+		return nil, err
 	}
 	if params.WaitMS > 0 {
 		if err := e.awaitOutput(ctx, params.From, time.Duration(params.WaitMS)*time.Millisecond); err != nil {
@@ -130,6 +129,18 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	return res, nil
 }
 
+// checkFrom refuses an offset that is not in the output.
+func (e *execution) checkFrom(from int64) error {
+	if size := e.journal.Size(); from > size {
+		return api.Errorf(api.CodeInvalidParams, "from is past the end of the output").With("field", "from").With("size", size).
+			WithHint("go on from the next of the last answer")
+	}
+	return nil
+}
+
+// everything chooses all streams of a journal.
+func everything(journal.Stream) bool { return true }
+
 func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool, most int, err error) {
 	invalid := func(field, hint string) error {
 		return api.Errorf(api.CodeInvalidParams, "%s is not valid", field).With("field", field).WithHint("%s", hint)
@@ -149,7 +160,7 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 	}
 	switch params.Stream {
 	case "":
-		streams = func(journal.Stream) bool { return true }
+		streams = everything
 	case api.ChunkStdout:
 		streams = func(s journal.Stream) bool { return s == journal.Stdout }
 	case api.ChunkStderr:
@@ -206,12 +217,12 @@ var chunkTypes = map[journal.Stream]api.ChunkType{
 
 func chunkOf(seg journal.Segment, wanted func(journal.Stream) bool, view string) (api.Chunk, bool) {
 	if seg.Gap > 0 {
-		return api.Chunk{Type: api.ChunkGap, Offset: seg.Offset, Bytes: seg.Gap}, true
+		return api.Chunk{Type: api.ChunkGap, Offset: seg.Offset, Bytes: seg.Gap, Next: seg.End()}, true
 	}
 	if !wanted(seg.Stream) {
 		return api.Chunk{}, false
 	}
-	c := api.Chunk{Type: chunkTypes[seg.Stream], Offset: seg.Offset}
+	c := api.Chunk{Type: chunkTypes[seg.Stream], Offset: seg.Offset, Next: seg.End()}
 	data := seg.Data
 	if view == api.ViewText {
 		data = plainText(data)

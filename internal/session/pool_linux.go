@@ -49,6 +49,18 @@ type Config struct {
 	// Log receives what happens to sessions, never what they run. Default:
 	// discarded.
 	Log *slog.Logger
+	// Observer is told of every end. Default: nobody is.
+	Observer Observer
+}
+
+// Observer counts what ends in a pool. It is called with locks held, and must
+// return at once.
+type Observer interface {
+	// ExecEnded is told how and after how long; stopped means that TRL ended
+	// the command, for a timeout or because it was asked to.
+	ExecEnded(outcome api.Outcome, took time.Duration, stopped bool)
+	// SessionEnded is told how many processes could not be killed.
+	SessionEnded(survivors int)
 }
 
 func (c *Config) setDefaults() {
@@ -96,6 +108,8 @@ type Pool struct {
 	ended    int                 // terminated
 	execs    map[string]*execution
 	work     sync.WaitGroup // every goroutine of the pool; see begin
+	events   events         // its lock is taken last
+	spent    spentKeys      // its lock too
 
 	sessionsTotal, execsTotal atomic.Int64
 	execsRunning              atomic.Int64
@@ -315,6 +329,7 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	}
 	wg.Wait()
 	p.work.Wait()
+	p.events.close()
 	return nil
 }
 

@@ -261,6 +261,22 @@ func TestKeyRunsOnce(t *testing.T) {
 	}
 }
 
+// A retry that comes when the result is long gone runs nothing either.
+func TestKeyOfAForgottenExec(t *testing.T) {
+	p := newPool(t, Config{MaxExecs: 1})
+	s := create(t, p, api.SessionCreateParams{})
+	keyed := api.ExecRunParams{SessionID: s.SessionID, Command: "n=$((n+1)); echo $n", Key: "k"}
+	run(t, p, keyed)
+	sh(t, p, s, "true")
+	sh(t, p, s, "true")
+	if _, err := p.Run(t.Context(), keyed); !api.IsCode(err, api.CodeExecNotFound) {
+		t.Error(err)
+	}
+	if got := sh(t, p, s, "echo $n"); got.Stdout != "1\n" {
+		t.Errorf("it ran %q times", got.Stdout)
+	}
+}
+
 func TestInput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})

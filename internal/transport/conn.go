@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/service"
 )
 
 // link is the bytes of one connection and the ways to end it.
@@ -22,6 +23,16 @@ type link struct {
 	stopRead func()                  // makes reading fail, now and later; writing goes on
 	deadline func(t time.Time) error // bounds the writes that follow; nil: they cannot be bounded
 	hungUp   func() bool             // whether nobody can read answers any more; nil: not to be known
+
+	requests source  // where requests come from; nil: they are the lines of Reader
+	handler  Handler // who serves them; nil: the server's
+}
+
+// source is the requests of a connection, one after the other.
+type source interface {
+	// next appends the next request to buf. With errTooLong it is only its
+	// beginning, and the next one can be read; any other error is the end.
+	next(buf []byte) ([]byte, error)
 }
 
 // conn serves one connection.
@@ -37,22 +48,24 @@ type link struct {
 type conn struct {
 	srv    *Server
 	link   link
-	in     *lineReader // used by the worker that has the turn
+	in     source // used by the worker that has the turn
+	table  Handler
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	draining atomic.Bool // read nothing more; set once
 
-	writing sync.Mutex // one answer at a time; taken with mu not held
+	writing sync.Mutex // one line at a time; taken with mu not held
 	armed   time.Time  // guarded by writing: until when the write deadline is good enough
 
 	mu      sync.Mutex // guards what follows; held for moments only
-	workers int        // all there are
+	workers int        // all there are, and the feeds of streams
 	idle    int        // of those, waiting for the turn
 	busy    int        // of those, serving a request
 	bytes   int        // of the requests being served
 	paused  bool       // the turn waits for a request to be answered
 	ended   bool       // nothing will be read any more
+	streams map[string]*stream
 
 	turn   chan struct{} // wakes an idle worker with the turn; closed when ended
 	unread chan struct{} // says that nobody is reading
@@ -70,10 +83,17 @@ const maxInFlightRequests = 8
 
 func newConn(ctx context.Context, s *Server, l link) *conn {
 	c := &conn{
-		srv: s, link: l, in: newLineReader(l, s.cfg.MaxRequestBytes), workers: 1,
+		srv: s, link: l, in: l.requests, table: l.handler, workers: 1,
 		turn: make(chan struct{}, 1), unread: make(chan struct{}, 1), done: make(chan struct{}),
+		streams: map[string]*stream{},
 	}
-	c.ctx, c.cancel = context.WithCancel(ctx)
+	if c.in == nil {
+		c.in = newLineReader(l, s.cfg.MaxRequestBytes)
+	}
+	if c.table == nil {
+		c.table = s.cfg.Handler
+	}
+	c.ctx, c.cancel = context.WithCancel(service.WithStreams(ctx, c))
 	return c
 }
 
@@ -256,14 +276,22 @@ func (c *conn) handle(line []byte, long bool) {
 	var result any
 	if failure == nil {
 		var err error
-		if result, err = c.srv.cfg.Handler.Call(c.ctx, q.method, q.params); err != nil {
+		if result, err = c.table.Call(c.ctx, q.method, q.params); err != nil {
 			failure = api.AsError(err)
 		}
 	}
 	if q.id != nil {
+		var st *stream
+		if opened, ok := result.(*service.Opened); ok && failure == nil {
+			result = opened.Result
+			st, failure = c.open(opened)
+		}
 		a := c.srv.answers.get()
 		c.write(a.encode(q.id, result, failure))
 		c.srv.answers.put(a)
+		if st != nil {
+			go c.follow(st)
+		}
 	}
 	if debug {
 		code := "ok"
@@ -292,6 +320,14 @@ func (c *conn) arm() {
 	_ = c.link.deadline(now.Add(c.srv.cfg.WriteTimeout)) // it fails on a closed connection, and so will the write
 }
 
+// disarm lets a write take its time. Under writing.
+func (c *conn) disarm() {
+	if c.link.deadline != nil && !c.armed.IsZero() {
+		c.armed = time.Time{}
+		_ = c.link.deadline(time.Time{})
+	}
+}
+
 // write sends one answer. If it cannot, the connection is of no more use: part
 // of a line may have been sent.
 func (c *conn) write(line []byte) {
@@ -300,10 +336,17 @@ func (c *conn) write(line []byte) {
 	for len(line) > 0 && c.ctx.Err() == nil {
 		piece := line[:min(len(line), writePieceBytes)]
 		c.arm()
-		if _, err := c.link.Write(piece); err != nil {
-			c.cancel()
+		if !c.put(piece) {
 			return
 		}
 		line = line[len(piece):]
 	}
+}
+
+func (c *conn) put(piece []byte) bool {
+	if _, err := c.link.Write(piece); err != nil {
+		c.cancel()
+		return false
+	}
+	return true
 }

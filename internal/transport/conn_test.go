@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 func runLine(id int, command string) string {
@@ -190,7 +191,7 @@ func TestHangUpIsLookedForAgainAndAgain(t *testing.T) {
 	g := newGate()
 	looks := 0
 	in := strings.NewReader(runLine(1, "x"))
-	err := NewServer(Config{Handler: tableWith(g.run)}).run(t.Context(), Actor{}, link{
+	err := NewServer(Config{Handler: tableWith(g.run)}).run(t.Context(), access.Actor{Scope: access.ScopeAdmin}, link{
 		Reader: in, Writer: io.Discard, close: func() error { return nil }, stopRead: func() {},
 		hungUp: func() bool { looks++; return looks == 3 },
 	})
@@ -341,16 +342,16 @@ func TestServeEndsWithItsContext(t *testing.T) {
 func TestActorAndLog(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
-	actors := make(chan Actor, 1)
+	actors := make(chan access.Actor, 1)
 	_, path := start(t, Config{Log: slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 		func(ctx context.Context, _ api.ExecRunParams) (*api.ExecResult, error) {
-			a, _ := ActorFrom(ctx)
+			a, _ := access.From(ctx)
 			actors <- a
 			return nil, api.Errorf(api.CodeSessionBusy, "busy")
 		})
 	p := dial(t, path)
 	p.send(runLine(7, "hunter2"))
-	if diff := cmp.Diff(Actor{UID: os.Geteuid(), PID: os.Getpid(), Transport: "unix"}, <-actors); diff != "" {
+	if diff := cmp.Diff(access.Actor{UID: os.Geteuid(), PID: os.Getpid(), Transport: "unix", Scope: access.ScopeAdmin}, <-actors); diff != "" {
 		t.Error(diff)
 	}
 	p.reply()

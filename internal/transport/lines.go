@@ -215,6 +215,27 @@ func (p *answers) put(a *answer) {
 	}
 }
 
+// notes keeps the buffers of notifications for reuse. A busy stream makes large
+// ones, one after the other.
+type notes struct{ pool sync.Pool }
+
+func (p *notes) get() *[]byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// maxNoteBytes is more than a chunk of text or of base64 takes. Only one that
+// is all control characters is longer.
+const maxNoteBytes = 512 << 10
+
+func (p *notes) put(b *[]byte) {
+	if cap(*b) <= maxNoteBytes {
+		p.pool.Put(b)
+	}
+}
+
 // encode makes the line that answers id, with the result or with the error.
 // A result that cannot be encoded is an error of ours.
 func (a *answer) encode(id json.RawMessage, result any, failure *api.Error) []byte {

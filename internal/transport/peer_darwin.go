@@ -4,11 +4,13 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 // peerOf asks the kernel who is at the other end.
-func peerOf(nc *net.UnixConn) (Actor, error) {
-	actor := Actor{UID: -1, Transport: "unix"}
+func peerOf(nc *net.UnixConn) (access.Actor, error) {
+	actor := access.Actor{UID: -1, Transport: "unix"}
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return actor, err

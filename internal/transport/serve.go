@@ -1,11 +1,14 @@
 // Package transport carries requests to the method table and answers back:
 // JSON-RPC 2.0, one object a line, over a Unix socket or standard input and
-// output. It decodes, says who is asking and bounds sizes; it decides nothing
-// else.
+// output; and over HTTP, where a body, an event or a WebSocket message is what
+// a line is elsewhere. It decodes, says who is asking and bounds sizes; it
+// decides nothing else.
 //
 // A connection is served by a few goroutines that take turns at reading it
 // (conn.go); lines.go is the codec; unix.go makes the socket that only its
-// owner can reach.
+// owner can reach. guard.go is the door of HTTP, http.go what is behind it:
+// single requests, streams as events (sse.go), and connections of the same
+// kind as on the socket (websocket.go).
 package transport
 
 import (
@@ -18,6 +21,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 // Handler is what serves the requests: *service.Table. params is only valid
@@ -47,27 +51,13 @@ type Config struct {
 	WriteTimeout time.Duration
 }
 
-// Actor is who makes a request, as far as its carrier knows.
-type Actor struct {
-	UID       int
-	PID       int    // 0: not known
-	Transport string // "unix" or "stdio"
-}
-
-type actorKey struct{}
-
-// ActorFrom returns who makes the request that ctx belongs to.
-func ActorFrom(ctx context.Context) (Actor, bool) {
-	a, ok := ctx.Value(actorKey{}).(Actor)
-	return a, ok
-}
-
 // Server serves connections. It owns every connection and listener it was
 // given until Shutdown, or until the context they were given with is done.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	answers answers
+	notes   notes
 
 	mu        sync.Mutex // guards what follows; never held while waiting for a client or a handler
 	conns     map[*conn]struct{}
@@ -174,8 +164,8 @@ func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, er
 }
 
 // run serves one connection to its end.
-func (s *Server) run(ctx context.Context, actor Actor, l link) error {
-	c := newConn(context.WithValue(ctx, actorKey{}, actor), s, l)
+func (s *Server) run(ctx context.Context, actor access.Actor, l link) error {
+	c := newConn(access.With(ctx, actor), s, l)
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -259,7 +249,7 @@ func closeListener(l net.Listener) error {
 const refuseTimeout = time.Second
 
 // refuse tells a peer why it may not come in, and closes.
-func (s *Server) refuse(nc net.Conn, actor Actor, reason error) {
+func (s *Server) refuse(nc net.Conn, actor access.Actor, reason error) {
 	defer nc.Close()
 	s.log.Warn("connection refused", "uid", actor.UID, "pid", actor.PID, "reason", reason)
 	failure := api.Errorf(api.CodeUnauthorized, "connection refused: %w", reason).

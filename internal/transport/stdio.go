@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 // ServeStdio serves one connection whose requests come from in and whose
@@ -42,5 +44,5 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if end, ok := out.(syscall.Conn); ok {
 		l.hungUp = func() bool { return hungUp(end) }
 	}
-	return s.run(ctx, Actor{UID: os.Geteuid(), PID: os.Getppid(), Transport: "stdio"}, l)
+	return s.run(ctx, access.Actor{UID: os.Geteuid(), PID: os.Getppid(), Transport: "stdio", Scope: access.ScopeAdmin}, l)
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 func TestStdioAnswersWhatWasPipedIn(t *testing.T) {
 	var out bytes.Buffer
 	s := NewServer(Config{Handler: tableWith(func(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
-		a, _ := ActorFrom(ctx)
-		if diff := cmp.Diff(Actor{UID: os.Geteuid(), PID: os.Getppid(), Transport: "stdio"}, a); diff != "" {
+		a, _ := access.From(ctx)
+		if diff := cmp.Diff(access.Actor{UID: os.Geteuid(), PID: os.Getppid(), Transport: "stdio", Scope: access.ScopeAdmin}, a); diff != "" {
 			t.Error(diff)
 		}
 		return &api.ExecResult{Stdout: p.Command}, nil

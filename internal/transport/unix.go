@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/access"
 )
 
 // UnixListener listens on a Unix socket that only its owner (and root) can
@@ -251,7 +253,7 @@ func hungUp(end syscall.Conn) bool {
 func (s *Server) admit(ctx context.Context, nc net.Conn) {
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {
-		s.refuse(nc, Actor{UID: -1}, errors.New("only Unix sockets are served"))
+		s.refuse(nc, access.Actor{UID: -1}, errors.New("only Unix sockets are served"))
 		return
 	}
 	actor, err := peerOf(uc)
@@ -262,8 +264,15 @@ func (s *Server) admit(ctx context.Context, nc net.Conn) {
 		s.refuse(nc, actor, err)
 		return
 	}
-	_ = s.run(ctx, actor, linkTo(uc)) // how one connection ends is no concern of the others
+	_ = uc.SetWriteBuffer(sendBufferBytes) // without it streams are slower, and right
+	actor.Scope = access.ScopeAdmin        // who could just as well replace the daemon
+	_ = s.run(ctx, actor, linkTo(uc))      // how one connection ends is no concern of the others
 }
+
+// sendBufferBytes is what a connection may have under way: some chunks of a
+// stream, so that its writer and its reader need not take turns. The memory is
+// the kernel's, used while there is something to send, and bounded by it.
+const sendBufferBytes = 1 << 20
 
 func allowed(peer, self int) error {
 	if peer == self || peer == 0 {

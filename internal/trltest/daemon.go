@@ -38,31 +38,39 @@ var build = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv(BinaryVariable); given != "" {
 		return filepath.Abs(given)
 	}
+	return compile(os.Getenv(RaceVariable) == "1")
+})
+
+// buildRace makes the binary with the race detector in it.
+var buildRace = sync.OnceValues(func() (string, error) { return compile(true) })
+
+func compile(race bool) (string, error) {
 	dir, err := os.MkdirTemp("", "binary-")
 	if err != nil {
 		return "", err
 	}
+	built = append(built, dir)
 	binary := filepath.Join(dir, "trl")
 	args := []string{"build", "-buildvcs=false", "-o", binary}
-	if os.Getenv(RaceVariable) == "1" {
+	if race {
 		args = append(args, "-race")
 	}
-	built = dir
 	if output, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", command, err, output)
 	}
 	return binary, nil
-})
+}
 
-// built is the directory to remove; written by build, read after all tests.
-var built string
+// built are the directories to remove; written by compile, read after all
+// tests.
+var built []string
 
 // Main is the TestMain of a package that uses Binary: it runs the tests, and
 // removes the binary if one was made.
 func Main(m *testing.M) {
 	code := m.Run()
-	if built != "" {
-		if err := os.RemoveAll(built); err != nil {
+	for _, dir := range built {
+		if err := os.RemoveAll(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
@@ -79,6 +87,11 @@ type Config struct {
 	Args []string
 	// Env is added to PATH and the private HOME, TMPDIR and XDG directories.
 	Env []string
+	// HTTP serves HTTP on a free port of the loopback address too, for a token
+	// of scope admin.
+	HTTP bool
+	// Race starts a daemon with the race detector in it.
+	Race bool
 	// Dir is the directory of an earlier daemon, to start another in its
 	// place; default: a new one.
 	Dir string
@@ -88,6 +101,8 @@ type Config struct {
 type Daemon struct {
 	Dir    string // everything it can write to by default is in here
 	Socket string
+	HTTP   string // host:port, if asked for
+	Token  string // for HTTP
 	PID    int
 
 	log    syncBuffer
@@ -146,7 +161,11 @@ func Environ(dir string) []string {
 // Start starts a daemon and waits until it answers. The caller ends it with
 // Stop, or Kill, and then removes Dir.
 func Start(cfg Config) (*Daemon, error) {
-	binary, err := Binary()
+	find := Binary
+	if cfg.Race {
+		find = buildRace
+	}
+	binary, err := find()
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +176,14 @@ func Start(cfg Config) (*Daemon, error) {
 		}
 	}
 	d.Socket = SocketIn(d.Dir)
-	cmd := exec.Command(binary, append([]string{"serve", "--socket", d.Socket}, cfg.Args...)...)
+	args := []string{"serve", "--socket", d.Socket}
+	if cfg.HTTP {
+		if err := d.openHTTP(binary, cfg.Env); err != nil {
+			return nil, err
+		}
+		args = append(args, "--http", d.HTTP)
+	}
+	cmd := exec.Command(binary, append(args, cfg.Args...)...)
 	cmd.Dir = filepath.Join(d.Dir, homeDir)
 	cmd.Env = append(Environ(d.Dir), cfg.Env...)
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
@@ -177,6 +203,23 @@ func Start(cfg Config) (*Daemon, error) {
 		return nil, fmt.Errorf("%w\n%s", err, d.Log())
 	}
 	return d, nil
+}
+
+// openHTTP makes a token, and finds a port that is free.
+func (d *Daemon) openHTTP(binary string, env []string) error {
+	cmd := exec.Command(binary, "token", "create", "--scope", "admin")
+	cmd.Env = append(Environ(d.Dir), env...)
+	token, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("making a token: %w", err)
+	}
+	d.Token = strings.TrimSpace(string(token))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	d.HTTP = l.Addr().String()
+	return l.Close()
 }
 
 func (d *Daemon) awaitAnswer() error {

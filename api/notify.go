@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+	"slices"
+	"strconv"
+)
+
+// Notification is what the daemon sends after the answer to a method that
+// opened a stream.
+type Notification interface {
+	Method() string
+	// AppendJSON appends the params of the notification.
+	AppendJSON(b []byte) ([]byte, error)
+}
+
+// Feed sends the notifications of one stream, in order, and returns when the
+// stream has ended or ctx is done. send returns when the notification has been
+// handed on; an error of it ends the feed.
+type Feed func(ctx context.Context, send func(Notification) error) error
+
+// Method is exec.chunk.
+func (*Chunk) Method() string { return NotifyExecChunk }
+
+// Method is session.event.
+func (*SessionEvent) Method() string { return NotifySessionEvent }
+
+// AppendJSON appends the event as JSON.
+func (e *SessionEvent) AppendJSON(b []byte) ([]byte, error) { return appendValue(b, e) }
+
+func appendValue(b []byte, v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return append(b, text...), err
+}
+
+// Content is the bytes that the chunk carries.
+func (c *Chunk) Content() ([]byte, error) { return DecodeBytes(c.Data, c.Encoding) }
+
+// RawChunk is a chunk with its content as bytes, in place of Data and Encoding,
+// on its way to the wire.
+type RawChunk struct {
+	Chunk
+	Raw []byte
+}
+
+// AppendJSON appends the chunk with its content in the form that suits it.
+func (c *RawChunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, c.Raw) }
+
+// AppendJSON appends what json.Marshal makes of the chunk, many times faster:
+// a stream is as fast as this is. Data must be valid UTF-8, as EncodeBytes
+// returns it.
+func (c *Chunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, nil) }
+
+func (c *Chunk) append(b, raw []byte) ([]byte, error) {
+	b = append(b, '{')
+	text := func(name, value string) {
+		if value != "" {
+			b = append(appendName(b, name), '"')
+			b = append(appendEscaped(b, value), '"')
+		}
+	}
+	number := func(name string, value int64) {
+		b = strconv.AppendInt(appendName(b, name), value, 10)
+	}
+	text("stream_id", c.StreamID)
+	text("exec_id", c.ExecID)
+	b = append(appendName(b, "type"), '"')
+	b = append(appendEscaped(b, string(c.Type)), '"')
+	number("offset", c.Offset)
+	switch {
+	case len(raw) == 0:
+		text("data", c.Data)
+		text("encoding", c.Encoding)
+	case isText(raw):
+		b = append(appendName(b, "data"), '"')
+		b = append(appendEscaped(b, raw), '"')
+	default:
+		b = append(appendName(b, "data"), '"')
+		b = append(base64.StdEncoding.AppendEncode(b, raw), '"')
+		text("encoding", Base64)
+	}
+	if c.Bytes != 0 {
+		number("bytes", c.Bytes)
+	}
+	number("next", c.Next)
+	if c.Result != nil {
+		var err error
+		if b, err = appendValue(appendName(b, "result"), c.Result); err != nil {
+			return b, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// appendName appends the name of the next member of an object.
+func appendName(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(b, '"')
+	b = append(b, name...)
+	return append(b, '"', ':')
+}
+
+// escapes says how a byte is written in a JSON string: 0 as it is, 'u' as
+// \u00XX, else as a backslash and this letter.
+var escapes = func() (t [256]byte) {
+	for c := range 0x20 {
+		t[c] = 'u'
+	}
+	for c, letter := range map[byte]byte{'"': '"', '\\': '\\', '\n': 'n', '\r': 'r', '\t': 't', '\b': 'b', '\f': 'f'} {
+		t[c] = letter
+	}
+	return t
+}()
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special has the high bit of a byte of x set if that byte needs escaping. Of
+// the bytes above the lowest that does, it may say so wrongly.
+func special(x uint64) uint64 {
+	quote, slash := x^(ones*'"'), x^(ones*'\\')
+	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+}
+
+// appendEscaped appends s as the inside of a JSON string. It looks at eight
+// bytes at a time, since most need no escaping.
+func appendEscaped[T string | []byte](b []byte, s T) []byte {
+	const (
+		block = 4 << 10
+		most  = len(`\u0000`) // what one byte can become
+	)
+	for len(s) > 0 {
+		part := s[:min(len(s), block)]
+		s = s[len(part):]
+		b = slices.Grow(b, most*len(part))
+		at := len(b)
+		b = b[:at+most*len(part)]
+		for len(part) >= 8 {
+			x := uint64(part[0]) | uint64(part[1])<<8 | uint64(part[2])<<16 | uint64(part[3])<<24 |
+				uint64(part[4])<<32 | uint64(part[5])<<40 | uint64(part[6])<<48 | uint64(part[7])<<56
+			binary.LittleEndian.PutUint64(b[at:], x) // what follows a special byte is overwritten
+			m := special(x)
+			if m == 0 {
+				at += 8
+				part = part[8:]
+				continue
+			}
+			// Where one byte needs escaping, others often do: the rest of the
+			// eight goes byte by byte.
+			n := bits.TrailingZeros64(m) / 8
+			at += n
+			for i := n; i < 8; i++ {
+				at = putByte(b, at, part[i])
+			}
+			part = part[8:]
+		}
+		for i := range len(part) {
+			at = putByte(b, at, part[i])
+		}
+		b = b[:at]
+	}
+	return b
+}
+
+// putByte writes c, escaped if it must be, and returns where the next goes.
+func putByte(b []byte, at int, c byte) int {
+	letter := escapes[c]
+	if letter == 0 {
+		b[at] = c
+		return at + 1
+	}
+	if letter != 'u' {
+		b[at], b[at+1] = '\\', letter
+		return at + 2
+	}
+	return putCode(b, at, c)
+}
+
+// putCode writes c as \u00XX.
+func putCode(b []byte, at int, c byte) int {
+	const hex = "0123456789abcdef"
+	copy(b[at:], `\u00`)
+	b[at+4], b[at+5] = hex[c>>4], hex[c&15]
+	return at + 6
+}

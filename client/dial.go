@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// dial makes the carrier for an address.
+func dial(ctx context.Context, addr string, opts Options) (carrier, error) {
+	scheme, rest, _ := strings.Cut(addr, ":")
+	switch {
+	case scheme == "unix" || !strings.Contains(addr, "://") && scheme != "stdio":
+		path := strings.TrimPrefix(addr, "unix:")
+		return dialLines(ctx, func(ctx context.Context) (wire, error) { return dialUnix(ctx, path) })
+	case scheme == "stdio":
+		w, err := startStdio(rest)
+		if err != nil {
+			return nil, err
+		}
+		return &lines{conn: newConn(w)}, nil
+	case scheme == "ws" || scheme == "wss":
+		return dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, opts) })
+	case scheme == "http" || scheme == "https":
+		return newHTTP(addr, opts)
+	default:
+		return nil, fmt.Errorf("address %q: use unix:PATH, http://, https://, ws://, wss:// or stdio:COMMAND", addr)
+	}
+}
+
+// dialLines makes the first connection, and keeps the way to make more.
+func dialLines(ctx context.Context, connect func(context.Context) (wire, error)) (carrier, error) {
+	l := &lines{dial: func(ctx context.Context) (*conn, error) {
+		w, err := connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return newConn(w), nil
+	}}
+	var err error
+	l.conn, err = l.dial(ctx)
+	return l, err
+}
+
+func dialUnix(ctx context.Context, path string) (wire, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, noDaemon(path, err)
+	}
+	return newLineWire(c), nil
+}
+
+// noDaemon says so if that is what an error of connecting means.
+func noDaemon(where string, err error) error {
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w at %s: %w", ErrNoDaemon, where, err)
+	}
+	return err
+}
+
+// stdioGrace is how long a daemon that was started for a client has to end its
+// sessions when the client closes: a little more than the grace of commands.
+const stdioGrace = 10 * time.Second
+
+// stdioPipe is the standard input and output of a daemon of one's own.
+type stdioPipe struct {
+	io.Reader
+	io.WriteCloser
+	cmd *exec.Cmd
+}
+
+// startStdio starts a daemon by a command line of words, without a shell.
+func startStdio(command string) (wire, error) {
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return nil, errors.New("address stdio: names no command, such as stdio:trl serve --stdio")
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return newLineWire(stdioPipe{out, in, cmd}), nil
+}
+
+// Close ends the daemon, which ends its sessions, and waits for it.
+func (p stdioPipe) Close() error {
+	err := p.WriteCloser.Close()
+	kill := time.AfterFunc(stdioGrace, func() { _ = p.cmd.Process.Kill() })
+	defer kill.Stop()
+	return errors.Join(err, p.cmd.Wait())
+}

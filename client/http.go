@@ -1,0 +1,246 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// overHTTP is the carrier of http and https addresses: a call is a POST, a
+// stream a response of Server-Sent Events.
+type overHTTP struct {
+	base   string // without a slash at the end
+	opts   Options
+	client *http.Client
+
+	mu     sync.Mutex
+	events []*lines // the connections of watches, which only a WebSocket carries
+}
+
+func newHTTP(addr string, opts Options) (carrier, error) {
+	u, err := url.Parse(addr)
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("address %q: use http://HOST:PORT or https://HOST:PORT", addr)
+	}
+	return &overHTTP{base: strings.TrimSuffix(addr, "/"), opts: opts, client: httpClient(opts)}, nil
+}
+
+// httpClient makes a client that shares nothing with others of the program.
+func httpClient(opts Options) *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = opts.TLS
+	t.DisableCompression = true // the network between an agent and its hands is short
+	t.ReadBufferSize = wireBuffer
+	// HTTP/1.1: a stream has a connection of its own, and its own flow control.
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(true)
+	t.MaxIdleConnsPerHost = maxIdleConns
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // a token must not travel on
+	}}
+}
+
+// maxIdleConns is how many connections stay for calls to come: as many as
+// goroutines an agent's program may call from at once.
+const maxIdleConns = 64
+
+func (h *overHTTP) redials() bool { return true }
+
+func (h *overHTTP) close() {
+	h.client.CloseIdleConnections()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.events {
+		l.close()
+	}
+}
+
+func (h *overHTTP) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, h.base+path, body)
+	if err == nil && h.opts.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+h.opts.Token)
+	}
+	return r, err
+}
+
+// do sends a request. An error is that of ctx, or says that the connection
+// failed.
+func (h *overHTTP) do(r *http.Request) (*http.Response, error) {
+	res, err := h.client.Do(r)
+	if err != nil {
+		if ctx := r.Context(); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err = noDaemon(h.base, err); !errors.Is(err, ErrNoDaemon) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		return nil, err
+	}
+	return res, nil
+}
+
+func (h *overHTTP) call(ctx context.Context, method string, params, result any) error {
+	body, err := encode(1, method, params)
+	if err != nil {
+		return fmt.Errorf("%s: params: %w", method, err)
+	}
+	r, err := h.request(ctx, http.MethodPost, "/rpc", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	res, err := h.do(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return refusal(res)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", method, ctx.Err())
+		}
+		return fmt.Errorf("%s: %w: %w", method, ErrClosed, err)
+	}
+	return decode(method, answer, result)
+}
+
+func (h *overHTTP) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
+	var r api.ExecStreamResult
+	err := h.call(ctx, api.MethodExecStream, p, &r)
+	return r.ExecID, nil, err
+}
+
+func (h *overHTTP) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	r, err := h.request(ctx, http.MethodGet, "/v1/execs/"+url.PathEscape(execID)+"/stream", nil)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Last-Event-ID", strconv.FormatInt(from, 10))
+	res, err := h.do(r)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = refusal(res)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	f := newFeed[api.Chunk]()
+	ended := make(chan struct{})
+	var why error // read after ended is closed
+	f.ended, f.reason, f.stop = ended, func() error { return why }, cancel
+	go func() {
+		defer cancel()
+		defer res.Body.Close()
+		why = readEvents(res.Body, func(data []byte) error {
+			c, err := parseChunk(data)
+			if err != nil {
+				return err
+			}
+			select {
+			case f.notes <- c:
+				return nil
+			case <-f.closed:
+				return ErrClosed
+			}
+		})
+		why = fmt.Errorf("%w: %w", ErrClosed, why)
+		close(ended)
+	}()
+	return f, nil
+}
+
+func (h *overHTTP) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
+	addr := "ws" + strings.TrimPrefix(h.base, "http") // https becomes wss
+	c, err := dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, h.opts) })
+	if err != nil {
+		return nil, err
+	}
+	l := c.(*lines)
+	f, err := l.watch(ctx, p)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	h.mu.Lock()
+	h.events = append(h.events, l)
+	h.mu.Unlock()
+	stop := f.stop
+	f.stop = func() {
+		stop()
+		l.close()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.events = slices.DeleteFunc(h.events, func(e *lines) bool { return e == l })
+	}
+	return f, nil
+}
+
+// readEvents calls fn with the data of each event, until it or reading fails.
+// The end of the input is io.EOF: whether that is the end of the stream, the
+// events say.
+func readEvents(r io.Reader, fn func(data []byte) error) error {
+	w := lineWire{in: bufio.NewReaderSize(r, wireBuffer)}
+	var data []byte
+	have := false
+	for {
+		line, err := w.receive()
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 { // it ends an event
+			if have {
+				if err := fn(data); err != nil {
+					return err
+				}
+			}
+			data, have = data[:0], false
+			continue
+		}
+		// The only other fields are id and event, which the data repeats.
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if have {
+				data = append(data, '\n')
+			}
+			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
+			have = true
+		}
+	}
+}
+
+// appendAll appends what r has to b.
+func appendAll(b []byte, r io.Reader) ([]byte, error) {
+	for {
+		if len(b) == cap(b) {
+			b = slices.Grow(b, max(512, cap(b)))
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+}
+
+func unmarshal(b []byte, v any) bool { return json.Unmarshal(b, v) == nil }

@@ -1,0 +1,327 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// feed is what follows a call that opened a stream, for as long as one
+// connection lasts.
+type feed[T any] struct {
+	notes  chan *T
+	closed chan struct{}   // by close: nobody takes notes any more
+	ended  <-chan struct{} // the connection has ended, for reason
+	reason func() error
+	stop   func() // gives up what the feed holds
+}
+
+// feedRoom is how many notes wait for a reader: enough that it need not wait
+// for the next one to be read. A reader that lags makes the daemon wait.
+const feedRoom = 4
+
+func newFeed[T any]() *feed[T] {
+	return &feed[T]{notes: make(chan *T, feedRoom), closed: make(chan struct{})}
+}
+
+// put hands a note to the reader, and says whether it could.
+func (f *feed[T]) put(n *T) bool {
+	select {
+	case f.notes <- n:
+		return true
+	case <-f.closed:
+	case <-f.ended:
+	}
+	return false
+}
+
+// next returns the next note. What came before the end of the connection comes
+// before its error.
+func (f *feed[T]) next(ctx context.Context) (*T, error) {
+	select {
+	case n := <-f.notes:
+		return n, nil
+	default:
+	}
+	select {
+	case n := <-f.notes:
+		return n, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-f.ended:
+		select {
+		case n := <-f.notes:
+			return n, nil
+		default:
+			return nil, f.reason()
+		}
+	}
+}
+
+// close is called once.
+func (f *feed[T]) close() {
+	close(f.closed)
+	f.stop()
+}
+
+// follow calls a method that opens a stream.
+func follow[T any](ctx context.Context, l *lines, method string, params, result any, parse func([]byte) (*T, error)) (*feed[T], error) {
+	c, own, err := l.streamConn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := newFeed[T]()
+	f.ended, f.reason = c.done, func() error { return c.err }
+	torn := false // a note was dropped: those after it would not follow
+	var raw json.RawMessage
+	err = c.call(ctx, method, params, &raw, func(params []byte) {
+		if torn {
+			return
+		}
+		n, err := parse(params)
+		if err != nil {
+			c.fail(fmt.Errorf("%w: %s sent what can't be read: %w", ErrClosed, method, err))
+		}
+		torn = err != nil || !f.put(n)
+	})
+	var opened struct {
+		StreamID string `json:"stream_id"`
+	}
+	if err == nil {
+		err = errors.Join(json.Unmarshal(raw, &opened), json.Unmarshal(raw, result))
+	}
+	if err != nil {
+		if own {
+			c.close()
+		}
+		return nil, err
+	}
+	f.stop = c.close
+	if !own {
+		f.stop = func() {
+			c.unsubscribe(opened.StreamID)
+			ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+			defer cancel()
+			_ = c.call(ctx, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil, nil) // it may have ended
+		}
+	}
+	return f, nil
+}
+
+func parseChunk(b []byte) (*api.Chunk, error) {
+	var c api.Chunk
+	return &c, c.ParseJSON(b)
+}
+
+func parseEvent(b []byte) (*api.SessionEvent, error) {
+	var e api.SessionEvent
+	return &e, json.Unmarshal(b, &e)
+}
+
+// Stream follows the output of one command. After a lost connection it goes on
+// where it was, so each byte comes once. It is for one goroutine at a time.
+//
+// A reader that takes its time delays nobody. If the daemon's quota overtakes
+// it, a chunk of type gap says what is missing.
+type Stream struct {
+	client *Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	execID string
+	next   int64
+	feed   *feed[api.Chunk] // nil: none now
+	result *api.ExecResult
+
+	failing time.Time // since when nothing has come; zero: something has
+	pause   time.Duration
+}
+
+// Stream runs a command and follows it. ctx bounds the stream, not the command:
+// to stop that, use Cancel.
+func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, error) {
+	if p.Key == "" {
+		p.Key = newKey()
+	}
+	s := c.newStream(ctx)
+	open := func() (err error) {
+		s.execID, s.feed, err = c.carrier.stream(s.ctx, p)
+		return err
+	}
+	err := open()
+	if err != nil && c.carrier.redials() {
+		err = c.persist(s.ctx, err, open)
+	}
+	if err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Attach follows a command that was started before, from an offset on.
+func (c *Client) Attach(ctx context.Context, p api.ExecAttachParams) (*Stream, error) {
+	s := c.newStream(ctx)
+	s.execID, s.next = p.ExecID, p.From
+	if err := s.attach(); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Client) newStream(ctx context.Context) *Stream {
+	s := &Stream{client: c, pause: firstPause}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+func (s *Stream) attach() (err error) {
+	s.feed, err = s.client.carrier.attach(s.ctx, s.execID, s.next)
+	return err
+}
+
+// ExecID names the command.
+func (s *Stream) ExecID() string { return s.execID }
+
+// Next is the offset that follows what has been received. A later Attach goes
+// on from there.
+func (s *Stream) Next() int64 { return s.next }
+
+// Result is how the command ended, without its output, once the exit chunk has
+// been received; nil before.
+func (s *Stream) Result() *api.ExecResult { return s.result }
+
+// Close ends the stream. The command goes on.
+func (s *Stream) Close() error {
+	s.cancel()
+	s.drop()
+	return nil
+}
+
+func (s *Stream) drop() {
+	if s.feed != nil {
+		s.feed.close()
+		s.feed = nil
+	}
+}
+
+// Receive returns the next chunk. After the one of type exit it returns io.EOF.
+func (s *Stream) Receive() (*api.Chunk, error) {
+	for {
+		if s.result != nil {
+			return nil, io.EOF
+		}
+		err := error(nil)
+		if s.feed == nil {
+			err = s.attach()
+		}
+		if err == nil {
+			var c *api.Chunk
+			if c, err = s.feed.next(s.ctx); err == nil && c.Offset == s.next {
+				s.took(c)
+				return c, nil
+			}
+		}
+		if err == nil {
+			err = fmt.Errorf("%w: a chunk is missing", ErrClosed)
+		}
+		s.drop()
+		if !s.mayResume(err) {
+			return nil, err
+		}
+	}
+}
+
+// took notes that a chunk was received.
+func (s *Stream) took(c *api.Chunk) {
+	s.next, s.failing, s.pause = c.Next, time.Time{}, firstPause
+	if c.Type == api.ChunkExit {
+		s.result = c.Result
+		if s.result == nil {
+			s.result = &api.ExecResult{ExecID: s.execID}
+		}
+		s.drop()
+	}
+}
+
+// mayResume reports whether to attach again after an error: at once when
+// something had come since the last time, else after a pause, until the
+// patience is over.
+func (s *Stream) mayResume(err error) bool {
+	if !lost(err) || !s.client.carrier.redials() {
+		return false
+	}
+	if s.failing.IsZero() {
+		s.failing = time.Now()
+		return s.ctx.Err() == nil && s.client.opts.Patience > 0
+	}
+	if time.Since(s.failing) > s.client.opts.Patience {
+		return false
+	}
+	pause := s.pause
+	s.pause = min(2*pause, maxPause)
+	return sleep(s.ctx, jitter(pause))
+}
+
+// Chunks is what is still to be received, up to and with the exit chunk. An
+// error is the last of it.
+func (s *Stream) Chunks() iter.Seq2[*api.Chunk, error] {
+	return func(yield func(*api.Chunk, error) bool) {
+		for {
+			c, err := s.Receive()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(c, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Events is what happens to sessions. What happened while a connection was lost
+// is lost: it ends then, and who goes on lists the sessions and watches anew.
+type Events struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	feed   *feed[api.SessionEvent]
+}
+
+// Watch tells what happens to one session, or to all, from now on.
+func (c *Client) Watch(ctx context.Context, p api.SessionWatchParams) (*Events, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	f, err := c.carrier.watch(ctx, p)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &Events{ctx: ctx, cancel: cancel, feed: f}, nil
+}
+
+// Receive returns the next event.
+func (e *Events) Receive() (*api.SessionEvent, error) { return e.feed.next(e.ctx) }
+
+// All is what is still to be received. An error is the last of it.
+func (e *Events) All() iter.Seq2[*api.SessionEvent, error] {
+	return func(yield func(*api.SessionEvent, error) bool) {
+		for {
+			n, err := e.Receive()
+			if !yield(n, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close ends the watching.
+func (e *Events) Close() error {
+	e.cancel()
+	e.feed.close()
+	return nil
+}

@@ -1,0 +1,606 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// cmdHTTP makes a request whose status must be as said, and leaves the body in
+// the file body:
+//
+//	http [-token T] [-host H] [-origin O] [-until] STATUS METHOD URL [BODY]
+//
+// With -until it is made again and again until the status is right.
+func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	flags := flag.NewFlagSet("http", flag.ContinueOnError)
+	token, host, origin := flags.String("token", "", ""), flags.String("host", "", ""), flags.String("origin", "", "")
+	until := flags.Bool("until", false, "")
+	ts.Check(flags.Parse(args))
+	if neg || flags.NArg() < 3 || flags.NArg() > 4 {
+		ts.Fatalf("usage: http [-token T] [-host H] [-origin O] [-until] STATUS METHOD URL [BODY]")
+	}
+	want, err := strconv.Atoi(flags.Arg(0))
+	ts.Check(err)
+	const patience = 20 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		r, err := http.NewRequestWithContext(context.Background(), flags.Arg(1), flags.Arg(2), strings.NewReader(flags.Arg(3)))
+		ts.Check(err)
+		r.Host = *host
+		r.Close = true
+		r.Header.Set("Content-Type", "application/json")
+		if *token != "" {
+			r.Header.Set("Authorization", "Bearer "+*token)
+		}
+		if *origin != "" {
+			r.Header.Set("Origin", *origin)
+		}
+		response, err := http.DefaultClient.Do(r)
+		ts.Check(err)
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs("body"), body, 0o600))
+		if response.StatusCode == want {
+			return
+		}
+		if !*until || time.Now().After(deadline) {
+			ts.Fatalf("status %d, want %d: %s", response.StatusCode, want, body)
+		}
+	}
+}
+
+// site is a daemon that serves HTTP.
+type site struct {
+	t      *testing.T
+	daemon *trltest.Daemon
+	url    string
+	client *http.Client
+}
+
+func startSite(t *testing.T, args ...string) *site {
+	t.Helper()
+	dir, err := trltest.NewDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &site{t: t, client: http.DefaultClient}
+	s.token(dir, "--scope", "read") // without one it would not start
+	s.daemon, err = trltest.Start(trltest.Config{Dir: dir, Args: append([]string{"--http", "127.0.0.1:0"}, args...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.daemon.Kill)
+	var info api.SystemInfo
+	if err := json.Unmarshal(s.trl(dir, "info", "--json"), &info); err != nil {
+		t.Fatal(err)
+	}
+	s.url = fmt.Sprint("http://", info.Config["http"])
+	return s
+}
+
+func (s *site) port() string {
+	s.t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return port
+}
+
+// trl runs the command line beside the daemon.
+func (s *site) trl(dir string, args ...string) []byte {
+	s.t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(trltest.Environ(dir), "TRL_SOCKET="+trltest.SocketIn(dir))
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("trl %v: %v", args, err)
+	}
+	return out
+}
+
+// token makes a token, and returns when the daemon knows it.
+func (s *site) token(dir string, args ...string) string {
+	s.t.Helper()
+	secret := strings.TrimSpace(string(s.trl(dir, append([]string{"token", "create"}, args...)...)))
+	for s.daemon != nil {
+		if status, _ := s.call(secret, api.MethodSystemPing, nil, nil); status == 200 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // it looks once a second
+	}
+	return secret
+}
+
+func (s *site) request(ctx context.Context, secret, method, path string, body io.Reader) *http.Request {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+// call makes one call and decodes its result.
+func (s *site) call(secret, method string, params, result any) (status int, failure *api.Error) {
+	s.t.Helper()
+	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := s.client.Do(s.request(s.t.Context(), secret, "POST", "/rpc", bytes.NewReader(text)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+		Error  *api.Error      `json:"error"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		s.t.Fatal(err)
+	}
+	if answer.Error == nil && result != nil {
+		if err := json.Unmarshal(answer.Result, result); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return response.StatusCode, answer.Error
+}
+
+func (s *site) mustCall(secret, method string, params, result any) {
+	s.t.Helper()
+	if status, failure := s.call(secret, method, params, result); status != 200 || failure != nil {
+		s.t.Fatalf("%s: %d %v", method, status, failure)
+	}
+}
+
+// follow reads events until the exit, or until there are n, and returns the
+// last id.
+func (s *site) follow(secret, execID, lastID string, n int, take func(api.Chunk)) (last string, exited bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	r := s.request(ctx, secret, "GET", "/v1/execs/"+execID+"/stream", http.NoBody)
+	r.Header.Set("Last-Event-ID", lastID)
+	response, err := s.client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != 200 {
+		s.t.Fatalf("status %d", response.StatusCode)
+	}
+	in := bufio.NewReader(response.Body)
+	last = lastID
+	for id := ""; n > 0; {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			s.t.Fatalf("the stream ends without an exit: %v", err)
+		}
+		if text, ok := strings.CutPrefix(line, "id: "); ok {
+			id = strings.TrimSpace(text)
+		}
+		text, ok := strings.CutPrefix(line, "data: ")
+		if !ok {
+			continue
+		}
+		var chunk api.Chunk
+		if err := json.Unmarshal([]byte(text), &chunk); err != nil {
+			s.t.Fatal(err)
+		}
+		if id != strconv.FormatInt(chunk.Next, 10) {
+			s.t.Fatalf("event %q has next %d", id, chunk.Next)
+		}
+		n--
+		last = id
+		if chunk.Type == api.ChunkExit {
+			if rest, err := io.ReadAll(in); err != nil || strings.TrimSpace(string(rest)) != "" {
+				s.t.Errorf("after the exit: %q, %v", rest, err)
+			}
+			return last, true
+		}
+		take(chunk)
+	}
+	return last, false
+}
+
+// TestEventsResumeByteForByte cuts the connection after every few events of a
+// command that writes to both streams, bytes that are no text among it.
+func TestEventsResumeByteForByte(t *testing.T) {
+	s := startSite(t)
+	secret := s.token(s.daemon.Dir, "--scope", "run")
+	var session api.Session
+	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
+	const command = `i=0; while [ $i -lt 60 ]; do echo "line $i é"; echo "to stderr $i" >&2; printf '\377\000'; i=$((i+1)); [ $((i%20)) -eq 0 ] && sleep 0.05; done; head -c 300000 /dev/zero | tr '\0' x`
+	var started api.ExecStreamResult
+	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{SessionID: session.SessionID, Command: command}, &started)
+
+	got := map[api.ChunkType]*bytes.Buffer{api.ChunkStdout: {}, api.ChunkStderr: {}}
+	connections := 0
+	for last, exited := "", false; !exited; connections++ {
+		at := int64(0)
+		if last != "" {
+			at, _ = strconv.ParseInt(last, 10, 64)
+		}
+		last, exited = s.follow(secret, started.ExecID, last, 5, func(c api.Chunk) {
+			content, err := c.Content()
+			if err != nil || c.Offset != at {
+				t.Fatalf("a chunk at %d, want %d (%v)", c.Offset, at, err)
+			}
+			at = c.Next
+			got[c.Type].Write(content)
+		})
+	}
+	if connections < 3 {
+		t.Errorf("only %d connections: nothing was resumed", connections)
+	}
+	for stream, buffer := range got {
+		want, err := exec.Command("sh", "-c", command).Output()
+		if stream == api.ChunkStderr {
+			want, err = exec.Command("sh", "-c", "("+command+") 2>&1 >/dev/null").Output()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(buffer.Bytes(), want) {
+			t.Errorf("%s: %d bytes differ from the %d of the command", stream, buffer.Len(), len(want))
+		}
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTagBoundToken has two teams on one daemon, neither of which can tell that
+// the other is there.
+func TestTagBoundToken(t *testing.T) {
+	s := startSite(t)
+	dir := s.daemon.Dir
+	red, blue := s.token(dir, "--scope", "run", "--tag", "red"), s.token(dir, "--scope", "run", "--tag", "blue")
+	if status, failure := s.call(red, api.MethodSessionCreate, nil, nil); status != 403 || !api.IsCode(failure, api.CodeForbidden) {
+		t.Errorf("without a tag: %d %v", status, failure)
+	}
+	var mine, theirs api.Session
+	s.mustCall(red, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"red"}}, &mine)
+	s.mustCall(blue, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"blue"}}, &theirs)
+	var ran api.ExecResult
+	s.mustCall(blue, api.MethodExecRun, api.ExecRunParams{SessionID: theirs.SessionID, Command: "echo secret"}, &ran)
+
+	// What is another's and what is not there are told alike.
+	for name, pair := range map[string][2]func() (int, *api.Error){
+		"session": {
+			func() (int, *api.Error) {
+				return s.call(red, api.MethodExecRun, api.ExecRunParams{SessionID: theirs.SessionID, Command: "id"}, nil)
+			},
+			func() (int, *api.Error) {
+				return s.call(red, api.MethodExecRun, api.ExecRunParams{SessionID: "s-nothing000", Command: "id"}, nil)
+			},
+		},
+		"exec": {
+			func() (int, *api.Error) {
+				return s.call(red, api.MethodExecOutput, api.ExecParams{ExecID: ran.ExecID}, nil)
+			},
+			func() (int, *api.Error) {
+				return s.call(red, api.MethodExecOutput, api.ExecParams{ExecID: "e-nothing000"}, nil)
+			},
+		},
+	} {
+		status, foreign := pair[0]()
+		otherStatus, missing := pair[1]()
+		if foreign == nil || missing == nil || foreign.Error() != missing.Error() || status != otherStatus {
+			t.Errorf("%s: %d %v, and one that is not there %d %v", name, status, foreign, otherStatus, missing)
+		}
+	}
+	response, err := s.client.Do(s.request(t.Context(), red, "GET", "/v1/execs/"+ran.ExecID+"/stream", http.NoBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 404 {
+		t.Errorf("events of another's exec: %d", response.StatusCode)
+	}
+	var list api.SessionListResult
+	s.mustCall(red, api.MethodSessionList, nil, &list)
+	if len(list.Sessions) != 1 || list.Sessions[0].SessionID != mine.SessionID {
+		t.Errorf("it sees %+v", list.Sessions)
+	}
+	s.mustCall(red, api.MethodExecRun, api.ExecRunParams{SessionID: mine.SessionID, Command: "true"}, nil)
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatchOfTagBoundToken is told of its own sessions over a WebSocket, and of
+// no others.
+func TestWatchOfTagBoundToken(t *testing.T) {
+	s := startSite(t)
+	red, all := s.token(s.daemon.Dir, "--scope", "run", "--tag", "red"), s.token(s.daemon.Dir, "--scope", "run")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ws, response, err := websocket.Dial(ctx, s.url+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + red}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	if response.Body != nil {
+		defer response.Body.Close()
+	}
+	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"session.watch"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, answer, err := ws.Read(ctx); err != nil || !strings.Contains(string(answer), "stream_id") {
+		t.Fatalf("%s, %v", answer, err)
+	}
+	s.mustCall(all, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"blue"}}, nil)
+	var mine api.Session
+	s.mustCall(all, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"red"}}, &mine)
+	_, note, err := ws.Read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var event struct{ Params api.SessionEvent }
+	if err := json.Unmarshal(note, &event); err != nil || event.Params.SessionID != mine.SessionID || event.Params.Type != api.EventCreated {
+		t.Errorf("%s, %v", note, err)
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShutdownAnswersOverHTTP: whoever waits for a command when the daemon is
+// told to stop learns how it ended, and whoever follows it sees its exit.
+func TestShutdownAnswersOverHTTP(t *testing.T) {
+	s := startSite(t)
+	secret := s.token(s.daemon.Dir, "--scope", "run")
+	var session, other api.Session
+	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
+	s.mustCall(secret, api.MethodSessionCreate, nil, &other)
+	var started api.ExecStreamResult
+	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{SessionID: session.SessionID, Command: "echo on; sleep 1000"}, &started)
+	on := make(chan struct{}, 1)
+	followed := make(chan bool, 1)
+	go func() {
+		_, exited := s.follow(secret, started.ExecID, "", 1000, func(api.Chunk) { on <- struct{}{} })
+		followed <- exited
+	}()
+	<-on
+	ran := make(chan error, 1)
+	go func() {
+		var result api.ExecResult
+		_, failure := s.call(secret, api.MethodExecRun, api.ExecRunParams{SessionID: other.SessionID, Command: "sleep 1000"}, &result)
+		switch {
+		case failure != nil:
+			ran <- failure
+		case result.Outcome != api.OutcomeCancelled:
+			ran <- fmt.Errorf("outcome %s", result.Outcome)
+		default:
+			ran <- nil
+		}
+	}()
+	for running := 0; running < 2; time.Sleep(10 * time.Millisecond) {
+		var stats api.SystemStats
+		s.mustCall(secret, api.MethodSystemStats, nil, &stats)
+		running = stats.ExecsRunning
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ran; err != nil {
+		t.Errorf("who waited got %v", err)
+	}
+	if !<-followed {
+		t.Error("who followed saw no exit")
+	}
+}
+
+// TestMetrics reads them, and sees that what a client makes up is no label.
+func TestMetrics(t *testing.T) {
+	s := startSite(t)
+	secret := s.token(s.daemon.Dir, "--scope", "run")
+	var session api.Session
+	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
+	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{SessionID: session.SessionID, Command: "echo hello; exit 3"}, nil)
+	timeout := int64(50)
+	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{SessionID: session.SessionID, Command: "sleep 100", TimeoutMS: &timeout}, nil)
+	for i := range 3 {
+		s.call(secret, fmt.Sprintf("made.up%d", i), nil, nil)
+	}
+	var stats api.SystemStats
+	s.mustCall(secret, api.MethodSystemStats, nil, &stats)
+	if stats.BytesCaptured < int64(len("hello\n")) {
+		t.Errorf("%d bytes were captured", stats.BytesCaptured)
+	}
+	response, err := s.client.Do(s.request(t.Context(), secret, "GET", "/metrics", http.NoBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`trl_sessions{state="idle"} 1`, `trl_execs_total{outcome="shell_exited"} 1`, `trl_execs_total{outcome="timed_out"} 1`,
+		`trl_exec_duration_seconds_count 2`, `trl_request_duration_seconds_count{method="exec.run"} 2`,
+		`trl_requests_total{code="OK",method="exec.run"} 2`, `trl_requests_total{code="METHOD_NOT_FOUND",method="unknown"} 3`,
+		fmt.Sprintf("trl_output_bytes_total %d\n", stats.BytesCaptured), `trl_kills_total 1`, `trl_survivors_total 0`,
+		`trl_journal_memory_bytes `, `trl_journal_spilled_bytes 0`, `go_goroutines `, `process_open_fds `,
+	} {
+		if !strings.Contains(string(text), "\n"+line) {
+			t.Errorf("no %q", line)
+		}
+	}
+	if strings.Contains(string(text), "made.up") {
+		t.Error("a made-up method is a label")
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoTokenInTheLog reads all that a daemon at its most talkative has to say.
+func TestNoTokenInTheLog(t *testing.T) {
+	s := startSite(t, "--log-level", "debug")
+	secret := s.token(s.daemon.Dir, "--scope", "run")
+	s.mustCall(secret, api.MethodSystemPing, nil, nil)
+	if status, _ := s.call(secret+"x", api.MethodSystemPing, nil, nil); status != 401 {
+		t.Errorf("a wrong token: %d", status)
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+	if log := s.daemon.Log(); strings.Contains(log, secret) || strings.Contains(log, "Bearer") || !strings.Contains(log, "system.ping") {
+		t.Errorf("the log: %s", log)
+	}
+}
+
+// selfSigned makes a certificate for 127.0.0.1 that is its own authority, and
+// writes it and its key to files.
+func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	certText := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyText := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	if err := errors.Join(os.WriteFile(certFile, certText, 0o600), os.WriteFile(keyFile, keyText, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if pair, err = tls.X509KeyPair(certText, keyText); err != nil {
+		t.Fatal(err)
+	}
+	return certFile, keyFile, pair
+}
+
+// TestTLSAndClientCertificates has the real daemon on an address that other
+// machines reach, which it takes with TLS; and shows that a token alone is not
+// enough where certificates are asked for.
+func TestTLSAndClientCertificates(t *testing.T) {
+	certFile, keyFile, pair := selfSigned(t)
+	s := startSite(t, "--http", "0.0.0.0:0", "--http-tls-cert", certFile, "--http-tls-key", keyFile, "--http-client-ca", certFile)
+	port := s.port()
+	s.url = "https://127.0.0.1:" + port
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	with := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}}
+	without := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer with.CloseIdleConnections()
+	s.client = &http.Client{Transport: with}
+	secret := s.token(s.daemon.Dir, "--scope", "run")
+	if response, err := (&http.Client{Transport: without}).Get(s.url + "/healthz"); err == nil {
+		response.Body.Close()
+		t.Error("who has no certificate is let in")
+	}
+	if status, _ := s.call("trl_wrong", api.MethodSystemPing, nil, nil); status != 401 {
+		t.Errorf("a certificate without a token: %d", status)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ws, response, err := websocket.Dial(ctx, s.url+"/ws", &websocket.DialOptions{
+		HTTPClient: s.client, HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	if response.Body != nil {
+		defer response.Body.Close()
+	}
+	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"method":"system.ping"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, answer, err := ws.Read(ctx); err != nil || !strings.Contains(string(answer), `"protocol":1`) {
+		t.Errorf("%s, %v", answer, err)
+	}
+	// A WebSocket that stays open does not keep the daemon.
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := ws.Read(ctx)
+		ended <- err
+	}()
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; websocket.CloseStatus(err) != websocket.StatusGoingAway {
+		t.Errorf("the end: %v", err)
+	}
+}
+
+// TestPlainHTTPToOthersMustBeMeant starts where other machines reach it because
+// it is told to, and goes by the names it is told.
+func TestPlainHTTPToOthersMustBeMeant(t *testing.T) {
+	s := startSite(t, "--http", "0.0.0.0:0", "--insecure-http", "--http-allowed-hosts", "build.example,other.example")
+	port := s.port()
+	for host, want := range map[string]int{
+		"build.example": 200, "other.example:80": 200, "localhost": 200, "third.example": 421, "192.0.2.7": 421,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1:"+port+"/healthz", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %d, want %d", host, response.StatusCode, want)
+		}
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,360 @@
+package access
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestScopesContainTheSmallerOnes(t *testing.T) {
+	for _, tc := range []struct {
+		has, need Scope
+		want      bool
+	}{
+		{ScopeRead, ScopeRead, true},
+		{ScopeRead, ScopeRun, false},
+		{ScopeRead, ScopeAdmin, false},
+		{ScopeRun, ScopeRead, true},
+		{ScopeRun, ScopeRun, true},
+		{ScopeRun, ScopeAdmin, false},
+		{ScopeAdmin, ScopeRead, true},
+		{ScopeAdmin, ScopeRun, true},
+		{ScopeAdmin, ScopeAdmin, true},
+		{"", ScopeRead, false},
+		{"root", ScopeRead, false},
+		{ScopeAdmin, "", false},
+		{"", "", false},
+		{"Admin", ScopeRead, false},
+	} {
+		if got := tc.has.Covers(tc.need); got != tc.want {
+			t.Errorf("%q covers %q: %t", tc.has, tc.need, got)
+		}
+	}
+}
+
+func TestNobodyIsInAnEmptyContext(t *testing.T) {
+	if a, ok := From(t.Context()); ok {
+		t.Errorf("%+v", a)
+	}
+	want := Actor{UID: 7, Scope: ScopeRun, Tag: "x"}
+	if got, ok := From(With(t.Context(), want)); !ok || got != want {
+		t.Errorf("%+v", got)
+	}
+}
+
+func newFile(t testing.TB) File {
+	return File{Path: filepath.Join(t.TempDir(), "state", "trl", "tokens.json")}
+}
+
+func (f File) mustCreate(t testing.TB, n NewToken) (string, Token) {
+	t.Helper()
+	secret, token, err := f.Create(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret, token
+}
+
+func TestTokenFileIsPrivateAndHoldsNoSecret(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0)) // the worst one
+	file := newFile(t)
+	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, Name: "ci", Tag: "team", TTL: time.Hour})
+	if !regexp.MustCompile(`^trl_[0-9a-v]{52}$`).MatchString(secret) || !regexp.MustCompile(`^t-[0-9a-v]{10}$`).MatchString(token.ID) {
+		t.Errorf("secret of %d bytes, id %s", len(secret), token.ID)
+	}
+	for path, want := range map[string]fs.FileMode{
+		filepath.Dir(file.Path): fs.ModeDir | 0o700, file.Path: 0o600, file.Path + ".lock": 0o600,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	text, err := os.ReadFile(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), secret) || strings.Contains(string(text), strings.TrimPrefix(secret, secretPrefix)) {
+		t.Error("the token is in the file")
+	}
+	tokens, err := file.List()
+	if err != nil || len(tokens) != 1 || tokens[0] != token || token.Expires.Sub(token.Created) != time.Hour {
+		t.Errorf("%+v, %v", tokens, err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(file.Path))
+	if err != nil || len(entries) != 2 {
+		t.Errorf("in the directory: %v, %v", entries, err)
+	}
+}
+
+func TestRevoke(t *testing.T) {
+	file := newFile(t)
+	_, first := file.mustCreate(t, NewToken{Scope: ScopeRead})
+	_, second := file.mustCreate(t, NewToken{Scope: ScopeRead})
+	if err := file.Revoke(first.ID); err != nil {
+		t.Error(err)
+	}
+	if err := file.Revoke(first.ID); !errors.Is(err, ErrNoToken) {
+		t.Errorf("again: %v", err)
+	}
+	if tokens, err := file.List(); err != nil || len(tokens) != 1 || tokens[0].ID != second.ID {
+		t.Errorf("%v, %v", tokens, err)
+	}
+}
+
+func TestWhatIsNoTokenIsNotMade(t *testing.T) {
+	file := newFile(t)
+	for name, n := range map[string]NewToken{
+		"no scope":  {},
+		"scope":     {Scope: "root"},
+		"past":      {Scope: ScopeRead, TTL: -time.Second},
+		"long name": {Scope: ScopeRead, Name: strings.Repeat("x", maxLabel+1)},
+		"control":   {Scope: ScopeRead, Tag: "a\nb"},
+	} {
+		if _, _, err := file.Create(n); err == nil {
+			t.Errorf("%s: it was made", name)
+		}
+	}
+	if _, err := os.Stat(file.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file: %v", err)
+	}
+}
+
+// Many who make tokens at once lose none.
+func TestChangesTakeTurns(t *testing.T) {
+	file := newFile(t)
+	const writers, each = 8, 10
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				_, token, err := file.Create(NewToken{Scope: ScopeRead})
+				if err == nil {
+					_, _, err = file.Create(NewToken{Scope: ScopeRun})
+				}
+				if err == nil {
+					err = file.Revoke(token.ID)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	tokens, err := file.List()
+	if err != nil || len(tokens) != writers*each {
+		t.Errorf("%d tokens, %v", len(tokens), err)
+	}
+}
+
+func TestUnsafeTokenFilesAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"readable by group":    func(p string) error { return os.Chmod(p, 0o640) },
+		"writable by all":      func(p string) error { return os.Chmod(p, 0o602) },
+		"not JSON":             func(p string) error { return os.WriteFile(p, []byte(`{"version": 1, "tokens": [}`), 0o600) },
+		"another kind of JSON": func(p string) error { return os.WriteFile(p, []byte(`{"version": 1, "tokens": 3}`), 0o600) },
+		"another version":      func(p string) error { return os.WriteFile(p, []byte(`{"version": 2}`), 0o600) },
+		"half a hash": func(p string) error {
+			return os.WriteFile(p, []byte(`{"version":1,"tokens":[{"id":"t","scope":"run","sha256":"ab"}]}`), 0o600)
+		},
+		"a scope of its own": func(p string) error {
+			return os.WriteFile(p, []byte(`{"version":1,"tokens":[{"id":"t","scope":"root","sha256":"`+strings.Repeat("0", 64)+`"}]}`), 0o600)
+		},
+		"a directory":           func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) },
+		"a directory of others": func(p string) error { return errors.Join(os.Chmod(filepath.Dir(p), 0o777), os.Chmod(p, 0o606)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := newFile(t)
+			secret, _ := file.mustCreate(t, NewToken{Scope: ScopeAdmin})
+			if err := spoil(file.Path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := OpenKeyring(file.Path, nil); err == nil {
+				t.Error("a keyring was made of it")
+			} else if strings.Contains(err.Error(), secret) {
+				t.Error("the error has the token")
+			}
+			if _, _, err := file.Create(NewToken{Scope: ScopeRead}); err == nil {
+				t.Error("it was written")
+			}
+		})
+	}
+}
+
+func TestDirectoryOfOthersIsRefused(t *testing.T) {
+	file := newFile(t)
+	dir := filepath.Dir(file.Path)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o770)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := file.Create(NewToken{Scope: ScopeRead}); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// keyring makes one whose clock is moved by hand.
+func keyring(t *testing.T, file File, log *bytes.Buffer) (*Keyring, *time.Time) {
+	t.Helper()
+	k, err := OpenKeyring(file.Path, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	k.now = func() time.Time { return now }
+	return k, &now
+}
+
+func TestKeyringNoticesChanges(t *testing.T) {
+	file := newFile(t)
+	var log bytes.Buffer
+	k, now := keyring(t, file, &log) // there is no file yet
+	if k.Usable() != 0 {
+		t.Error("there are tokens in no file")
+	}
+	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, Tag: "x"})
+	*now = now.Add(lookEvery)
+	if got, ok := k.Find(secret); !ok || got.ID != token.ID || got.Scope != ScopeRun || got.Tag != "x" {
+		t.Errorf("%+v %t", got, ok)
+	}
+	for _, wrong := range []string{"", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), token.ID} {
+		if _, ok := k.Find(wrong); ok {
+			t.Errorf("a secret of %d bytes is taken for one of %d", len(wrong), len(secret))
+		}
+	}
+	if err := file.Revoke(token.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := k.Find(secret); !ok {
+		t.Error("the file is looked at more often than once a second")
+	}
+	*now = now.Add(lookEvery)
+	if _, ok := k.Find(secret); ok || k.Holds(token.ID) {
+		t.Error("a revoked token is good")
+	}
+	if strings.Contains(log.String(), secret) {
+		t.Error("the log has the token")
+	}
+}
+
+func TestKeyringKeepsWhatWasGood(t *testing.T) {
+	file := newFile(t)
+	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun})
+	var log bytes.Buffer
+	k, now := keyring(t, file, &log)
+	whole, err := os.ReadFile(file.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file.Path, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		*now = now.Add(lookEvery)
+		if _, ok := k.Find(secret); !ok || !k.Holds(token.ID) {
+			t.Error("a good token was lost")
+		}
+	}
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d complaints: %s", n, &log)
+	}
+	if regexp.MustCompile(`[0-9a-f]{16}`).MatchString(log.String()) {
+		t.Errorf("the log has a hash: %s", &log)
+	}
+	// A file that is gone has no tokens: who removes it means it.
+	if err := os.Remove(file.Path); err != nil {
+		t.Fatal(err)
+	}
+	*now = now.Add(lookEvery)
+	if _, ok := k.Find(secret); ok {
+		t.Error("a token of no file is good")
+	}
+}
+
+func TestTokensExpire(t *testing.T) {
+	file := newFile(t)
+	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, TTL: time.Hour})
+	var log bytes.Buffer
+	k, now := keyring(t, file, &log)
+	*now = token.Expires.Add(-time.Nanosecond)
+	if _, ok := k.Find(secret); !ok || !k.Holds(token.ID) || k.Usable() != 1 {
+		t.Error("it has expired early")
+	}
+	*now = token.Expires
+	if _, ok := k.Find(secret); ok || k.Holds(token.ID) || k.Usable() != 0 {
+		t.Error("it has not expired")
+	}
+}
+
+func TestLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(Limits{Rate: 10})
+		for i := range 10 {
+			if leave, _ := l.Enter("a"); leave == nil {
+				t.Errorf("request %d of a burst is refused", i)
+			}
+		}
+		leave, wait := l.Enter("a")
+		if leave != nil || wait <= 0 || wait > 100*time.Millisecond {
+			t.Errorf("the 11th: %v", wait)
+		}
+		if leave, _ := l.Enter("b"); leave == nil {
+			t.Error("another token has to wait")
+		}
+		time.Sleep(wait)
+		if leave, _ := l.Enter("a"); leave == nil {
+			t.Error("what was said to be long enough is not")
+		}
+	})
+}
+
+func TestLimiterForgetsThoseAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(Limits{Rate: 1, Concurrent: 1})
+		stay, _ := l.Enter("busy")
+		for i := range 10 * maxUsers {
+			leave, _ := l.Enter(fmt.Sprint(i))
+			leave()
+			time.Sleep(time.Second) // its account is full again
+		}
+		if len(l.users) > maxUsers {
+			t.Errorf("%d accounts", len(l.users))
+		}
+		if leave, _ := l.Enter("busy"); leave != nil {
+			t.Error("one that is in was forgotten")
+		}
+		stay()
+		if leave, _ := l.Enter("busy"); leave == nil {
+			t.Error("it has left, and may not come in")
+		}
+	})
+}
+
+// FuzzTokenFile reads any text as a token file: nothing that is read lets an
+// unknown secret in.
+func FuzzTokenFile(f *testing.F) {
+	f.Add([]byte(`{"version":1,"tokens":[{"id":"t-1","scope":"run","sha256":"` + strings.Repeat("ab", 32) + `"}]}`))
+	f.Add([]byte(`{"version":1,"tokens":[{"id":"t-1","scope":"run","sha256":""}]}`))
+	f.Add([]byte(`{`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := parse(text)
+		if err != nil {
+			return
+		}
+		for _, r := range c.Tokens {
+			if !r.Scope.Valid() || len(r.Hash) != 64 || r.ID == "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+// tokenCommand works on the token file itself: whoever may write it needs no
+// daemon's leave, and the first token comes before the first daemon.
+func (a *app) tokenCommand() *cobra.Command {
+	var at tokenFile
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make and revoke tokens for HTTP",
+		Long: "Make, list and revoke the tokens by which clients come in over HTTP. They are kept,\n" +
+			"as hashes, in a file that only you can read; a daemon that runs notices within a\n" +
+			"second. The socket needs no token.",
+	}
+	cmd.PersistentFlags().StringVar(&at.path, "token-file", "", "the tokens are in `FILE` (also TRL_TOKEN_FILE)")
+	cmd.PersistentFlags().StringVar(&at.config, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
+	cmd.AddCommand(a.tokenCreateCommand(&at), a.tokenListCommand(&at), a.tokenRevokeCommand(&at))
+	return a.group(cmd)
+}
+
+// tokenFile is where the tokens are, as flags say it.
+type tokenFile struct{ path, config string }
+
+// open finds the file as the daemon does.
+func (t *tokenFile) open(env daemon.Environment) (access.File, error) {
+	flags := map[string]string{}
+	if t.path != "" {
+		flags["token_file"] = t.path
+	}
+	cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: env, File: t.config})
+	if err != nil {
+		return access.File{}, err
+	}
+	return access.File{Path: cfg.TokenFile}, nil
+}
+
+func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
+	var wanted access.NewToken
+	var scope string
+	var ttl durationFlag
+	cmd := &cobra.Command{
+		Use:   "create --scope SCOPE",
+		Short: "Make a token and print it, once",
+		Long: "Make a token and print it. It is shown this once: what is kept is a hash of it.\n\n" +
+			"The scope says what its holder may do: `read` looks, `run` makes sessions and runs\n" +
+			"commands, `admin` changes the daemon too. Whoever may run commands may do what you\n" +
+			"may do on this machine. With --tag the holder sees and touches only sessions that\n" +
+			"have the tag, and must give it to those it makes.",
+		Example: "  token=$(trl token create --scope run --ttl 24h --name ci)\n" +
+			"  curl -H \"Authorization: Bearer $token\" -H 'Content-Type: application/json' \\\n" +
+			"    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"system.ping\"}' http://127.0.0.1:7040/rpc",
+	}
+	cmd.Flags().StringVar(&scope, "scope", "", "what it allows: `SCOPE` is read, run or admin")
+	durationVar(cmd, &ttl, "ttl", "it expires after so long (default: never)")
+	cmd.Flags().StringVar(&wanted.Tag, "tag", "", "only for sessions with this `TAG`")
+	cmd.Flags().StringVar(&wanted.Name, "name", "", "a `NAME` for people")
+	cmd.RunE = action(words(), func(context.Context, []string) error {
+		wanted.Scope, wanted.TTL = access.Scope(scope), ttl.value
+		if !wanted.Scope.Valid() {
+			return usage("--scope must be read, run or admin")
+		}
+		if ttl.given && ttl.value < time.Second {
+			return usage("--ttl: a token lives a second at least")
+		}
+		file, err := at.open(a.environment)
+		if err != nil {
+			return err
+		}
+		secret, token, err := file.Create(wanted)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printValue(struct {
+				access.Token
+				Secret string `json:"token"`
+			}{token, secret})
+		}
+		fmt.Fprintln(a.stdout, secret)
+		fmt.Fprintf(a.stderr, "trl: token %s, scope %s, %s; it is not shown again. `trl token revoke %s` ends it.\n",
+			token.ID, token.Scope, lifetime(token, token.Created), token.ID)
+		return nil
+	})
+	return cmd
+}
+
+// lifetime says in words how long a token is good.
+func lifetime(t access.Token, now time.Time) string {
+	switch {
+	case t.Expires.IsZero():
+		return "never expires"
+	case t.Expired(now):
+		return "expired"
+	default:
+		return "expires in " + span(t.Expires.Sub(now).Round(time.Second))
+	}
+}
+
+func (a *app) tokenListCommand(at *tokenFile) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the tokens, without what is secret of them",
+		Aliases: []string{"ls"},
+		RunE: action(words(), func(context.Context, []string) error {
+			file, err := at.open(a.environment)
+			if err != nil {
+				return err
+			}
+			tokens, err := file.List()
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printValue(map[string]any{"tokens": tokens})
+			}
+			now := time.Now()
+			t := newTable(a.stdout, "ID", "NAME", "SCOPE", "TAG", "CREATED", "LIFE")
+			for _, token := range tokens {
+				t.row(token.ID, token.Name, string(token.Scope), token.Tag, token.Created.Local().Format(time.DateTime), lifetime(token, now))
+			}
+			return t.flush()
+		}),
+	}
+}
+
+func (a *app) tokenRevokeCommand(at *tokenFile) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID...",
+		Short:   "End tokens: their holders are refused from now on",
+		Aliases: []string{"rm"},
+		RunE: action(atLeastOne("ID"), func(_ context.Context, args []string) error {
+			file, err := at.open(a.environment)
+			if err != nil {
+				return err
+			}
+			status := exitStatus(0)
+			for _, id := range args { // one that is gone already must not save the others
+				if err := file.Revoke(id); err != nil {
+					if errors.Is(err, access.ErrNoToken) {
+						err = localError{api.Errorf(api.CodeInvalidParams, "%w", err).WithHint("`trl token list` shows them")}
+					}
+					a.printError(err)
+					status = statusFailed
+				}
+			}
+			if status != 0 {
+				return status
+			}
+			return nil
+		}),
+	}
+}
+
+// printValue writes a value of this program's own as JSON.
+func (a *app) printValue(value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return a.printJSON(raw)
+}

@@ -1,0 +1,281 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// Method is a method of the table, as far as the contract tells of it.
+type Method struct {
+	Name    string
+	Scope   string
+	Summary string
+	Params  reflect.Type
+	Result  reflect.Type
+	Sends   string // the notification that follows the answer, if any does
+}
+
+// Contract is all that the generated files are made of.
+type Contract struct {
+	Methods       []Method
+	Notifications []Notification
+	Types         []*Type // what a type is made of stands before it
+	Codes         []Code
+
+	byName     map[string]*Type
+	vocabulary *Vocabulary
+	meanings   Meanings
+}
+
+// Notification is what the daemon sends by itself.
+type Notification struct {
+	Name   string
+	Params reflect.Type
+}
+
+// Code is an error code with its JSON-RPC number.
+type Code struct {
+	Name   string
+	Number int
+}
+
+// Type is an object, or a string with a closed set of values.
+type Type struct {
+	Name    string
+	Doc     string
+	Params  bool // a client sends it, and what the daemon does not know in it is refused
+	Results bool // the daemon sends it, and may add to it
+	Extends string
+	Fields  []Field
+	Values  []string          // of a string
+	Means   map[string]string // of each value
+}
+
+// Field is a member of an object.
+type Field struct {
+	Name     string
+	Meaning  string
+	Required bool
+	Nullable bool
+	Shape    *Shape
+}
+
+// Shape is what a value looks like.
+type Shape struct {
+	Kind   Kind
+	Name   string   // Named
+	Elem   *Shape   // List, Map
+	Values []string // String: the only ones, if not empty
+}
+
+// Kind is a kind of shape.
+type Kind int
+
+// The kinds.
+const (
+	Any Kind = iota
+	String
+	Integer
+	Boolean
+	Time
+	List
+	Map
+	Named
+)
+
+// names are the types that are called something else outside of Go: None is a
+// word of Python, and an error code is not just any code.
+var names = map[string]string{"None": "NoParams", "Code": "ErrorCode"}
+
+// closed are the members of params whose type is a plain string and which take
+// only certain constants: the prefix of their names.
+var closed = map[string]string{
+	"inherit_env": "Inherit", "view": "View", "encoding": "Base64", "stdin_encoding": "Base64",
+}
+
+// New puts the contract together from the methods, what the source of the api
+// says, and the text of the protocol page.
+func New(methods []Method, vocabulary *Vocabulary, page string) (*Contract, error) {
+	c := &Contract{
+		Methods: methods, Notifications: Notifications(), byName: map[string]*Type{},
+		vocabulary: vocabulary, meanings: ReadMeanings(page),
+	}
+	for _, m := range methods {
+		if err := errors.Join(c.add(m.Params, true), c.add(m.Result, false)); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	for _, n := range c.Notifications {
+		if err := c.add(n.Params, false); err != nil {
+			return nil, fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	numbers := api.Codes()
+	for _, name := range vocabulary.ofType("Code") {
+		c.Codes = append(c.Codes, Code{Name: name, Number: numbers[api.Code(name)]})
+	}
+	if err := c.add(reflect.TypeFor[api.Code](), false); err != nil {
+		return nil, err
+	}
+	c.byName["ErrorCode"].Means = c.meanings["errors"]
+	return c, nil
+}
+
+// Notifications lists what the daemon sends by itself.
+func Notifications() []Notification {
+	var all []Notification
+	for _, n := range []api.Notification{&api.Chunk{}, &api.SessionEvent{}} {
+		all = append(all, Notification{Name: n.Method(), Params: reflect.TypeOf(n).Elem()})
+	}
+	return all
+}
+
+// nameOf is what a type is called outside of Go.
+func nameOf(typ reflect.Type) string {
+	if name, ok := names[typ.Name()]; ok {
+		return name
+	}
+	return typ.Name()
+}
+
+// doc is the doc comment of a type, which begins with its name.
+func (c *Contract) doc(typ reflect.Type) string {
+	return nameOf(typ) + strings.TrimPrefix(c.vocabulary.Types[typ.Name()], typ.Name())
+}
+
+var timeType = reflect.TypeFor[api.Time]()
+
+// add adds a type and, before it, all it is made of.
+func (c *Contract) add(typ reflect.Type, params bool) error {
+	name := nameOf(typ)
+	switch typ.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return c.add(typ.Elem(), params)
+	case reflect.String:
+		if typ.Name() == "string" || c.byName[name] != nil {
+			return nil
+		}
+		t := &Type{
+			Name: name, Doc: c.doc(typ),
+			Values: c.vocabulary.ofType(typ.Name()), Means: c.meanings["values "+typ.Name()],
+		}
+		if len(t.Values) == 0 {
+			return fmt.Errorf("there is no constant of type %s", typ)
+		}
+		c.byName[name] = t
+		c.Types = append(c.Types, t)
+		return nil
+	case reflect.Struct:
+		if typ == timeType {
+			return nil
+		}
+	default:
+		return nil
+	}
+	t := c.byName[name]
+	if t != nil && (t.Params || !params) && (t.Results || params) {
+		return nil
+	}
+	known := t != nil
+	if !known {
+		t = &Type{Name: name, Doc: c.doc(typ)}
+		c.byName[name] = t
+	}
+	t.Params, t.Results = t.Params || params, t.Results || !params
+	for field := range typ.Fields() {
+		if err := c.add(field.Type, params); err != nil {
+			return err
+		}
+		if known {
+			continue // its parts had to be told who else sends them
+		}
+		if field.Anonymous {
+			t.Extends = nameOf(field.Type)
+			continue
+		}
+		f, err := c.field(typ, field, params)
+		if err != nil {
+			return err
+		}
+		t.Fields = append(t.Fields, f)
+	}
+	if !known {
+		c.Types = append(c.Types, t)
+	}
+	return nil
+}
+
+func (c *Contract) field(typ reflect.Type, field reflect.StructField, params bool) (Field, error) {
+	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+	f := Field{Name: name, Meaning: c.meanings["fields "+typ.Name()][name], Required: !strings.Contains(options, "omitempty")}
+	f.Nullable = f.Required && field.Type.Kind() == reflect.Pointer
+	var err error
+	f.Shape, err = shapeOf(field.Type)
+	if prefix, ok := closed[name]; ok && params && f.Shape.Kind == String {
+		f.Shape.Values = c.vocabulary.named(prefix)
+	}
+	return f, err
+}
+
+func shapeOf(typ reflect.Type) (*Shape, error) {
+	within := func(kind Kind) (*Shape, error) {
+		elem, err := shapeOf(typ.Elem())
+		return &Shape{Kind: kind, Elem: elem}, err
+	}
+	switch typ.Kind() {
+	case reflect.Interface:
+		return &Shape{Kind: Any}, nil
+	case reflect.Bool:
+		return &Shape{Kind: Boolean}, nil
+	case reflect.Int, reflect.Int64:
+		return &Shape{Kind: Integer}, nil
+	case reflect.Pointer:
+		return shapeOf(typ.Elem())
+	case reflect.Slice:
+		return within(List)
+	case reflect.Map:
+		return within(Map)
+	case reflect.String:
+		if typ.Name() == "string" {
+			return &Shape{Kind: String}, nil
+		}
+		return &Shape{Kind: Named, Name: nameOf(typ)}, nil
+	case reflect.Struct:
+		if typ == timeType {
+			return &Shape{Kind: Time}, nil
+		}
+		return &Shape{Kind: Named, Name: nameOf(typ)}, nil
+	default:
+		return nil, fmt.Errorf("%s has no shape in the contract", typ)
+	}
+}
+
+// split returns the fields that must be there, and the others.
+func (t *Type) split() (required, optional []Field) {
+	for _, f := range t.Fields {
+		if f.Required {
+			required = append(required, f)
+		} else {
+			optional = append(optional, f)
+		}
+	}
+	return required, optional
+}
+
+// wrapped breaks text into lines of at most width characters.
+func wrapped(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > width {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return slices.DeleteFunc(append(lines, line), func(s string) bool { return s == "" })
+}

@@ -1,0 +1,187 @@
+package contract
+
+import (
+	"strconv"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// tree is a part of a document that has no Go type of its own. Its members are
+// written in alphabetical order.
+type tree map[string]any
+
+// openAPI is the document, with its members in the order in which a person
+// wants them.
+type openAPI struct {
+	OpenAPI    string           `json:"openapi"`
+	Info       tree             `json:"info"`
+	Generated  string           `json:"x-generated"`
+	Servers    []tree           `json:"servers"`
+	Security   []tree           `json:"security"`
+	Paths      map[string]*path `json:"paths"`
+	Components tree             `json:"components"`
+}
+
+type path struct {
+	Get  *operation `json:"get,omitempty"`
+	Post *operation `json:"post,omitempty"`
+}
+
+type operation struct {
+	ID          string  `json:"operationId"`
+	Summary     string  `json:"summary"`
+	Description string  `json:"description,omitempty"`
+	Scope       string  `json:"x-trl-scope,omitempty"`
+	Scopes      tree    `json:"x-trl-scopes,omitempty"` // by method
+	Security    *[]tree `json:"security,omitempty"`     // empty: anyone
+	Parameters  []tree  `json:"parameters,omitempty"`
+	Body        tree    `json:"requestBody,omitempty"`
+	Responses   answers `json:"responses"`
+}
+
+// OpenAPI writes the description of the HTTP carrier, for OpenAPI 3.1.
+func (c *Contract) OpenAPI() ([]byte, error) {
+	const components = "#/components/schemas/"
+	s := c.schemas(components)
+	s.defs["Request"].Extra = tree{"discriminator": c.discriminator(components)}
+	return indented(openAPI{
+		OpenAPI: "3.1.0",
+		Info: tree{
+			"title": "TRL", "version": "1",
+			"description": "Terminal sessions over HTTP. The version is that of the protocol; the meaning of it all is in docs/protocol.md.",
+		},
+		Generated: "from the method table and the types of the daemon; do not edit. To refresh it: go test ./internal/contract -run Fresh -update",
+		Servers:   []tree{{"url": "/"}},
+		Security:  []tree{{"token": []string{}}},
+		Paths: map[string]*path{
+			"/rpc":                       {Post: c.rpc(s)},
+			"/v1/execs/{exec_id}/stream": {Get: execStream(s)},
+			"/ws":                        {Get: webSocket(s)},
+			"/healthz":                   {Get: health(s)},
+			"/metrics":                   {Get: metrics(s)},
+		},
+		Components: tree{
+			"schemas":         s.defs,
+			"securitySchemes": tree{"token": tree{"type": "http", "scheme": "bearer"}},
+		},
+	})
+}
+
+func (c *Contract) discriminator(prefix string) tree {
+	mapping := tree{}
+	for _, m := range c.Methods {
+		mapping[m.Name] = prefix + m.Name + ".request"
+	}
+	return tree{"propertyName": "method", "mapping": mapping}
+}
+
+func (c *Contract) rpc(s *schemas) *operation {
+	scopes := tree{}
+	for _, m := range c.Methods {
+		scopes[m.Name] = m.Scope
+	}
+	return &operation{
+		ID: "rpc", Summary: "One JSON-RPC request, one answer.",
+		Description: "An error of the method is the body of a 200, except that of a caller who may not call it. " +
+			"Of a method that opens a stream only the answer is sent: follow an exec at its own path, and sessions over /ws.",
+		Scopes: scopes,
+		Body:   tree{"required": true, "content": tree{"application/json": tree{"schema": s.ref("Request")}}},
+		Responses: refusals(s, 400, 401, 403, 405, 408, 413, 415, 421, 429).
+			with(200, "The answer.", "application/json", s.ref("Response")).
+			with(204, "The request had no id: it was run, and is not answered.", "", nil),
+	}
+}
+
+func execStream(s *schemas) *operation {
+	offset := &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(0.0)}
+	return &operation{
+		ID: "execStream", Summary: "Follow a command's output from an offset on, as Server-Sent Events.", Scope: "read",
+		Description: "What there is, then what comes, then an exit chunk, with which the response ends. Each event is " +
+			"`id: NEXT`, `event: chunk` and `data: CHUNK`, where CHUNK is a Chunk in one line of JSON and NEXT the offset that follows it. " +
+			"A comment is sent when there is nothing else for 15 s.",
+		Parameters: []tree{
+			{"name": "exec_id", "in": "path", "required": true, "schema": tree{"type": "string"}, "description": "the exec"},
+			{"name": "from", "in": "query", "schema": offset, "description": "offset to begin at; default 0"},
+			{"name": "Last-Event-ID", "in": "header", "schema": offset, "description": "the id of the last event that was processed; goes before from"},
+		},
+		Responses: refusals(s, 400, 401, 403, 404, 405, 421, 429).
+			with(200, "Events, each with a Chunk as its data.", "text/event-stream", &jsonschema.Schema{
+				Type: "string", ContentMediaType: "application/json", ContentSchema: s.ref("Chunk"),
+			}),
+	}
+}
+
+func webSocket(s *schemas) *operation {
+	return &operation{
+		ID: "webSocket", Summary: "A WebSocket: one JSON-RPC object a text message, both ways.",
+		Description: "As on the Unix socket: requests are served concurrently, and notifications follow the answers that opened their streams. " +
+			"Each request is counted for the rate of its token, and needs the scope of its method.",
+		Responses: refusals(s, 401, 403, 405, 421, 429).
+			with(101, "The connection is a WebSocket from here on.", "", nil).
+			with(400, "The handshake is not one of a WebSocket.", "", nil).
+			with(426, "The request does not ask for a WebSocket.", "", nil),
+	}
+}
+
+func health(s *schemas) *operation {
+	status := object([]member{{"status", constant("ok")}})
+	return &operation{
+		ID: "healthz", Summary: "Whether the daemon answers. Needs no token.", Security: &[]tree{},
+		Responses: refusals(s, 403, 405, 421).with(200, "It does.", "application/json", status),
+	}
+}
+
+func metrics(s *schemas) *operation {
+	return &operation{
+		ID: "metrics", Summary: "What the daemon counts, for Prometheus.", Scope: "read",
+		Responses: refusals(s, 401, 403, 404, 405, 421, 429).
+			with(200, "The metrics in the text format.", "text/plain", &jsonschema.Schema{Type: "string"}),
+	}
+}
+
+type answers map[string]tree
+
+// statuses say why a request is refused before a method sees it.
+var statuses = map[int]string{
+	400: "Not a request: the body is not JSON or not JSON-RPC, or an offset is not a number.",
+	401: "The token is missing, unknown or expired.",
+	403: "The scope of the token is too small, or a new session lacks its tag, or the Origin header names a page that may not call.",
+	404: "There is no such exec, or it is past its retention; or there is nothing at this path.",
+	405: "This path takes another HTTP method.",
+	408: "The body did not arrive in time.",
+	413: "The body is longer than max_request_bytes.",
+	415: "The body is not application/json.",
+	421: "The Host header names another server.",
+	429: "Too many requests with this token, a second or at once.",
+}
+
+// headers are those that come with a refusal.
+var headers = map[int][2]string{
+	401: {"WWW-Authenticate", "Bearer"},
+	405: {"Allow", "the HTTP method that it takes"},
+	429: {"Retry-After", "seconds to wait; error.data.retry_after_ms has it in milliseconds"},
+}
+
+// refusals are the responses with these statuses. All have an error as their
+// body.
+func refusals(s *schemas, refused ...int) answers {
+	a := answers{}
+	for _, status := range refused {
+		a.with(status, statuses[status], "application/json", s.ref("ErrorResponse"))
+		if header, ok := headers[status]; ok {
+			a[strconv.Itoa(status)]["headers"] = tree{
+				header[0]: tree{"description": header[1], "schema": tree{"type": "string"}},
+			}
+		}
+	}
+	return a
+}
+
+func (a answers) with(status int, description, media string, schema *jsonschema.Schema) answers {
+	r := tree{"description": description}
+	if media != "" {
+		r["content"] = tree{media: tree{"schema": schema}}
+	}
+	a[strconv.Itoa(status)] = r
+	return a
+}

@@ -1,0 +1,118 @@
+package contract
+
+import (
+	"fmt"
+	"strings"
+)
+
+// TypeScript writes the types as interfaces and unions of string literals.
+func (c *Contract) TypeScript() []byte {
+	var b strings.Builder
+	b.WriteString("/**\n * The types of the TRL contract, version 1.\n *\n")
+	for line := range strings.Lines(generatedBy) {
+		b.WriteString(strings.TrimRight(" * "+line, " \n") + "\n")
+	}
+	b.WriteString(" *\n * Members of a result that are not named here may come with a later version, and\n * must be ignored.\n */\n")
+	for _, t := range c.Types {
+		b.WriteByte('\n')
+		comment(&b, t.Doc, "")
+		if t.Values != nil {
+			fmt.Fprintf(&b, "export type %s =", t.Name)
+			for _, value := range t.Values {
+				b.WriteByte('\n')
+				comment(&b, t.Means[value], "  ")
+				fmt.Fprintf(&b, "  | %q", value)
+			}
+			b.WriteString(";\n")
+			continue
+		}
+		if len(t.Fields) == 0 && t.Extends == "" {
+			fmt.Fprintf(&b, "export type %s = Record<string, never>;\n", t.Name)
+			continue
+		}
+		fmt.Fprintf(&b, "export interface %s ", t.Name)
+		if t.Extends != "" {
+			fmt.Fprintf(&b, "extends %s ", t.Extends)
+		}
+		b.WriteString("{\n")
+		for _, f := range t.Fields {
+			comment(&b, f.Meaning, "  ")
+			optional, null := "?", ""
+			if f.Required {
+				optional = ""
+			}
+			if f.Nullable {
+				null = " | null"
+			}
+			fmt.Fprintf(&b, "  %s%s: %s%s;\n", f.Name, optional, typescriptShape(f.Shape), null)
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString(`
+/** What an error carries besides its message; details have names of their own. */
+export interface ErrorData {
+  /** The stable name: switch on this. */
+  code: ErrorCode;
+  /** A sentence for a model: the next call to make. */
+  hint?: string;
+  [detail: string]: unknown;
+}
+
+/** The JSON-RPC error object. */
+export interface ErrorObject {
+  /** The JSON-RPC number. */
+  code: number;
+  message: string;
+  data: ErrorData;
+}
+
+/** Every method: what it takes and what it answers. */
+export interface Methods {
+`)
+	for _, m := range c.Methods {
+		comment(&b, m.Summary+" Scope: "+m.Scope+".", "  ")
+		fmt.Fprintf(&b, "  %q: { params: %s; result: %s };\n", m.Name, nameOf(m.Params), nameOf(m.Result))
+	}
+	b.WriteString("}\n\n/** Every notification, with its params. */\nexport interface Notifications {\n")
+	for _, n := range c.Notifications {
+		fmt.Fprintf(&b, "  %q: %s;\n", n.Name, nameOf(n.Params))
+	}
+	b.WriteString("}\n")
+	return []byte(b.String())
+}
+
+func comment(b *strings.Builder, text, indent string) {
+	switch lines := wrapped(strings.ReplaceAll(text, "*/", "*\u200b/"), 92); len(lines) {
+	case 0:
+	case 1:
+		fmt.Fprintf(b, "%s/** %s */\n", indent, lines[0])
+	default:
+		fmt.Fprintf(b, "%s/**\n", indent)
+		for _, line := range lines {
+			fmt.Fprintf(b, "%s * %s\n", indent, line)
+		}
+		fmt.Fprintf(b, "%s */\n", indent)
+	}
+}
+
+func typescriptShape(s *Shape) string {
+	switch s.Kind {
+	case String, Time:
+		if len(s.Values) > 0 {
+			return quoted(s.Values, " | ")
+		}
+		return "string"
+	case Integer:
+		return "number"
+	case Boolean:
+		return "boolean"
+	case List:
+		return "Array<" + typescriptShape(s.Elem) + ">"
+	case Map:
+		return "Record<string, " + typescriptShape(s.Elem) + ">"
+	case Named:
+		return s.Name
+	default:
+		return "unknown"
+	}
+}

@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/session"
+	"github.com/terminal-runtime/trl/internal/transport"
+)
+
+// web is the part of a daemon that is there when HTTP is asked for. Its zero
+// value is none.
+type web struct {
+	listener net.Listener
+	tls      *tls.Config // nil: plain
+	keys     *access.Keyring
+	metrics  *metrics
+	server   *transport.HTTPServer
+}
+
+// openWeb listens, if that is asked for, and refuses to do so where it would
+// let in anyone, or nobody.
+func (d *daemon) openWeb() error {
+	if d.cfg.HTTP == "" {
+		return nil
+	}
+	if d.opts.Stdio {
+		d.log.Warn("http has no effect on stdio: its one client is the one that started it")
+		return nil
+	}
+	address, err := net.ResolveTCPAddr("tcp", d.cfg.HTTP)
+	if err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	if err := checkWeb(d.cfg, address.IP); err != nil {
+		return err
+	}
+	if d.web.keys, err = access.OpenKeyring(d.cfg.TokenFile, d.log); err != nil {
+		return err
+	}
+	if d.web.keys.Usable() == 0 {
+		return fmt.Errorf("http is set, and %s has no token that is good: run `trl token create --scope run` first", d.cfg.TokenFile)
+	}
+	if d.cfg.HTTPCert != "" {
+		if d.web.tls, err = transport.TLSConfig(d.cfg.HTTPCert, d.cfg.HTTPKey, d.cfg.HTTPClientCA, d.log); err != nil {
+			return err
+		}
+	}
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return fmt.Errorf("http: %w", err)
+	}
+	d.web.listener = listener
+	d.web.metrics = newMetrics()
+	if _, port, _ := net.SplitHostPort(d.cfg.HTTP); port == "0" {
+		d.cfg.HTTP = listener.Addr().String() // as system.info shows it
+	}
+	return nil
+}
+
+// checkWeb says what is wrong with the settings of HTTP for an address.
+func checkWeb(cfg Config, ip net.IP) error {
+	switch {
+	case (cfg.HTTPCert == "") != (cfg.HTTPKey == ""):
+		return errors.New("http_tls_cert and http_tls_key go together: set both, or none")
+	case cfg.HTTPClientCA != "" && cfg.HTTPCert == "":
+		return errors.New("http_client_ca needs TLS: set http_tls_cert and http_tls_key too")
+	case !ip.IsLoopback() && cfg.HTTPCert == "" && !cfg.InsecureHTTP:
+		return fmt.Errorf("http: %s can be reached from other machines, and without TLS anyone on the way can read the tokens: "+
+			"listen on 127.0.0.1, set http_tls_cert and http_tls_key, or set insecure_http", cfg.HTTP)
+	}
+	for _, origin := range cfg.HTTPAllowedOrigins {
+		if !strings.Contains(origin, "://") || strings.Contains(origin, "*") {
+			return fmt.Errorf("http_allowed_origins: %q is no origin; write it as https://ui.example.com", origin)
+		}
+	}
+	return nil
+}
+
+// connectWeb puts HTTP before the method table.
+func (d *daemon) connectWeb() {
+	if d.web.listener == nil {
+		return
+	}
+	d.web.metrics.read(d)
+	d.web.server = transport.NewHTTPServer(d.server, transport.HTTPConfig{
+		Keys:    d.web.keys,
+		Limits:  access.NewLimiter(access.Limits{Rate: int(d.cfg.HTTPRate), Concurrent: int(d.cfg.HTTPMaxConcurrent)}),
+		Metrics: d.web.metrics.handler(),
+		TLS:     d.web.tls,
+		Hosts:   append(slices.Clone(d.cfg.HTTPAllowedHosts), d.cfg.HTTP),
+		Origins: d.cfg.HTTPAllowedOrigins,
+	})
+}
+
+// url is where HTTP is served.
+func (w *web) url() string {
+	if w.tls != nil {
+		return "https://" + w.listener.Addr().String()
+	}
+	return "http://" + w.listener.Addr().String()
+}
+
+// observer counts for the metrics, if anyone can read them.
+func (w *web) observer() session.Observer {
+	if w.metrics == nil {
+		return nil
+	}
+	return w.metrics
+}
+
+func (w *web) observe() func(method string, code api.Code, took time.Duration) {
+	if w.metrics == nil {
+		return nil
+	}
+	return w.metrics.called
+}
+
+func (w *web) shutdown(ctx context.Context) error {
+	if w.server == nil {
+		return nil
+	}
+	return w.server.Shutdown(ctx)
+}

@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// metrics is what the daemon counts for Prometheus. What happens is counted as
+// it happens; what there is, is looked at when someone asks.
+//
+// Every label has few values: the methods of the table, the codes of the
+// contract, the outcomes and the states. What a client makes up is "unknown".
+type metrics struct {
+	registry *prometheus.Registry
+
+	execs        *prometheus.CounterVec
+	execDuration prometheus.Histogram
+	kills        prometheus.Counter
+	survivors    prometheus.Counter
+
+	requests        *prometheus.CounterVec
+	requestDuration *prometheus.HistogramVec
+}
+
+// Labels for what has no name of its own.
+const (
+	unknownMethod = "unknown"
+	codeOK        = "OK"
+)
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		execs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trl_execs_total", Help: "Commands that have ended, by how.",
+		}, []string{"outcome"}),
+		execDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "trl_exec_duration_seconds", Help: "How long commands took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12), // from 1 ms, a short command, to 70 min, a long build
+		}),
+		kills: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "trl_kills_total", Help: "Commands that were ended before they did so themselves: by a timeout, or because it was asked for.",
+		}),
+		survivors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "trl_survivors_total", Help: "Processes that could not be killed at the end of their session. Any is a reason to look.",
+		}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "trl_requests_total", Help: "Requests answered, by method and by the code of the error, or OK.",
+		}, []string{"method", "code"}),
+		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "trl_request_duration_seconds", Help: "How long requests took to answer, by method.",
+			Buckets: prometheus.ExponentialBuckets(0.000_1, 4, 10), // from 100 µs, a ping, to 26 s
+		}, []string{"method"}),
+	}
+	m.registry.MustRegister(m.execs, m.execDuration, m.kills, m.survivors, m.requests, m.requestDuration,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// read adds what is looked at when someone asks.
+func (m *metrics) read(d *daemon) { m.registry.MustRegister(&held{daemon: d}) }
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		// Two scrapers and a person; each walks all sessions.
+		MaxRequestsInFlight: 3,
+	})
+}
+
+// called counts one request.
+func (m *metrics) called(method string, code api.Code, took time.Duration) {
+	if method == "" {
+		method = unknownMethod
+	}
+	if code == "" {
+		code = codeOK
+	}
+	m.requests.WithLabelValues(method, string(code)).Inc()
+	m.requestDuration.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// ExecEnded counts one command.
+func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped bool) {
+	m.execs.WithLabelValues(string(outcome)).Inc()
+	m.execDuration.Observe(took.Seconds())
+	if stopped {
+		m.kills.Inc()
+	}
+}
+
+// SessionEnded counts what is left of one session.
+func (m *metrics) SessionEnded(survivors int) { m.survivors.Add(float64(survivors)) }
+
+// held collects what the daemon holds at the moment.
+type held struct{ daemon *daemon }
+
+var (
+	sessionsDesc = prometheus.NewDesc("trl_sessions", "Sessions, by state; terminated ones are kept for a while.", []string{"state"}, nil)
+	outputDesc   = prometheus.NewDesc("trl_output_bytes_total", "Output of commands that was captured.", nil, nil)
+	memoryDesc   = prometheus.NewDesc("trl_journal_memory_bytes", "Output that is held in memory.", nil, nil)
+	spilledDesc  = prometheus.NewDesc("trl_journal_spilled_bytes", "Output that is held on disk.", nil, nil)
+)
+
+// Describe names the metrics.
+func (*held) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{sessionsDesc, outputDesc, memoryDesc, spilledDesc} {
+		to <- desc
+	}
+}
+
+// Collect reads them.
+func (h *held) Collect(to chan<- prometheus.Metric) {
+	for state, n := range h.daemon.pool.Stats().SessionsByState {
+		to <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(n), string(state))
+	}
+	store := h.daemon.store.Stats()
+	to <- prometheus.MustNewConstMetric(outputDesc, prometheus.CounterValue, float64(store.CapturedBytes))
+	to <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(store.MemoryBytes))
+	to <- prometheus.MustNewConstMetric(spilledDesc, prometheus.GaugeValue, float64(store.SpilledBytes))
+}

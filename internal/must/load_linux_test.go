@@ -1,0 +1,98 @@
+package must
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// TestMustBearLoad has many connections run commands at once, in a daemon with
+// the race detector in it.
+func TestMustBearLoad(t *testing.T) {
+	const conns, execs = 200, 50
+	for _, carrier := range []string{"unix", "http"} {
+		t.Run(carrier, func(t *testing.T) {
+			r := startWith(t, trltest.Config{
+				HTTP: carrier == "http", Race: true,
+				Args: []string{"--http-rate", "1000000", "--http-max-concurrent", "1000"},
+			})
+			addr := r.Socket
+			if carrier == "http" {
+				addr = "http://" + r.HTTP
+			}
+			r.run(r.create(api.SessionCreateParams{Shell: "dash"}), "true") // what is made once is made
+			before := r.stats()
+			began := time.Now()
+			var wg sync.WaitGroup
+			for i := range conns {
+				wg.Go(func() {
+					if err := r.agent(addr, i, execs); err != nil {
+						t.Errorf("connection %d: %v", i, err)
+					}
+				})
+			}
+			wg.Wait()
+			took := time.Since(began)
+			var after *api.SystemStats
+			if err := eventually(10*time.Second, func() error {
+				if after = r.stats(); after.FDs > before.FDs || after.Goroutines > before.Goroutines {
+					return fmt.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
+				conns, execs, carrier, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())
+			r.client.Close()
+			if err := r.Stop(); err != nil { // a race is its status
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// agent is one client: a session, its commands, every tenth as a stream.
+func (r *rig) agent(addr string, number, execs int) error {
+	c, err := client.DialWith(r.ctx, addr, client.Options{Token: r.Token})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: "dash"})
+	if err != nil {
+		return err
+	}
+	for i := range execs {
+		command, want := fmt.Sprintf("echo %d.%d", number, i), fmt.Sprintf("%d.%d\n", number, i)
+		got := ""
+		if i%10 == 0 {
+			st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: command})
+			if err != nil {
+				return err
+			}
+			for chunk, err := range st.Chunks() {
+				if err != nil {
+					return err
+				}
+				got += chunk.Data
+			}
+		} else {
+			res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+			if err != nil {
+				return err
+			}
+			got = res.Stdout
+		}
+		if got != want {
+			return fmt.Errorf("command %d wrote %q, want %q", i, got, want)
+		}
+	}
+	_, err = c.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: s.SessionID})
+	return err
+}

@@ -1,0 +1,161 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/service"
+)
+
+// stream sends an exec's output as Server-Sent Events. The id of an event is
+// the offset that follows it, so that a client which was cut off resumes by
+// sending back the last one it has, as browsers do by themselves.
+func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access.Actor, execID string) {
+	from, ok := startOf(r)
+	if !ok {
+		h.refuse(w, r, &refusal{status: http.StatusBadRequest, err: api.Errorf(api.CodeInvalidParams, "from must be an offset: a whole number from 0 up").
+			With("field", "from").WithHint("send the id of the last event you have as Last-Event-ID, or leave it out to begin at 0")})
+		return
+	}
+	params, err := json.Marshal(api.ExecAttachParams{ExecID: execID, From: from})
+	var result any
+	if err == nil {
+		result, err = h.srv.cfg.Handler.Call(r.Context(), api.MethodExecAttach, params)
+	}
+	opened, ok := result.(*service.Opened)
+	if err == nil && !ok {
+		err = errors.New("there is no stream to follow")
+	}
+	if err != nil {
+		failure := api.AsError(err)
+		h.refuse(w, r, &refusal{status: statusOf(failure.Code), err: failure})
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	e := &eventWriter{w: w, notes: &h.srv.notes, control: http.NewResponseController(w), cancel: cancel}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.WriteHeader(http.StatusOK)
+	if err := e.control.Flush(); err != nil {
+		return
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { h.watch(ctx, e, actor.TokenID) })
+	err = opened.Feed(ctx, e.send)
+	if err != nil && ctx.Err() == nil {
+		h.log.ErrorContext(ctx, "a stream failed", "stream", opened.StreamID, "error", err)
+	}
+	cancel()
+	watching.Wait()
+}
+
+// startOf is the offset to begin at: where the client was cut off, or where it
+// asks to begin.
+func startOf(r *http.Request) (from int64, ok bool) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		text = r.URL.Query().Get("from")
+	}
+	if text == "" {
+		return 0, true
+	}
+	from, err := strconv.ParseInt(text, 10, 64)
+	return from, err == nil && from >= 0
+}
+
+// watch ends a stream whose token is no longer good, and sends a sign of life
+// where there is nothing else to send. A reader that is slow but there is left
+// alone: it keeps its place, and the kernel notices when it is gone.
+func (h *HTTPServer) watch(ctx context.Context, e *eventWriter, token string) {
+	tick := time.NewTicker(min(tokenPoll, h.quiet))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !h.keys.Holds(token) {
+			e.cancel()
+			return
+		}
+		e.beat(h.quiet)
+	}
+}
+
+// eventWriter writes the events of one response, one at a time.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	cancel  context.CancelFunc // ends the stream
+
+	notes *notes // buffers: a stream that waits holds none
+
+	mu   sync.Mutex // guards what follows; held while writing
+	last time.Time  // when something was written
+}
+
+// send writes one chunk as an event.
+func (e *eventWriter) send(n api.Notification) error {
+	var next int64
+	switch chunk := n.(type) {
+	case *api.Chunk:
+		next = chunk.Next
+	case *api.RawChunk:
+		next = chunk.Next
+	default:
+		return fmt.Errorf("transport: a %T among the chunks of a stream", n)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	buf := e.notes.get()
+	defer e.notes.put(buf)
+	b := strconv.AppendInt(append((*buf)[:0], "id: "...), next, 10)
+	b = append(b, "\nevent: chunk\ndata: "...)
+	b, err := n.AppendJSON(b)
+	b = append(b, '\n', '\n')
+	*buf = b
+	if err != nil {
+		return err
+	}
+	return e.put(b)
+}
+
+// beat writes a comment if nothing was written for so long. It does not wait
+// for a write that goes on.
+func (e *eventWriter) beat(quiet time.Duration) {
+	if !e.mu.TryLock() {
+		return
+	}
+	defer e.mu.Unlock()
+	if e.last.IsZero() {
+		e.last = time.Now()
+	}
+	if time.Since(e.last) < quiet {
+		return
+	}
+	if e.put([]byte(": \n\n")) != nil {
+		e.cancel()
+	}
+}
+
+// put writes an event, and sees it off. Under e.mu.
+func (e *eventWriter) put(event []byte) error {
+	if _, err := e.w.Write(event); err != nil {
+		return err
+	}
+	if err := e.control.Flush(); err != nil {
+		return err
+	}
+	e.last = time.Now()
+	return nil
+}

@@ -1,0 +1,86 @@
+"""TRL: terminal sessions for agents, from Python.
+
+::
+
+    import trl_client as trl
+
+    with trl.connect() as client:
+        with client.session(shell="bash") as s:
+            print(s.run("echo hello").stdout)
+
+``trl_client.aio`` has the same for asyncio, ``trl_client.types`` the types of the contract.
+"""
+
+from . import _types as types
+from . import aio
+from ._errors import (
+    CallTimeout,
+    ConnectionLost,
+    CwdNotFound,
+    ExecNotFound,
+    Forbidden,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    LimitsUnavailable,
+    MaxSessionsReached,
+    MethodNotFound,
+    NoDaemon,
+    OutputGone,
+    ParseError,
+    ProtocolError,
+    RuntimeNotFound,
+    RuntimeUnavailable,
+    SessionBusy,
+    SessionNotFound,
+    SessionTerminated,
+    ShellCrashed,
+    ShellNotFound,
+    ShuttingDown,
+    TRLError,
+    Unauthorized,
+)
+from ._sync import Client, Session, Stream, Watch, connect
+from ._wire import Chunk, CommandFailed, Output, Result, Retry
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallTimeout",
+    "Chunk",
+    "Client",
+    "CommandFailed",
+    "ConnectionLost",
+    "CwdNotFound",
+    "ExecNotFound",
+    "Forbidden",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "LimitsUnavailable",
+    "MaxSessionsReached",
+    "MethodNotFound",
+    "NoDaemon",
+    "Output",
+    "OutputGone",
+    "ParseError",
+    "ProtocolError",
+    "Result",
+    "Retry",
+    "RuntimeNotFound",
+    "RuntimeUnavailable",
+    "Session",
+    "SessionBusy",
+    "SessionNotFound",
+    "SessionTerminated",
+    "ShellCrashed",
+    "ShellNotFound",
+    "ShuttingDown",
+    "Stream",
+    "TRLError",
+    "Unauthorized",
+    "Watch",
+    "aio",
+    "connect",
+    "types",
+]

@@ -1,0 +1,222 @@
+"""What a client does beyond one attempt: repeat what is safe to repeat, and read streams as if nothing was ever cut."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from typing import Any, Mapping, Optional
+
+from ._carrier import Carrier, Feed, HTTPCarrier, Place, StdioCarrier, UnixCarrier
+from ._errors import ConnectionLost, NoDaemon, ProtocolError, RuntimeUnavailable, TRLError
+from ._io import IO
+from ._wire import Address, Chunk, Json, Retry, repeatable
+
+
+def make_carrier(io: IO, address: Address, token: Optional[str], tls: Optional[ssl.SSLContext]) -> Carrier:
+    if address.kind == "http":
+        return HTTPCarrier(io, address, token, tls)
+    if address.kind == "stdio":
+        return StdioCarrier(io, address.argv)
+    return UnixCarrier(io, address.path)
+
+
+class Backoff:
+    """The pauses between attempts, by the rules of ``Retry``."""
+
+    def __init__(self, io: IO, retry: Retry) -> None:
+        self._io = io
+        self._retry = retry
+        self._since: Optional[float] = None  # when the trouble began
+        self._pause = retry.initial
+        self._connected: Optional[float] = None  # since when, if it is
+
+    def progress(self) -> None:
+        self._since = None
+        self._pause = self._retry.initial
+
+    def connected(self) -> None:
+        """A connection that then lasts is progress too, even if nothing comes over it."""
+        self._connected = time.monotonic()
+
+    @property
+    def troubled(self) -> bool:
+        return self._since is not None
+
+    async def wait(self, cause: TRLError, deadline: Optional[float] = None, at_least: float = 0.0) -> None:
+        """Waits for the next attempt, or raises the cause if the time is up."""
+        now = time.monotonic()
+        if self._connected is not None and now - self._connected > self._retry.maximum:
+            self.progress()
+        self._connected = None
+        if self._since is None:
+            self._since = now
+        left = self._since + self._retry.total - now
+        if deadline is not None:
+            left = min(left, deadline - now)
+        if left <= at_least:
+            raise cause
+        pause = at_least + random.uniform(0, self._pause)  # all of it is chance: that spreads clients best
+        self._pause = min(self._pause * self._retry.factor, self._retry.maximum)
+        await self._io.sleep(min(pause, left))
+
+
+def _retry_after(error: RuntimeUnavailable) -> float:
+    """When to come again, in seconds. Only an error that says so is worth waiting for; it says that nothing was run."""
+    after = error.details.get("retry_after_ms")
+    if not isinstance(after, (int, float)):
+        raise error
+    return after / 1000
+
+
+class Core:
+    """A carrier, and the rules for what to do when it breaks."""
+
+    def __init__(self, io: IO, carrier: Carrier, retry: Retry, call_timeout: Optional[float]) -> None:
+        self.io = io
+        self.carrier = carrier
+        self.retry = retry if carrier.resumes else Retry(total=0)
+        self._call_timeout = call_timeout
+
+    def deadline(self, call_timeout: Optional[float]) -> Optional[float]:
+        timeout = self._call_timeout if call_timeout is None else call_timeout
+        return None if timeout is None else time.monotonic() + timeout
+
+    async def call(self, method: str, params: Mapping[str, Any], call_timeout: Optional[float] = None) -> Any:
+        deadline = self.deadline(call_timeout)
+        backoff = Backoff(self.io, self.retry)
+        while True:
+            try:
+                return await self.carrier.call(method, params, deadline)
+            except NoDaemon as error:
+                if not backoff.troubled:  # there never was one: waiting for it is the caller's to decide
+                    raise
+                await backoff.wait(error, deadline)
+            except ConnectionLost as error:
+                if not repeatable(method, params):
+                    raise
+                await backoff.wait(error, deadline)
+            except RuntimeUnavailable as error:
+                await backoff.wait(error, deadline, _retry_after(error))
+
+
+class Follow:
+    """Reads an exec from a place on, over as many connections as it takes.
+
+    Each chunk must begin where the last one ended, so a byte can't come twice or be missing without being noticed.
+    """
+
+    def __init__(self, core: Core, place: Place) -> None:
+        self._core = core
+        self._feed: Optional[Feed] = None
+        self._backoff = Backoff(core.io, core.retry)
+        self.place = place
+        self.finished = False
+
+    async def open(self, call_timeout: Optional[float] = None) -> None:
+        """Has the daemon accept the command, or find it."""
+        deadline = self._core.deadline(call_timeout)
+        while self._feed is None:
+            await self._attempt(deadline)
+
+    async def _attempt(self, deadline: Optional[float]) -> None:
+        first = self.place.exec_id is None and not self._backoff.troubled
+        try:
+            self._feed = await self._core.carrier.follow(self.place, deadline)
+            self._backoff.connected()
+        except NoDaemon as error:
+            if first:
+                raise
+            await self._backoff.wait(error, deadline)
+        except ConnectionLost as error:
+            if self.place.exec_id is None and not repeatable("exec.stream", self.place.start or {}):
+                raise
+            await self._backoff.wait(error, deadline)
+        except RuntimeUnavailable as error:
+            await self._backoff.wait(error, deadline, _retry_after(error))
+
+    async def next(self) -> Optional[Chunk]:
+        """Returns the next chunk; None after the exit."""
+        while not self.finished:
+            if self._feed is None:
+                await self._attempt(None)
+                continue
+            try:
+                chunk = Chunk(await self._feed.next())
+            except ConnectionLost as error:
+                self.abandon()
+                await self._backoff.wait(error)
+                continue
+            except BaseException:
+                # Interrupted somewhere inside a chunk. Another call goes on at the place, over a new connection.
+                self.abandon()
+                raise
+            if chunk.offset != self.place.offset or chunk.next < chunk.offset:
+                self.abandon()
+                raise ProtocolError(f"the stream went on at {chunk.offset} instead of {self.place.offset}")
+            self._backoff.progress()
+            self.place.offset = chunk.next
+            if chunk.type == "exit":
+                self.finished = True
+                self.abandon()
+            return chunk
+        return None
+
+    def abandon(self) -> None:
+        if self._feed is not None:
+            self._feed.abandon()
+            self._feed = None
+
+
+class Events:
+    """Reads what happens to sessions. What happens while the connection is away is not kept by the daemon, so a
+    connection that was lost and found again shows as a ``gap`` event."""
+
+    def __init__(self, core: Core, params: Json) -> None:
+        self._core = core
+        self._params = params
+        self._feed: Optional[Feed] = None
+        self._backoff = Backoff(core.io, core.retry)
+        self._opened = False
+
+    async def open(self, call_timeout: Optional[float] = None) -> None:
+        self._feed = await self._core.carrier.watch(self._params, self._core.deadline(call_timeout))
+        self._backoff.connected()
+        self._opened = True
+
+    async def next(self) -> Json:
+        while True:
+            try:
+                if self._feed is None:
+                    again = self._opened
+                    await self.open()
+                    if again:
+                        return {"stream_id": "", "type": "gap", "at": _now()}
+                assert self._feed is not None
+                event = await self._feed.next()
+            except (ConnectionLost, NoDaemon) as error:
+                self.abandon()
+                if not self._opened:
+                    raise
+                await self._backoff.wait(error)
+                continue
+            except BaseException:
+                self.abandon()
+                raise
+            self._backoff.progress()
+            return event
+
+    def abandon(self) -> None:
+        if self._feed is not None:
+            self._feed.abandon()
+            self._feed = None
+
+    async def close(self) -> None:
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            await feed.close()
+
+
+def _now() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"

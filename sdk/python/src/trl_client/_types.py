@@ -1,0 +1,826 @@
+"""The types of the TRL contract, version 1.
+
+Generated from the method table and the types of the daemon; do not edit. To refresh it:
+
+    go test ./internal/contract -run Fresh -update
+
+Members of a result that are not named here may come with a later version, and
+must be ignored.
+"""
+
+# ruff: noqa: E501
+
+from typing import Any, Dict, List, Literal, Optional, Tuple, TypedDict
+
+
+class NoParams(TypedDict):
+    """NoParams is the parameters of a method that takes none."""
+
+
+class PingResult(TypedDict):
+    """PingResult is the answer to system.ping."""
+
+    #: of the daemon
+    version: str
+    #: 1
+    protocol: int
+    #: since the daemon started
+    uptime_ms: int
+
+
+class _ProcessSupportRequired(TypedDict):
+    #: `cgroup`, or `tags` where no cgroup v2 hierarchy is writable
+    tracking: str
+    #: true: orphans become children of the daemon, which reaps them
+    subreaper: bool
+
+
+class ProcessSupport(_ProcessSupportRequired, total=False):
+    """ProcessSupport says by which means this daemon finds and kills processes."""
+
+    #: directory of the session cgroups
+    cgroup: str
+    #: why there are no cgroups
+    reason: str
+
+
+class SystemInfo(TypedDict):
+    """SystemInfo says what this daemon is and what this machine lets it enforce."""
+
+    #: of the daemon
+    version: str
+    #: 1
+    protocol: int
+    #: as Go names it: `linux`
+    os: str
+    #: as Go names it: `amd64`, `arm64`
+    arch: str
+    #: of the daemon
+    pid: int
+    #: every setting in force, by key, and `config_file` if one was read; no secrets
+    config: Dict[str, Any]
+    #: `["host"]`
+    runtimes: List[str]
+    #: which of sh, dash, ash, bash, zsh are on this host now and can be driven
+    shells: List[str]
+    #: how processes are found and killed here
+    process: ProcessSupport
+    #: limits that can be enforced; empty now
+    limits: List[str]
+    #: isolations that can be enforced; empty now
+    isolation: List[str]
+
+
+class SystemStats(TypedDict):
+    """SystemStats counts what the daemon does and holds."""
+
+    #: since the daemon started
+    uptime_ms: int
+    #: number of sessions by State
+    sessions: Dict[str, int]
+    #: ever created
+    sessions_total: int
+    #: running now
+    execs_running: int
+    #: ever begun or queued
+    execs_total: int
+    #: known by their id now
+    execs_retained: int
+    #: output ever captured
+    bytes_captured: int
+    #: output and index held in memory
+    journal_memory_bytes: int
+    #: output held in spill files
+    journal_spilled_bytes: int
+    #: resident set of the daemon
+    memory_bytes: int
+    #: open descriptors of the daemon
+    fds: int
+    #: of the daemon
+    goroutines: int
+    #: dead descendants of sessions that were reaped without being tracked
+    orphans_reaped: int
+
+
+class TTYSize(TypedDict):
+    """TTYSize is the size of a terminal in characters."""
+
+    #: height in characters
+    rows: int
+    #: width in characters
+    cols: int
+
+
+class SessionCreateParams(TypedDict, total=False):
+    """SessionCreateParams starts a session."""
+
+    #: a name on the daemon's PATH or a path; default `/bin/sh`. dash, busybox ash, bash and zsh
+    #: can be driven
+    shell: str
+    #: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path
+    argv: List[str]
+    #: where it starts; default the daemon's directory
+    cwd: str
+    #: added to what is inherited
+    env: Dict[str, str]
+    #: `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
+    #: `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
+    inherit_env: Literal["base", "all", "none"]
+    #: read the shell's login startup files before the session is idle; their output is thrown away
+    login: bool
+    #: for people; need not be unique
+    name: str
+    #: for `session.list`
+    tags: List[str]
+    #: not served yet: `LIMITS_UNAVAILABLE`
+    tty: TTYSize
+    #: default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
+    #: unless set
+    timeout_ms: int
+    #: destroyed after being idle for so long; 0 is never. Default: the daemon's `idle_ttl_ms`
+    idle_ttl_ms: int
+    #: not served yet: `LIMITS_UNAVAILABLE`
+    limits: Dict[str, Any]
+    #: not served yet: `LIMITS_UNAVAILABLE`
+    isolation: Dict[str, Any]
+    #: `host` or left out; else `RUNTIME_NOT_FOUND`
+    runtime: str
+
+
+State = Literal[
+    "creating",  # the shell is starting; seen in `session.list` only
+    "idle",  # ready for a command
+    "running",  # a command runs
+    "terminated",  # ended; no process is left
+]
+"""State is where a session is in its life. It only changes by the transition table of the
+session package.
+"""
+
+
+class _TerminatedRequired(TypedDict):
+    #: when its tree was verified empty
+    at: str
+    #: `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
+    #: ended); `shell_lost` (the shell died and no copy of it could take over)
+    reason: str
+
+
+class Terminated(_TerminatedRequired, total=False):
+    """Terminated says when and why a session ended."""
+
+    #: of a direct command that ended by itself
+    exit_code: int
+    #: that ended it
+    signal: str
+
+
+class _SessionRequired(TypedDict):
+    #: `s-` and ten letters and digits
+    session_id: str
+    #: `host`
+    runtime: str
+    #: where it is in its life
+    state: State
+    #: when it was asked for
+    created_at: str
+    #: when an exec last began or ended
+    last_activity_at: str
+    #: execs begun or queued in it
+    exec_count: int
+    #: default of its execs; 0 is none
+    timeout_ms: int
+    #: 0 is never
+    idle_ttl_ms: int
+
+
+class Session(_SessionRequired, total=False):
+    """Session is a session as every method returns it. Environment values are never returned, only
+    their names.
+    """
+
+    #: as given
+    name: str
+    #: as given
+    tags: List[str]
+    #: path of the shell
+    shell: str
+    #: of a direct session
+    argv: List[str]
+    #: the process that is the shell (or the direct command) now. It changes when a copy takes
+    #: over; see the shell driver
+    pid: int
+    #: its directory now
+    cwd: str
+    #: not served yet
+    tty: TTYSize
+    #: names of the variables given at its creation; values are never returned
+    env_keys: List[str]
+    #: the running exec; of a direct session its only one, also after it has ended
+    exec_id: str
+    #: when and why it ended
+    terminated: Terminated
+
+
+class SessionListParams(TypedDict, total=False):
+    """SessionListParams selects sessions; every field given must match."""
+
+    #: only sessions in this state
+    state: State
+    #: only sessions with this tag
+    tag: str
+    #: only sessions of this runtime
+    runtime: str
+
+
+class SessionListResult(TypedDict):
+    """SessionListResult is the answer to session.list, oldest session first."""
+
+    #: those that match
+    sessions: List[Session]
+
+
+class SessionParams(TypedDict):
+    """SessionParams names one session."""
+
+    #: the session
+    session_id: str
+
+
+ExecState = Literal[
+    "queued",  # waits for its session
+    "running",  # runs
+    "exited",  # over; its background processes may still write into its journal
+]
+"""ExecState is whether an exec is still going on."""
+
+
+Outcome = Literal[
+    "running",  # not over yet, or not begun
+    "exited",  # it ended and its shell went on
+    "signaled",  # the same, with an exit code of 128 and a signal's number, by which shells report a child that a signal ended
+    "timed_out",  # stopped by a timeout
+    "cancelled",  # stopped by `exec.cancel`, by the end of its session, or in the queue
+    "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session lives on
+    "shell_died",  # the shell was killed, crashed, or could not be used any more; the session lives on
+    "oom_killed",  # reserved; not reported yet
+]
+"""Outcome is how an exec ended, in one word."""
+
+
+class _ProcessRequired(TypedDict):
+    #: its id
+    pid: int
+    #: its parent
+    ppid: int
+    #: since it was started
+    age_ms: int
+    #: resident set
+    rss_bytes: int
+    #: its arguments in one line of at most 512 bytes, or its name in brackets
+    command: str
+
+
+class Process(_ProcessRequired, total=False):
+    """Process is one live process of a session. Exec names the command that started it, where that
+    is known.
+    """
+
+    #: the exec that started it, where that is still known
+    exec_id: str
+    #: `shell` for the session's shell, `standby` for a safety copy of it; absent for what commands
+    #: started
+    role: str
+
+
+class _UsageRequired(TypedDict):
+    #: processor time
+    cpu_ms: int
+
+
+class Usage(_UsageRequired, total=False):
+    """Usage is what processes consumed."""
+
+    #: largest resident set, where it is known: nowhere yet
+    max_rss_bytes: int
+
+
+class _ExecResultRequired(TypedDict):
+    #: `e-` and ten letters and digits
+    exec_id: str
+    #: its session
+    session_id: str
+    #: whether it is still going on
+    state: ExecState
+    #: how it ended, in one word
+    outcome: Outcome
+    #: of the command; 128 and the number of the signal if one ended it. null while it runs or
+    #: waits, if it never ran, and if its session was killed under it
+    exit_code: Optional[int]
+    #: when it began; while it waits, when it was queued
+    started_at: str
+    #: so far, or in all
+    duration_ms: int
+    #: stopped by `timeout_ms` or `idle_timeout_ms`
+    timed_out: bool
+    #: stopped by `exec.cancel`, or with its session
+    cancelled: bool
+    #: whole, or head and tail with a line between them that says how many bytes are left out
+    stdout: str
+    #: whole, or cut as `stdout` is
+    stderr: str
+    #: captured so far, whatever the result carries
+    stdout_bytes: int
+    #: captured so far, whatever the result carries
+    stderr_bytes: int
+    #: `stdout` or `stderr` above is not the whole; `exec.output` has it
+    truncated: bool
+
+
+class ExecResult(_ExecResultRequired, total=False):
+    """ExecResult is what is known of an exec: the answer to exec.run, and without output that of
+    exec.info and exec.list.
+    """
+
+    #: that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
+    signal: str
+    #: `"base64"` when needed
+    stdout_encoding: str
+    #: `"base64"` when needed
+    stderr_encoding: str
+    #: the session's directory after the command
+    cwd: str
+    #: what the command left running
+    survivors: List[Process]
+    #: the state of the shell was lost: it is now as it was after `rolled_back_to`
+    rolled_back: bool
+    #: an exec id; absent with `rolled_back`: as at the session's start
+    rolled_back_to: str
+    #: only of the command of a direct session
+    usage: Usage
+
+
+class _SessionInfoRequired(Session):
+    #: every live process in its tree; zombies are not listed
+    processes: List[Process]
+
+
+class SessionInfo(_SessionInfoRequired, total=False):
+    """SessionInfo is a session with what is going on in it."""
+
+    #: the running one, without output
+    exec: ExecResult
+    #: the last finished one, without output
+    last_exec: ExecResult
+    #: only where cgroups count it: `cpu_ms` of the whole session
+    usage: Usage
+
+
+class _SessionDestroyParamsRequired(TypedDict):
+    #: the session
+    session_id: str
+
+
+class SessionDestroyParams(_SessionDestroyParamsRequired, total=False):
+    """SessionDestroyParams ends a session. Force skips the grace period."""
+
+    #: no grace: SIGKILL at once
+    force: bool
+
+
+class SessionDestroyResult(TypedDict):
+    """SessionDestroyResult is answered when the session's tree is verified empty. Survivors is
+    then an empty list; it names what could not be killed, if anything ever is (a process in
+    uninterruptible sleep).
+    """
+
+    #: the session
+    session_id: str
+    #: `terminated`
+    state: State
+    #: empty; names what could not be killed within 10 s, if the kernel itself holds a process
+    survivors: List[Process]
+
+
+class SessionWatchParams(TypedDict, total=False):
+    """SessionWatchParams asks for what happens to one session, or to all."""
+
+    #: only this session; default all
+    session_id: str
+
+
+class SessionWatchResult(TypedDict):
+    """SessionWatchResult names the stream of events that follows."""
+
+    #: the stream of the events that follow
+    stream_id: str
+
+
+class _ExecRunParamsRequired(TypedDict):
+    #: the session
+    session_id: str
+    #: text for the session's shell; may be empty and may have many lines
+    command: str
+
+
+class ExecRunParams(_ExecRunParamsRequired, total=False):
+    """ExecRunParams runs one command in a session."""
+
+    #: default the session's; 0 is none
+    timeout_ms: int
+    #: answer after so long, whether it is over or not; 0 is never
+    yield_ms: int
+    #: stop it when it wrote nothing for so long; 0 is never
+    idle_timeout_ms: int
+    #: for this command alone; names are names of shell variables
+    env: Dict[str, str]
+    #: for this command alone; relative to the session's directory
+    cwd: str
+    #: what it reads; default: end of input at once
+    stdin: str
+    #: `"base64"` when `stdin` is not text
+    stdin_encoding: Literal["base64"]
+    #: keep stdin open after `stdin`, for `exec.input`
+    stdin_open: bool
+    #: how much of each stream the result carries; default the daemon's `max_output_bytes` (128
+    #: KiB), at most 4 MiB; 0 is none
+    max_output_bytes: int
+    #: queue instead of `SESSION_BUSY`
+    wait: bool
+    #: makes a retry safe
+    key: str
+
+
+class _ExecStreamParamsRequired(TypedDict):
+    #: the session
+    session_id: str
+    #: text for the session's shell; may be empty and may have many lines
+    command: str
+
+
+class ExecStreamParams(_ExecStreamParamsRequired, total=False):
+    """ExecStreamParams runs one command as ExecRunParams does. Its output follows the answer as
+    chunks, so there is nothing to yield and nothing to cut.
+    """
+
+    #: default the session's; 0 is none
+    timeout_ms: int
+    #: stop it when it wrote nothing for so long; 0 is never
+    idle_timeout_ms: int
+    #: for this command alone; names are names of shell variables
+    env: Dict[str, str]
+    #: for this command alone; relative to the session's directory
+    cwd: str
+    #: what it reads; default: end of input at once
+    stdin: str
+    #: `"base64"` when `stdin` is not text
+    stdin_encoding: Literal["base64"]
+    #: keep stdin open after `stdin`, for `exec.input`
+    stdin_open: bool
+    #: queue instead of `SESSION_BUSY`
+    wait: bool
+    #: makes a retry safe: the first exec is followed, from offset 0 on
+    key: str
+
+
+class ExecStreamResult(TypedDict):
+    """ExecStreamResult is answered when the command has been accepted."""
+
+    #: the exec
+    exec_id: str
+    #: the stream of the chunks that follow
+    stream_id: str
+
+
+class _ExecAttachParamsRequired(TypedDict):
+    #: the exec
+    exec_id: str
+
+
+_ExecAttachParamsKeywords = TypedDict("_ExecAttachParamsKeywords", {"from": int}, total=False)
+
+
+class ExecAttachParams(_ExecAttachParamsRequired, _ExecAttachParamsKeywords, total=False):
+    """ExecAttachParams asks for an exec's output as chunks from an offset on."""
+
+
+_ExecAttachResultKeywords = TypedDict("_ExecAttachResultKeywords", {"from": int})
+
+
+class ExecAttachResult(_ExecAttachResultKeywords):
+    """ExecAttachResult says where the chunks that follow begin."""
+
+    #: the stream of the chunks that follow
+    stream_id: str
+    #: of the exec at the moment of the answer
+    state: ExecState
+
+
+ChunkType = Literal[
+    "stdout",  # bytes of stdout
+    "stderr",  # bytes of stderr
+    "tty",  # reserved for terminal sessions
+    "gap",  # bytes that quota has dropped stood here
+    "exit",  # the exec is over; always the last of a stream, and only there
+]
+"""ChunkType says which stream a chunk is of, or what else it is."""
+
+
+class _ExecOutputParamsRequired(TypedDict):
+    #: the exec
+    exec_id: str
+
+
+_ExecOutputParamsKeywords = TypedDict("_ExecOutputParamsKeywords", {"from": int}, total=False)
+
+
+class ExecOutputParams(_ExecOutputParamsRequired, _ExecOutputParamsKeywords, total=False):
+    """ExecOutputParams reads an exec's journal by polling."""
+
+    #: at most so many bytes of the journal; default 256 KiB
+    max_bytes: int
+    #: long poll: wait so long for a byte past `from`, or the end of the exec
+    wait_ms: int
+    #: `stdout` or `stderr`; default both
+    stream: ChunkType
+    #: `raw` (default), or `text`: escape sequences stripped, lines that carriage returns or
+    #: backspaces rewrote in their last form
+    view: Literal["raw", "text"]
+
+
+class _ChunkRequired(TypedDict):
+    #: which stream it is of, or a gap, or the exit
+    type: ChunkType
+    #: of its first byte in the journal
+    offset: int
+    #: the offset that follows the chunk, from which to resume
+    next: int
+
+
+class Chunk(_ChunkRequired, total=False):
+    """Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
+    stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
+    its exec; of exec.output it does not.
+    """
+
+    #: the stream it is sent in; absent in `exec.output`
+    stream_id: str
+    #: the exec it is of; absent in `exec.output`
+    exec_id: str
+    #: absent in a gap and in an exit
+    data: str
+    #: `"base64"` when needed
+    encoding: str
+    #: of a gap: how many bytes quota has dropped
+    bytes: int
+    #: of an exit: how the exec ended, without output
+    result: ExecResult
+
+
+class ExecOutputResult(TypedDict):
+    """ExecOutputResult carries chunks up to the offset Next, from which the next call goes on.
+    Closed is true when nothing can come after Next: the exec has ended and no process holds its
+    output open.
+    """
+
+    #: the exec
+    exec_id: str
+    #: in the order of their offsets; may be empty
+    chunks: List[Chunk]
+    #: the offset from which the next call goes on
+    next: int
+    #: of the exec
+    state: ExecState
+    #: nothing can come after `next`: the exec has ended and no process holds its output open
+    closed: bool
+
+
+class _ExecInputParamsRequired(TypedDict):
+    #: the exec
+    exec_id: str
+
+
+class ExecInputParams(_ExecInputParamsRequired, total=False):
+    """ExecInputParams writes to a command's standard input."""
+
+    #: what to write
+    data: str
+    #: `"base64"` when `data` is not text
+    encoding: Literal["base64"]
+    #: close stdin after `data`
+    eof: bool
+
+
+class ExecInputResult(TypedDict):
+    """ExecInputResult says how many bytes the command's stdin took."""
+
+    #: the exec
+    exec_id: str
+    #: how many bytes the pipe took
+    bytes: int
+
+
+class ExecSignalParams(TypedDict):
+    """ExecSignalParams signals the processes of a running command."""
+
+    #: the exec
+    exec_id: str
+    #: a name (`TERM`, `SIGTERM`, in any case) or a number
+    signal: str
+
+
+class ExecSignalResult(TypedDict):
+    """ExecSignalResult says how many processes were signalled."""
+
+    #: the exec
+    exec_id: str
+    #: how many were signalled
+    processes: int
+
+
+class ExecCancelParams(TypedDict, total=False):
+    """ExecCancelParams names the command to cancel, by itself or by its session."""
+
+    #: cancel what runs in this session
+    session_id: str
+    #: cancel this exec
+    exec_id: str
+
+
+class ExecCancelResult(TypedDict):
+    """ExecCancelResult is answered once the command is gone."""
+
+    #: the exec
+    exec_id: str
+    #: it was cancelled, by this call or an earlier one
+    cancelled: bool
+
+
+class ExecParams(TypedDict):
+    """ExecParams names one exec."""
+
+    #: the exec
+    exec_id: str
+
+
+class ExecListResult(TypedDict):
+    """ExecListResult lists a session's execs, oldest first, without output."""
+
+    #: without output
+    execs: List[ExecResult]
+
+
+class StreamCloseParams(TypedDict):
+    """StreamCloseParams names a stream that was opened over the same connection."""
+
+    #: the stream
+    stream_id: str
+
+
+class StreamCloseResult(TypedDict):
+    """StreamCloseResult is answered when no notification of the stream follows any more. Closed is
+    false when it had ended already, or never was.
+    """
+
+    #: the stream
+    stream_id: str
+    #: it was open until now; false: it had ended already, or this connection has no such stream
+    closed: bool
+
+
+SessionEventType = Literal[
+    "created",  # it can be used: it is `idle`, or `running` if it is a direct one
+    "state",  # it became `idle` or `running`
+    "destroyed",  # it is `terminated`, for a reason
+    "gap",  # the watcher was too slow: so many events are not told
+]
+"""SessionEventType says what happened to a session."""
+
+
+class _SessionEventRequired(TypedDict):
+    #: the stream it is sent in
+    stream_id: str
+    #: what happened
+    type: SessionEventType
+    #: when it happened
+    at: str
+
+
+class SessionEvent(_SessionEventRequired, total=False):
+    """SessionEvent is one thing that happened to a session."""
+
+    #: the session; absent in a gap
+    session_id: str
+    #: of the session
+    name: str
+    #: of the session
+    tags: List[str]
+    #: the session's state from then on
+    state: State
+    #: the exec that runs, of a session that became `running`
+    exec_id: str
+    #: of `destroyed`: why, as in Terminated
+    reason: str
+    #: of a gap: how many events are not told, of any session
+    missed: int
+
+
+ErrorCode = Literal[
+    "PARSE_ERROR",  # the line is not JSON
+    "INVALID_REQUEST",  # not a JSON-RPC 2.0 request, a batch, a line that is too long; also `exec.cancel` of an idle session
+    "METHOD_NOT_FOUND",  # there is no such method here (`data.method`)
+    "INVALID_PARAMS",  # a field is unknown, missing, or not what the method takes (`data.field`)
+    "INTERNAL",  # a failure of the daemon itself; the call may have had effects
+    "MAX_SESSIONS_REACHED",  # the pool is full (`data.max_sessions`)
+    "SHELL_NOT_FOUND",  # no such shell or program, or not a shell that can be driven (`data.shell`); nothing was created
+    "CWD_NOT_FOUND",  # the directory does not exist or can't be entered (`data.cwd`); nothing was created or run
+    "SHELL_CRASHED",  # the shell died while starting (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
+    "SESSION_NOT_FOUND",  # it never existed, or is past its retention
+    "EXEC_NOT_FOUND",  # it never existed, or is past its retention
+    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the caller did not ask to wait; always for a direct session
+    "SESSION_TERMINATED",  # the session has ended (`data.reason`), or is ending
+    "OUTPUT_GONE",  # the output of this exec is no longer kept at all (`data.first_offset`); a part that quota dropped is a `gap` chunk instead
+    "UNAUTHORIZED",  # on the socket: the peer's user may not use this daemon; the connection is closed after it. Over HTTP: the token is missing, unknown or expired
+    "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` was asked for a session without it
+    "RUNTIME_NOT_FOUND",  # a runtime other than `host` was asked for
+    "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for places out of reach; the command line uses it when it finds no daemon
+    "LIMITS_UNAVAILABLE",  # `limits`, `isolation` or `tty` was asked for, which this daemon can't give. Never silently ignored
+    "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
+]
+"""ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
+it is for JSON-RPC libraries.
+"""
+
+
+class _ErrorDataRequired(TypedDict):
+    #: The stable name: switch on this.
+    code: ErrorCode
+
+
+class ErrorData(_ErrorDataRequired, total=False):
+    """What an error carries besides its message; details have names of their own."""
+
+    #: A sentence for a model: the next call to make.
+    hint: str
+
+
+class ErrorObject(TypedDict):
+    """The JSON-RPC error object."""
+
+    #: The JSON-RPC number.
+    code: int
+    message: str
+    data: ErrorData
+
+
+#: The JSON-RPC number of each error code.
+ERROR_NUMBERS: Dict[str, int] = {
+    "PARSE_ERROR": -32700,
+    "INVALID_REQUEST": -32600,
+    "METHOD_NOT_FOUND": -32601,
+    "INVALID_PARAMS": -32602,
+    "INTERNAL": -32603,
+    "MAX_SESSIONS_REACHED": -32001,
+    "SHELL_NOT_FOUND": -32002,
+    "CWD_NOT_FOUND": -32003,
+    "SHELL_CRASHED": -32004,
+    "SESSION_NOT_FOUND": -32005,
+    "EXEC_NOT_FOUND": -32006,
+    "SESSION_BUSY": -32007,
+    "SESSION_TERMINATED": -32008,
+    "OUTPUT_GONE": -32009,
+    "UNAUTHORIZED": -32010,
+    "FORBIDDEN": -32011,
+    "RUNTIME_NOT_FOUND": -32012,
+    "RUNTIME_UNAVAILABLE": -32013,
+    "LIMITS_UNAVAILABLE": -32014,
+    "SHUTTING_DOWN": -32015,
+}
+
+#: Method name: (type of its params, type of its result, scope).
+METHODS: Dict[str, Tuple[str, str, str]] = {
+    "system.ping": ("NoParams", "PingResult", "read"),
+    "system.info": ("NoParams", "SystemInfo", "read"),
+    "system.stats": ("NoParams", "SystemStats", "read"),
+    "session.create": ("SessionCreateParams", "Session", "run"),
+    "session.list": ("SessionListParams", "SessionListResult", "read"),
+    "session.info": ("SessionParams", "SessionInfo", "read"),
+    "session.destroy": ("SessionDestroyParams", "SessionDestroyResult", "run"),
+    "session.watch": ("SessionWatchParams", "SessionWatchResult", "read"),
+    "exec.run": ("ExecRunParams", "ExecResult", "run"),
+    "exec.stream": ("ExecStreamParams", "ExecStreamResult", "run"),
+    "exec.attach": ("ExecAttachParams", "ExecAttachResult", "read"),
+    "exec.output": ("ExecOutputParams", "ExecOutputResult", "read"),
+    "exec.input": ("ExecInputParams", "ExecInputResult", "run"),
+    "exec.signal": ("ExecSignalParams", "ExecSignalResult", "run"),
+    "exec.cancel": ("ExecCancelParams", "ExecCancelResult", "run"),
+    "exec.info": ("ExecParams", "ExecResult", "read"),
+    "exec.list": ("SessionParams", "ExecListResult", "read"),
+    "stream.close": ("StreamCloseParams", "StreamCloseResult", "read"),
+}
+
+#: Name of a notification: type of its params.
+NOTIFICATIONS: Dict[str, str] = {
+    "exec.chunk": "Chunk",
+    "session.event": "SessionEvent",
+}

@@ -1,0 +1,611 @@
+"""TRL for asyncio: the same names and shapes as ``trl_client``, to be awaited.
+
+::
+
+    async with trl_client.aio.connect() as client:
+        async with client.session(shell="bash") as s:
+            print((await s.run("echo hello")).stdout)
+            async for chunk in s.stream("make"):
+                print(chunk.text, end="")
+
+A client belongs to the event loop it was connected in; any number of its tasks may use it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from types import TracebackType
+from typing import Any, AsyncIterator, Generator, List, Mapping, Optional, Sequence, Type, Union, cast
+
+from . import _types as types
+from ._carrier import Carrier, Place
+from ._core import Core, Events, Follow, make_carrier
+from ._errors import SessionNotFound, SessionTerminated
+from ._io import IO, AsyncIO
+from ._wire import (
+    Chunk,
+    Json,
+    Output,
+    Result,
+    Retry,
+    encode_bytes,
+    given,
+    milliseconds,
+    new_key,
+    parse_address,
+)
+
+__all__ = ["Client", "Session", "Stream", "Watch", "connect"]
+
+# INPUT_BYTES is how much of its input a command is sent in one call: far below the 8 MiB that a request may have.
+INPUT_BYTES = 1 << 20
+
+
+def connect(
+    address: Optional[Union[str, "os.PathLike[str]"]] = None,
+    *,
+    token: Optional[str] = None,
+    tls: Optional[ssl.SSLContext] = None,
+    retry: Retry = Retry(),
+    call_timeout: Optional[float] = None,
+) -> "Client":
+    """Makes a client, to be used with ``async with`` or opened with ``await client.open()``.
+
+    ``address`` is ``unix:PATH`` or a path, ``http://HOST:PORT``, ``https://HOST:PORT``, or ``stdio:COMMAND`` for a
+    daemon of its own; default ``$TRL_SOCKET``, or where a daemon of this user serves. ``token`` is for HTTP, default
+    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` is how many seconds a
+    call may take, default no limit.
+    """
+    return Client(AsyncIO(), address, token, tls, retry, call_timeout)
+
+
+class Client:
+    """A daemon to talk to. Made by ``connect``."""
+
+    def __init__(
+        self,
+        io: IO,
+        address: Optional[Union[str, "os.PathLike[str]"]],
+        token: Optional[str],
+        tls: Optional[ssl.SSLContext],
+        retry: Retry,
+        call_timeout: Optional[float],
+    ) -> None:
+        self._io = io
+        self._address = parse_address(address)
+        self._token = token if token is not None else os.environ.get("TRL_TOKEN")
+        self._tls = tls
+        self._retry = retry
+        self._call_timeout = call_timeout
+        self._opened: Optional[Core] = None
+        self._carrier: Optional[Carrier] = None
+
+    @property
+    def _core(self) -> Core:
+        if self._opened is None:
+            raise RuntimeError("the client is not connected: use it with 'async with', or await open() first")
+        return self._opened
+
+    async def open(self) -> "Client":
+        """Connects; raises ``NoDaemon`` if nobody answers."""
+        if self._opened is None:
+            carrier = make_carrier(self._io, self._address, self._token, self._tls)
+            core = Core(self._io, carrier, self._retry, self._call_timeout)
+            await carrier.open(core.deadline(None))
+            self._carrier, self._opened = carrier, core
+        return self
+
+    async def close(self) -> None:
+        """Ends the connections. Sessions and commands go on, except over stdio, whose daemon ends."""
+        if self._carrier is not None:
+            await self._carrier.close()
+
+    async def __aenter__(self) -> "Client":
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    async def call(
+        self,
+        method: str,
+        params: Optional[Mapping[str, Any]] = None,
+        *,
+        call_timeout: Optional[float] = None,
+        **more: Any,
+    ) -> Any:
+        """Calls any method of the contract and returns its result as it came."""
+        return await self._core.call(method, {**(params or {}), **more}, call_timeout)
+
+    # --- the daemon ---
+
+    async def ping(self) -> types.PingResult:
+        """Checks that the daemon answers."""
+        return cast(types.PingResult, await self._core.call("system.ping", {}))
+
+    async def system_info(self) -> types.SystemInfo:
+        """Describes the daemon and what it can enforce on its machine."""
+        return cast(types.SystemInfo, await self._core.call("system.info", {}))
+
+    async def stats(self) -> types.SystemStats:
+        """Counts what the daemon does and holds."""
+        return cast(types.SystemStats, await self._core.call("system.stats", {}))
+
+    # --- sessions ---
+
+    def session(
+        self,
+        *,
+        shell: Optional[str] = None,
+        argv: Optional[Sequence[str]] = None,
+        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: Optional[str] = None,
+        login: Optional[bool] = None,
+        name: Optional[str] = None,
+        tags: Optional[Sequence[str]] = None,
+        tty: Optional[types.TTYSize] = None,
+        timeout: Optional[float] = None,
+        idle_ttl: Optional[float] = None,
+        limits: Optional[Mapping[str, Any]] = None,
+        isolation: Optional[Mapping[str, Any]] = None,
+        runtime: Optional[str] = None,
+        call_timeout: Optional[float] = None,
+    ) -> "_NewSession":
+        """Starts a session: a shell, or with ``argv`` one command without a shell.
+
+        ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
+        the default of its commands, ``idle_ttl`` how long it may be idle. The other parameters are those of
+        ``session.create``.
+        """
+        params = given(
+            shell=shell,
+            argv=None if argv is None else list(argv),
+            cwd=None if cwd is None else os.fspath(cwd),
+            env=None if env is None else dict(env),
+            inherit_env=inherit_env,
+            login=login,
+            name=name,
+            tags=None if tags is None else list(tags),
+            tty=tty,
+            timeout_ms=milliseconds(timeout),
+            idle_ttl_ms=milliseconds(idle_ttl),
+            limits=limits,
+            isolation=isolation,
+            runtime=runtime,
+        )
+        return _NewSession(self, params, call_timeout)
+
+    def get_session(self, session_id: str) -> "Session":
+        """A handle of a session that exists. Nothing is asked of the daemon."""
+        return Session(self, session_id, None)
+
+    async def sessions(
+        self, *, state: Optional[types.State] = None, tag: Optional[str] = None, runtime: Optional[str] = None
+    ) -> List[types.Session]:
+        """Lists sessions, oldest first."""
+        answer = await self._core.call("session.list", given(state=state, tag=tag, runtime=runtime))
+        return cast(List[types.Session], answer["sessions"])
+
+    async def session_info(self, session_id: str) -> types.SessionInfo:
+        """Shows a session, what goes on in it, and its processes."""
+        return cast(types.SessionInfo, await self._core.call("session.info", {"session_id": session_id}))
+
+    async def destroy_session(self, session_id: str, *, force: bool = False) -> types.SessionDestroyResult:
+        """Ends a session and answers when none of its processes is left. ``force`` gives them no time."""
+        params = given(session_id=session_id, force=force or None)
+        return cast(types.SessionDestroyResult, await self._core.call("session.destroy", params))
+
+    def watch(self, session_id: Optional[str] = None) -> "Watch":
+        """Tells what happens to one session, or to all, from now on."""
+        return Watch(self, given(session_id=session_id))
+
+    # --- commands ---
+
+    async def run(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        timeout: Optional[float] = None,
+        yield_after: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
+        stdin: Optional[Union[str, bytes]] = None,
+        stdin_open: bool = False,
+        max_output_bytes: Optional[int] = None,
+        wait: bool = False,
+        key: Optional[str] = None,
+        call_timeout: Optional[float] = None,
+    ) -> Result:
+        """Runs a command in a session; see ``Session.run``."""
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key)
+        params.update(given(yield_ms=milliseconds(yield_after), max_output_bytes=max_output_bytes))
+        return Result(await self._core.call("exec.run", params, call_timeout))
+
+    def stream(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        timeout: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
+        stdin: Optional[Union[str, bytes]] = None,
+        stdin_open: bool = False,
+        wait: bool = False,
+        key: Optional[str] = None,
+        call_timeout: Optional[float] = None,
+    ) -> "Stream":
+        """Runs a command in a session and follows it; see ``Session.stream``."""
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key)
+        return Stream(self, Place(None, 0, params), call_timeout)
+
+    def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
+        """Follows a command, running or over, from an offset on."""
+        return Stream(self, Place(exec_id, from_, None), call_timeout)
+
+    async def output(
+        self,
+        exec_id: str,
+        from_: int = 0,
+        *,
+        max_bytes: Optional[int] = None,
+        wait: Optional[float] = None,
+        stream: Optional[str] = None,
+        view: Optional[str] = None,
+    ) -> Output:
+        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes."""
+        params = given(exec_id=exec_id, max_bytes=max_bytes, wait_ms=milliseconds(wait), stream=stream, view=view)
+        params["from"] = from_
+        raw = await self._core.call("exec.output", params)
+        chunks = [Chunk(chunk) for chunk in raw["chunks"]]
+        return Output(raw["exec_id"], chunks, raw["next"], raw["state"], raw["closed"])
+
+    async def input(self, exec_id: str, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
+        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took."""
+        if isinstance(data, str):
+            data = data.encode()
+        taken = 0
+        while True:
+            part, data = data[:INPUT_BYTES], data[INPUT_BYTES:]
+            text, encoding = encode_bytes(part)
+            params = given(exec_id=exec_id, data=text, encoding=encoding, eof=(eof and not data) or None)
+            taken += (await self._core.call("exec.input", params))["bytes"]
+            if not data:
+                return taken
+
+    async def signal(self, exec_id: str, signal: Union[str, int]) -> int:
+        """Signals the processes of a command; returns how many there were."""
+        name = signal if isinstance(signal, str) else str(int(signal))
+        answer = await self._core.call("exec.signal", {"exec_id": exec_id, "signal": name})
+        return cast(int, answer["processes"])
+
+    async def cancel(
+        self, exec_id: Optional[str] = None, *, session_id: Optional[str] = None
+    ) -> types.ExecCancelResult:
+        """Stops a command, named by itself or by its session, and answers when it is gone."""
+        params = given(exec_id=exec_id, session_id=session_id)
+        return cast(types.ExecCancelResult, await self._core.call("exec.cancel", params))
+
+    async def exec_info(self, exec_id: str) -> Result:
+        """How a command ended, or that it still runs, without its output."""
+        return Result(await self._core.call("exec.info", {"exec_id": exec_id}))
+
+    async def execs(self, session_id: str) -> List[Result]:
+        """The commands of a session, oldest first, without output."""
+        answer = await self._core.call("exec.list", {"session_id": session_id})
+        return [Result(raw) for raw in answer["execs"]]
+
+
+def _command(
+    session_id: str,
+    command: str,
+    timeout: Optional[float],
+    idle_timeout: Optional[float],
+    env: Optional[Mapping[str, str]],
+    cwd: Optional[Union[str, "os.PathLike[str]"]],
+    stdin: Optional[Union[str, bytes]],
+    stdin_open: bool,
+    wait: bool,
+    key: Optional[str],
+) -> Json:
+    """The params that running and streaming a command share. Without a key it gets one, so that it can be repeated."""
+    text, encoding = (None, None) if stdin is None else encode_bytes(stdin)
+    return given(
+        session_id=session_id,
+        command=command,
+        timeout_ms=milliseconds(timeout),
+        idle_timeout_ms=milliseconds(idle_timeout),
+        env=None if env is None else dict(env),
+        cwd=None if cwd is None else os.fspath(cwd),
+        stdin=text,
+        stdin_encoding=encoding,
+        stdin_open=stdin_open or None,
+        wait=wait or None,
+        key=new_key() if key is None else key,
+    )
+
+
+class _NewSession:
+    """A session to come: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, client: Client, params: Json, call_timeout: Optional[float]) -> None:
+        self._client = client
+        self._params = params
+        self._call_timeout = call_timeout
+        self._session: Optional[Session] = None
+
+    async def _create(self) -> "Session":
+        raw = await self._client._core.call("session.create", self._params, self._call_timeout)
+        return Session(self._client, raw["session_id"], raw)
+
+    def __await__(self) -> Generator[Any, None, "Session"]:
+        return self._create().__await__()
+
+    async def __aenter__(self) -> "Session":
+        self._session = await self._create()
+        return self._session
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        assert self._session is not None
+        await self._session.__aexit__(kind, error, where)
+
+
+class Session:
+    """A session. ``id`` is its name in the contract, ``raw`` what ``session.create`` answered."""
+
+    def __init__(self, client: Client, session_id: str, raw: Optional[types.Session]) -> None:
+        self.client = client
+        self.id = session_id
+        self.raw = raw
+
+    @property
+    def exec_id(self) -> Optional[str]:
+        """The command of a session that was made with ``argv``."""
+        return None if self.raw is None else self.raw.get("exec_id")
+
+    async def run(
+        self,
+        command: str,
+        *,
+        timeout: Optional[float] = None,
+        yield_after: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
+        stdin: Optional[Union[str, bytes]] = None,
+        stdin_open: bool = False,
+        max_output_bytes: Optional[int] = None,
+        wait: bool = False,
+        key: Optional[str] = None,
+        call_timeout: Optional[float] = None,
+    ) -> Result:
+        """Runs a command and returns how it ended, with its output.
+
+        Times are in seconds. ``timeout`` and ``idle_timeout`` (nothing written for so long) stop the command and
+        return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
+        raises. ``env`` and ``cwd`` hold for this command alone. ``wait`` queues while the session is busy. ``key``
+        makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
+        connection never runs it twice; ``key=""`` sends none.
+        """
+        return await self.client.run(
+            self.id,
+            command,
+            timeout=timeout,
+            yield_after=yield_after,
+            idle_timeout=idle_timeout,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdin_open=stdin_open,
+            max_output_bytes=max_output_bytes,
+            wait=wait,
+            key=key,
+            call_timeout=call_timeout,
+        )
+
+    def stream(
+        self,
+        command: str,
+        *,
+        timeout: Optional[float] = None,
+        idle_timeout: Optional[float] = None,
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
+        stdin: Optional[Union[str, bytes]] = None,
+        stdin_open: bool = False,
+        wait: bool = False,
+        key: Optional[str] = None,
+        call_timeout: Optional[float] = None,
+    ) -> "Stream":
+        """Runs a command and gives its output as it is written, in chunks; the last one is of type ``exit``.
+
+        The parameters are those of ``run``; ``call_timeout`` is for the command to be accepted.
+        """
+        return self.client.stream(
+            self.id,
+            command,
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdin_open=stdin_open,
+            wait=wait,
+            key=key,
+            call_timeout=call_timeout,
+        )
+
+    def attach(self, from_: int = 0) -> "Stream":
+        """Follows the command of a session that was made with ``argv``."""
+        if self.exec_id is None:
+            raise ValueError("only a session made with argv has a command of its own; use client.attach")
+        return self.client.attach(self.exec_id, from_)
+
+    async def info(self) -> types.SessionInfo:
+        """What goes on in it, and its processes."""
+        return await self.client.session_info(self.id)
+
+    async def execs(self) -> List[Result]:
+        """Its commands, oldest first, without output."""
+        return await self.client.execs(self.id)
+
+    async def cancel(self) -> types.ExecCancelResult:
+        """Stops the command that runs."""
+        return await self.client.cancel(session_id=self.id)
+
+    def watch(self) -> "Watch":
+        """Tells what happens to it from now on."""
+        return self.client.watch(self.id)
+
+    async def destroy(self, *, force: bool = False) -> types.SessionDestroyResult:
+        """Ends it and every process in it."""
+        return await self.client.destroy_session(self.id, force=force)
+
+    async def __aenter__(self) -> "Session":
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        try:
+            await self.destroy()
+        except (SessionTerminated, SessionNotFound):
+            pass  # it has ended already
+
+
+class Stream:
+    """The output of one command, as chunks. Ends after the chunk of type ``exit``.
+
+    A lost connection is made good by the client, at the exact byte. Leaving the loop early does not stop the command:
+    ``cancel`` does. Close a stream that is left early, or use it with ``async with``.
+    """
+
+    def __init__(self, client: Client, place: Place, call_timeout: Optional[float]) -> None:
+        self.client = client
+        self._follow = Follow(client._core, place)
+        self._call_timeout = call_timeout
+        self._opened = False
+        self.result: Optional[Result] = None  # how it ended, once the exit has come
+
+    async def open(self) -> "Stream":
+        """Has the daemon accept the command, so that ``exec_id`` is known. Iterating does it too."""
+        if not self._opened:
+            await self._follow.open(self._call_timeout)
+            self._opened = True
+        return self
+
+    @property
+    def exec_id(self) -> str:
+        if self._follow.place.exec_id is None:
+            raise RuntimeError("the command has not been started yet: iterate, or open the stream")
+        return self._follow.place.exec_id
+
+    @property
+    def offset(self) -> int:
+        """Where the next chunk begins: ``attach(exec_id, offset)`` goes on exactly here."""
+        return self._follow.place.offset
+
+    def __aiter__(self) -> AsyncIterator[Chunk]:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        if not self._opened:
+            await self.open()
+        chunk = await self._follow.next()
+        if chunk is None:
+            raise StopAsyncIteration
+        if chunk.result is not None:
+            self.result = chunk.result
+        return chunk
+
+    async def wait(self) -> Result:
+        """Reads to the end, drops what is read, and returns how the command ended."""
+        async for _ in self:
+            pass
+        if self.result is None:
+            raise RuntimeError("the stream was closed before the command ended")
+        return self.result
+
+    async def input(self, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
+        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it."""
+        return await self.client.input((await self.open()).exec_id, data, eof=eof)
+
+    async def signal(self, signal: Union[str, int]) -> int:
+        """Signals the command's processes."""
+        return await self.client.signal((await self.open()).exec_id, signal)
+
+    async def cancel(self) -> types.ExecCancelResult:
+        """Stops the command. What it wrote, and its exit, can still be read."""
+        return await self.client.cancel((await self.open()).exec_id)
+
+    async def close(self) -> None:
+        """Stops reading. The command goes on."""
+        self._follow.finished = self._opened = True
+        self._follow.abandon()
+
+    async def __aenter__(self) -> "Stream":
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        follow = getattr(self, "_follow", None)
+        if follow is not None:
+            follow.abandon()
+
+
+class Watch:
+    """What happens to sessions, as events; it has no end of its own.
+
+    An event of type ``gap`` says that some are not told: the reader was too slow, or the connection was lost.
+    """
+
+    def __init__(self, client: Client, params: Json) -> None:
+        self._events: Optional[Events] = Events(client._core, params)
+        self._opened = False
+
+    async def open(self) -> "Watch":
+        """Begins to watch. Iterating does it too."""
+        if self._events is not None and not self._opened:
+            await self._events.open()
+            self._opened = True
+        return self
+
+    def __aiter__(self) -> AsyncIterator[types.SessionEvent]:
+        return self
+
+    async def __anext__(self) -> types.SessionEvent:
+        await self.open()
+        if self._events is None:
+            raise StopAsyncIteration
+        return cast(types.SessionEvent, await self._events.next())
+
+    async def close(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            await events.close()
+
+    async def __aenter__(self) -> "Watch":
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        events = getattr(self, "_events", None)
+        if events is not None:
+            events.abandon()

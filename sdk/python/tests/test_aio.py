@@ -1,0 +1,172 @@
+"""The client with asyncio, against a real daemon over each of its carriers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+import unittest
+from typing import Any, Awaitable, Callable
+
+from tests.support import Daemon, binary, check_unraised, trl
+from trl_client import aio
+
+daemon: Daemon
+
+
+def setUpModule() -> None:
+    global daemon
+    daemon = Daemon("--grace-ms=300", http=True)
+
+
+def tearDownModule() -> None:
+    daemon.stop()
+    check_unraised()
+
+
+def connect(carrier: str, **options: Any) -> aio.Client:
+    address = {"unix": daemon.socket, "http": daemon.url, "stdio": f"stdio:{binary()} serve --stdio --log-level=error"}
+    return aio.connect(address[carrier], token=daemon.token, **options)
+
+
+class OnEachCarrier(unittest.TestCase):
+    def each(self, test: Callable[[aio.Client], Awaitable[None]], *carriers: str) -> None:
+        async def with_client(carrier: str) -> None:
+            async with connect(carrier) as client:
+                await test(client)
+
+        for carrier in carriers or ("unix", "http", "stdio"):
+            with self.subTest(carrier):
+                asyncio.run(with_client(carrier))
+                gc.collect()  # so that what is left open warns here
+
+    def test_run_and_stream(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async with client.session(shell="bash", cwd="/usr") as s:
+                r = await s.run("cd lib; echo hi")
+                self.assertEqual((r.stdout, r.cwd), ("hi\n", "/usr/lib"))
+                stream = s.stream("echo one; sleep 0.05; printf '\\377' >&2; exit 4")
+                chunks = [chunk async for chunk in stream]
+                self.assertEqual([c.data for c in chunks], [b"one\n", b"\xff", b""])
+                assert stream.result is not None
+                self.assertEqual(stream.result.exit_code, 4)
+                async with client.attach(stream.exec_id, from_=4) as again:
+                    self.assertEqual(b"".join([c.data async for c in again]), b"\xff")
+                async with s.stream("cat", stdin_open=True) as stream:
+                    await stream.input("hello", eof=True)
+                    self.assertEqual(b"".join([c.data async for c in stream]), b"hello")
+            self.assertEqual((await s.info())["state"], "terminated")
+            s = await client.session()
+            self.assertEqual((await s.destroy())["survivors"], [])
+
+        self.each(test)
+
+    def test_errors(self) -> None:
+        async def test(client: aio.Client) -> None:
+            with self.assertRaises(trl.SessionNotFound):
+                await client.run("s-0000000000", "echo")
+            with self.assertRaises(trl.SessionNotFound):
+                await client.stream("s-0000000000", "echo").open()
+            with self.assertRaises(trl.ExecNotFound):
+                await client.attach("e-0000000000").open()
+            self.assertEqual((await client.ping())["protocol"], 1)
+
+        self.each(test)
+
+    def test_many_at_once(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async def work(number: int) -> None:
+                async with client.session() as s:
+                    for i in range(5):
+                        self.assertEqual((await s.run(f"echo {number} {i}")).stdout, f"{number} {i}\n")
+                        data = b"".join([c.data async for c in s.stream(f"echo {number} {i}")])
+                        self.assertEqual(data, f"{number} {i}\n".encode())
+
+            await asyncio.gather(*(work(n) for n in range(12)))
+
+        self.each(test)
+
+    def test_cancellation_leaves_the_client_whole(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async with client.session() as s:
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(s.run("sleep 30"), 0.1)
+                await s.cancel()
+                with self.assertRaises(trl.CallTimeout):
+                    await s.run("sleep 30", call_timeout=0.1)
+                await s.cancel()
+                async with s.stream("echo a; sleep 0.4; echo b") as stream:
+                    self.assertEqual((await stream.__anext__()).data, b"a\n")
+                    for _ in range(3):
+                        with self.assertRaises(asyncio.TimeoutError):
+                            await asyncio.wait_for(stream.__anext__(), 0.05)
+                    self.assertEqual(b"".join([c.data async for c in stream]), b"b\n")
+                self.assertEqual((await s.run("echo next")).stdout, "next\n")
+
+        self.each(test)
+
+    def test_a_cancelled_task_destroys_its_session(self) -> None:
+        async def test(client: aio.Client) -> None:
+            ids = []
+
+            async def work() -> None:
+                async with client.session() as s:
+                    ids.append(s.id)
+                    await s.run("sleep 30")
+
+            async with client.watch() as watch:
+                task = asyncio.ensure_future(work())
+                async for event in watch:
+                    if event.get("state") == "running":
+                        break
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+            self.assertEqual((await client.session_info(ids[0]))["state"], "terminated")
+
+        self.each(test)
+
+    def test_a_stream_that_is_dropped_leaves_nothing_open(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async with client.session() as s:
+                stream = s.stream("while :; do echo x; done")
+                async for _ in stream:
+                    break
+                await s.cancel()
+                del stream
+
+        self.each(test)
+
+    def test_a_slow_reader_fills_no_memory(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async with client.session() as s:
+                async with s.stream("head -c 50000000 /dev/zero") as stream:
+                    await stream.__anext__()
+                    tracemalloc.start()
+                    try:
+                        while (await client.exec_info(stream.exec_id)).running:
+                            await asyncio.sleep(0.01)
+                        # What must not happen is that it reads on, for which it gets the time.
+                        await asyncio.sleep(0.2)
+                        held, _ = tracemalloc.get_traced_memory()
+                    finally:
+                        tracemalloc.stop()
+                    self.assertLess(held, 4 << 20)
+                    self.assertEqual((await stream.wait()).stdout_bytes, 50_000_000)
+
+        self.each(test)
+
+    def test_not_connected(self) -> None:
+        async def test() -> None:
+            with self.assertRaises(RuntimeError):
+                await connect("unix").ping()
+            for address in ("/no/such.sock", "http://127.0.0.1:1", "stdio:/no/such/command", "stdio:false"):
+                with self.subTest(address), self.assertRaises(trl.NoDaemon):
+                    async with aio.connect(address):
+                        pass
+
+        asyncio.run(test())
+
+
+if __name__ == "__main__":
+    unittest.main()

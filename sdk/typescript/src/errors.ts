@@ -1,0 +1,168 @@
+// Everything this package throws, besides the reason of an AbortSignal.
+//
+// What the daemon answers is a TrlError, and for each code of the contract a
+// class of its own. What happens on the way to it is a NoDaemonError, a
+// ConnectionLostError or a ProtocolError.
+
+import type { ErrorCode } from "./types.js";
+
+/**
+ * An error that the daemon answered. `code` is its stable name, `hint` the next
+ * call to make, `details` facts under stable names.
+ */
+export class TrlError extends Error {
+  readonly code: string;
+  /** A sentence for a model: what to do next. Empty if there is none. */
+  readonly hint: string;
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(code: string, message: string, hint = "", details: Record<string, unknown> = {}) {
+    super(hint === "" ? message : `${message} (${hint})`);
+    this.name = new.target.name;
+    this.code = code;
+    this.hint = hint;
+    this.details = details;
+  }
+}
+
+export class ParseError extends TrlError {
+  declare readonly code: "PARSE_ERROR";
+}
+export class InvalidRequestError extends TrlError {
+  declare readonly code: "INVALID_REQUEST";
+}
+export class MethodNotFoundError extends TrlError {
+  declare readonly code: "METHOD_NOT_FOUND";
+}
+export class InvalidParamsError extends TrlError {
+  declare readonly code: "INVALID_PARAMS";
+}
+export class InternalError extends TrlError {
+  declare readonly code: "INTERNAL";
+}
+export class MaxSessionsReachedError extends TrlError {
+  declare readonly code: "MAX_SESSIONS_REACHED";
+}
+export class ShellNotFoundError extends TrlError {
+  declare readonly code: "SHELL_NOT_FOUND";
+}
+export class CwdNotFoundError extends TrlError {
+  declare readonly code: "CWD_NOT_FOUND";
+}
+export class ShellCrashedError extends TrlError {
+  declare readonly code: "SHELL_CRASHED";
+}
+export class SessionNotFoundError extends TrlError {
+  declare readonly code: "SESSION_NOT_FOUND";
+}
+export class ExecNotFoundError extends TrlError {
+  declare readonly code: "EXEC_NOT_FOUND";
+}
+/** Another command runs: `details.exec_id`. `wait: true` queues instead. */
+export class SessionBusyError extends TrlError {
+  declare readonly code: "SESSION_BUSY";
+}
+export class SessionTerminatedError extends TrlError {
+  declare readonly code: "SESSION_TERMINATED";
+}
+export class OutputGoneError extends TrlError {
+  declare readonly code: "OUTPUT_GONE";
+}
+export class UnauthorizedError extends TrlError {
+  declare readonly code: "UNAUTHORIZED";
+}
+export class ForbiddenError extends TrlError {
+  declare readonly code: "FORBIDDEN";
+}
+export class RuntimeNotFoundError extends TrlError {
+  declare readonly code: "RUNTIME_NOT_FOUND";
+}
+export class RuntimeUnavailableError extends TrlError {
+  declare readonly code: "RUNTIME_UNAVAILABLE";
+}
+export class LimitsUnavailableError extends TrlError {
+  declare readonly code: "LIMITS_UNAVAILABLE";
+}
+export class ShuttingDownError extends TrlError {
+  declare readonly code: "SHUTTING_DOWN";
+}
+
+/** The class of each code of the contract. */
+export const errorClasses = {
+  PARSE_ERROR: ParseError,
+  INVALID_REQUEST: InvalidRequestError,
+  METHOD_NOT_FOUND: MethodNotFoundError,
+  INVALID_PARAMS: InvalidParamsError,
+  INTERNAL: InternalError,
+  MAX_SESSIONS_REACHED: MaxSessionsReachedError,
+  SHELL_NOT_FOUND: ShellNotFoundError,
+  CWD_NOT_FOUND: CwdNotFoundError,
+  SHELL_CRASHED: ShellCrashedError,
+  SESSION_NOT_FOUND: SessionNotFoundError,
+  EXEC_NOT_FOUND: ExecNotFoundError,
+  SESSION_BUSY: SessionBusyError,
+  SESSION_TERMINATED: SessionTerminatedError,
+  OUTPUT_GONE: OutputGoneError,
+  UNAUTHORIZED: UnauthorizedError,
+  FORBIDDEN: ForbiddenError,
+  RUNTIME_NOT_FOUND: RuntimeNotFoundError,
+  RUNTIME_UNAVAILABLE: RuntimeUnavailableError,
+  LIMITS_UNAVAILABLE: LimitsUnavailableError,
+  SHUTTING_DOWN: ShuttingDownError,
+} as const satisfies Record<ErrorCode, typeof TrlError>;
+
+/** Whether an error is one that the daemon answered with this code. */
+export function isTrlError<C extends ErrorCode>(error: unknown, code: C): error is InstanceType<(typeof errorClasses)[C]> {
+  return error instanceof TrlError && error.code === code;
+}
+
+/** Nobody listens at the address. Nothing was sent, so nothing has happened. */
+export class NoDaemonError extends Error {
+  readonly address: string;
+  readonly hint = "start one with `trl serve`, or give connect() the address where it listens";
+
+  constructor(address: string, cause: unknown) {
+    super(`no TRL daemon at ${address} (start one with \`trl serve\`)`, { cause });
+    this.name = "NoDaemonError";
+    this.address = address;
+  }
+}
+
+/**
+ * The connection ended before the answer came. `effect` says what is known of
+ * the call: "none" if the daemon can't have received it, else "unknown".
+ * `silent` is true if nobody ended it, but nothing was heard any more.
+ */
+export class ConnectionLostError extends Error {
+  readonly effect: "none" | "unknown";
+  readonly silent: boolean;
+  readonly hint: string;
+
+  constructor(message: string, effect: "none" | "unknown", options: { cause?: unknown; silent?: boolean } = {}) {
+    const hint =
+      effect === "none"
+        ? "the daemon has not received the call: repeat it"
+        : "the daemon may have done what was asked: look at session.list or exec.list before you repeat it";
+    super(`${message} (${hint})`, { cause: options.cause });
+    this.name = "ConnectionLostError";
+    this.effect = effect;
+    this.silent = options.silent ?? false;
+    this.hint = hint;
+  }
+}
+
+/** What answered does not speak the contract: not a TRL daemon, or something in between. */
+export class ProtocolError extends Error {
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = "ProtocolError";
+  }
+}
+
+/** The client was closed by its own program. */
+export class ClosedError extends Error {
+  constructor() {
+    super("the client is closed");
+    this.name = "ClosedError";
+  }
+}

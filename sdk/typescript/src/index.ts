@@ -1,0 +1,14 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
+import "./dispose.js"; // first: the classes of the others use the symbol
+
+export { connect } from "./client.js";
+export type { CallMethod, CallOptions, Client, ConnectOptions, Exec, RunOptions, Session, SessionOptions, StreamOptions } from "./client.js";
+export type { TLSOptions } from "./address.js";
+export type { ReconnectPolicy } from "./carrier.js";
+export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk } from "./stream.js";
+export type { Result } from "./result.js";
+export * from "./errors.js";
+/** The objects of the contract, with the names of the contract. */
+export type * as api from "./types.js";
+export type { ErrorCode, Methods, Outcome, SessionEvent } from "./types.js";

@@ -1,0 +1,348 @@
+// A command's output as chunks, through any number of connections.
+
+import { Effort, Feed, mayPass, type Carrier, type ReconnectPolicy } from "./carrier.js";
+import { ProtocolError } from "./errors.js";
+import { resultFrom, type Result } from "./result.js";
+import type { Chunk, ExecStreamParams, SessionEvent, SessionWatchParams } from "./types.js";
+
+interface ChunkBase {
+  /** Where its first byte is in the command's output. */
+  readonly offset: number;
+  /** The offset that follows it: go on from here with `exec.stream({ from })`. */
+  readonly next: number;
+  /** Its bytes; empty in a gap and in an exit, so that all chunks can be written out alike. */
+  readonly data: Uint8Array;
+  /** Its bytes as text. The daemon cuts no character of valid text in two. */
+  readonly text: string;
+}
+
+/** Output of the command. */
+export interface OutputChunk extends ChunkBase {
+  readonly type: "stdout" | "stderr" | "tty";
+}
+
+/** So many bytes stood here and are no longer kept: the daemon's quota has dropped them. */
+export interface GapChunk extends ChunkBase {
+  readonly type: "gap";
+  readonly bytes: number;
+}
+
+/** The end of the command: always the last chunk, and exactly one. */
+export interface ExitChunk extends ChunkBase {
+  readonly type: "exit";
+  /** How it ended, without output. */
+  readonly result: Result;
+}
+
+export type StreamChunk = OutputChunk | GapChunk | ExitChunk;
+
+const none = new Uint8Array(0);
+
+/** Made text or bytes when asked, and then kept, since few readers want both. */
+class Output implements OutputChunk {
+  readonly #wire: string;
+  readonly #base64: boolean;
+  #data: Buffer | undefined;
+
+  constructor(
+    readonly type: OutputChunk["type"],
+    readonly offset: number,
+    readonly next: number,
+    wire: string,
+    base64: boolean,
+  ) {
+    this.#wire = wire;
+    this.#base64 = base64;
+  }
+
+  get data(): Uint8Array {
+    return this.#bytes();
+  }
+
+  get text(): string {
+    return this.#base64 ? this.#bytes().toString("utf8") : this.#wire;
+  }
+
+  #bytes(): Buffer {
+    this.#data ??= Buffer.from(this.#wire, this.#base64 ? "base64" : "utf8");
+    return this.#data;
+  }
+}
+
+function chunkFrom(wire: Chunk): StreamChunk {
+  const { offset } = wire;
+  const next = wire.next ?? 0; // left out when it is 0
+  switch (wire.type) {
+    case "exit":
+      if (wire.result === undefined) {
+        throw new ProtocolError("the daemon sent an exit without a result");
+      }
+      return { type: "exit", offset, next, data: none, text: "", result: resultFrom(wire.result) };
+    case "gap":
+      return { type: "gap", offset, next, data: none, text: "", bytes: wire.bytes ?? next - offset };
+    default:
+      return new Output(wire.type, offset, next, wire.data ?? "", wire.encoding === "base64");
+  }
+}
+
+export interface FollowOptions {
+  /** Ends the stream with the signal's reason. The command goes on; `cancel` stops it. */
+  signal?: AbortSignal;
+  /** How to go on after the connection is lost; see ConnectOptions. */
+  reconnect?: Partial<ReconnectPolicy>;
+}
+
+/** A stream of things that come from the daemon. One reader, as with any iterator. */
+abstract class Following<W extends object, T> implements AsyncIterableIterator<T>, AsyncDisposable {
+  protected readonly carrier: Carrier;
+  /** What comes over the connection of now, if there is one. */
+  protected feed: Feed<W> | undefined;
+  readonly #effort: Effort;
+  readonly #signal: AbortSignal | undefined;
+  // Ends all that is under way, with its reason: the caller's signal, an
+  // error, or that nobody reads any more.
+  readonly #ending = new AbortController();
+  readonly #abort = () => this.#end(this.#signal?.reason);
+  #over = false; // what next() says
+  #busy = false;
+
+  constructor(carrier: Carrier, reconnect: ReconnectPolicy, options: FollowOptions) {
+    this.carrier = carrier;
+    this.#effort = new Effort({ ...reconnect, ...options.reconnect });
+    this.#signal = options.signal;
+    if (this.#signal?.aborted) {
+      this.#abort();
+    } else {
+      this.#signal?.addEventListener("abort", this.#abort, { once: true });
+    }
+  }
+
+  /** The next thing, undefined at the end. */
+  protected abstract pull(): Promise<T | undefined>;
+
+  async next(): Promise<IteratorResult<T, undefined>> {
+    if (this.#busy) {
+      throw new Error("a stream has one reader: await next() before you call it again");
+    }
+    if (this.#over) {
+      return { done: true, value: undefined };
+    }
+    this.#busy = true;
+    try {
+      const value = await this.pull();
+      if (value !== undefined) {
+        return { done: false, value };
+      }
+      await this.return();
+      return { done: true, value: undefined };
+    } catch (error) {
+      if (this.#over) {
+        // It was closed while it waited.
+        return { done: true, value: undefined };
+      }
+      this.#over = true;
+      this.#end(error);
+      throw error;
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /** Does one step that opens a feed, until it succeeds. */
+  protected async open(step: (signal: AbortSignal) => Promise<Feed<W> | undefined>): Promise<void> {
+    for (;;) {
+      this.#ending.signal.throwIfAborted();
+      try {
+        const feed = await step(this.#ending.signal);
+        if (this.#ending.signal.aborted) {
+          feed?.close(this.#ending.signal.reason);
+          continue;
+        }
+        this.feed = feed;
+        return;
+      } catch (error) {
+        await this.#lost(error);
+      }
+    }
+  }
+
+  /** The next item of the feed; undefined when it was lost, and is to be opened again. */
+  protected async take(): Promise<W | undefined> {
+    try {
+      this.#ending.signal.throwIfAborted();
+      const item = await this.feed!.next();
+      this.#effort.progress();
+      return item;
+    } catch (error) {
+      await this.#lost(error);
+      return undefined;
+    }
+  }
+
+  /** Lets a lost connection pass, after a while; throws everything else. */
+  async #lost(error: unknown): Promise<void> {
+    this.feed?.close(error);
+    this.feed = undefined;
+    this.#ending.signal.throwIfAborted();
+    if (!mayPass(error)) {
+      throw error;
+    }
+    await this.#effort.failed(error, this.#ending.signal);
+  }
+
+  #end(reason: unknown): void {
+    this.#signal?.removeEventListener("abort", this.#abort);
+    this.#ending.abort(reason);
+    this.feed?.close(reason);
+    this.feed = undefined;
+  }
+
+  /** Ends the stream, as leaving a `for await` does. The command goes on. */
+  async return(): Promise<IteratorResult<T, undefined>> {
+    this.#over = true;
+    this.#end(new Error("the stream was closed"));
+    return { done: true, value: undefined };
+  }
+
+  /** Ends the stream. What it follows goes on. */
+  async close(): Promise<void> {
+    await this.return();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.return();
+  }
+}
+
+/** What an ExecStream follows: a command that it begins, or one that was begun. */
+export type Followed = { begin: ExecStreamParams & { key: string } } | { execId: string; from: number };
+
+/**
+ * The output of one command: every byte once and in order, then its exit,
+ * however often the connection is lost on the way. It begins with the first
+ * call of next(), start() or result().
+ *
+ * It reads no faster than it is read: a reader that stops for an hour holds
+ * about half a megabyte, and nobody waits for it.
+ */
+export class ExecStream extends Following<Chunk, StreamChunk> {
+  readonly #what: Followed;
+  #execId: string | undefined;
+  #starting: Promise<string> | undefined;
+  #offset = 0;
+  #result: Result | undefined;
+
+  /** @internal */
+  constructor(carrier: Carrier, reconnect: ReconnectPolicy, what: Followed, options: FollowOptions) {
+    super(carrier, reconnect, options);
+    this.#what = what;
+    if ("execId" in what) {
+      this.#execId = what.execId;
+      this.#offset = what.from;
+    }
+  }
+
+  /** The offset that follows the last chunk that was given out. */
+  get offset(): number {
+    return this.#offset;
+  }
+
+  /** The id of the command, once it is known; see start(). */
+  get execId(): string | undefined {
+    return this.#execId;
+  }
+
+  /** Begins, and returns the id of the command once the daemon has accepted it. */
+  start(): Promise<string> {
+    this.#starting ??= this.#start();
+    return this.#starting;
+  }
+
+  async #start(): Promise<string> {
+    const what = this.#what;
+    if ("execId" in what) {
+      return what.execId;
+    }
+    let execId = "";
+    await this.open(async (signal) => {
+      // Repeated with the same key, it returns the same command.
+      const started = await this.carrier.start(what.begin, signal);
+      execId = started.execId;
+      return started.feed;
+    });
+    this.#execId = execId;
+    return execId;
+  }
+
+  protected async pull(): Promise<StreamChunk | undefined> {
+    if (this.#result !== undefined) {
+      return undefined;
+    }
+    const execId = await this.start();
+    let wire: Chunk | undefined;
+    while (wire === undefined) {
+      if (this.feed === undefined) {
+        await this.open((signal) => this.carrier.attach(execId, this.#offset, signal));
+      }
+      wire = await this.take();
+    }
+    const chunk = chunkFrom(wire);
+    if (chunk.offset !== this.#offset || chunk.next < chunk.offset) {
+      throw new ProtocolError(`the output should go on at ${this.#offset}, and the daemon sent ${chunk.offset} to ${chunk.next}`);
+    }
+    this.#offset = chunk.next;
+    if (chunk.type === "exit") {
+      this.#result = chunk.result;
+      this.feed?.close(undefined); // nothing follows it
+      this.feed = undefined;
+    }
+    return chunk;
+  }
+
+  /** Reads what is left, throws it away, and returns how the command ended. */
+  async result(): Promise<Result> {
+    for await (const _ of this);
+    if (this.#result === undefined) {
+      throw new Error("the stream was closed before the command ended");
+    }
+    return this.#result;
+  }
+}
+
+/**
+ * What happens to sessions. Events have no offsets: after a lost connection a
+ * `gap` event stands for those that may be missing, and session.list shows what
+ * is true now.
+ */
+export class EventStream extends Following<SessionEvent, SessionEvent> {
+  readonly #params: SessionWatchParams;
+  #begun = false;
+
+  /** @internal */
+  constructor(carrier: Carrier, reconnect: ReconnectPolicy, params: SessionWatchParams, options: FollowOptions) {
+    super(carrier, reconnect, options);
+    this.#params = params;
+  }
+
+  /** Begins: returns when what happens from now on will be told. */
+  async start(): Promise<void> {
+    if (!this.#begun) {
+      await this.open((signal) => this.carrier.watch(this.#params, signal));
+      this.#begun = true;
+    }
+  }
+
+  protected async pull(): Promise<SessionEvent | undefined> {
+    await this.start();
+    const event = await this.take();
+    if (event !== undefined) {
+      return event;
+    }
+    await this.open((signal) => this.carrier.watch(this.#params, signal));
+    return { stream_id: "", type: "gap", at: new Date().toISOString() };
+  }
+}

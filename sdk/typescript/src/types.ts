@@ -1,0 +1,852 @@
+/**
+ * The types of the TRL contract, version 1.
+ *
+ * Generated from the method table and the types of the daemon; do not edit. To refresh it:
+ *
+ *     go test ./internal/contract -run Fresh -update
+ *
+ * Members of a result that are not named here may come with a later version, and
+ * must be ignored.
+ */
+
+/** NoParams is the parameters of a method that takes none. */
+export type NoParams = Record<string, never>;
+
+/** PingResult is the answer to system.ping. */
+export interface PingResult {
+  /** of the daemon */
+  version: string;
+  /** 1 */
+  protocol: number;
+  /** since the daemon started */
+  uptime_ms: number;
+}
+
+/** ProcessSupport says by which means this daemon finds and kills processes. */
+export interface ProcessSupport {
+  /** `cgroup`, or `tags` where no cgroup v2 hierarchy is writable */
+  tracking: string;
+  /** directory of the session cgroups */
+  cgroup?: string;
+  /** why there are no cgroups */
+  reason?: string;
+  /** true: orphans become children of the daemon, which reaps them */
+  subreaper: boolean;
+}
+
+/** SystemInfo says what this daemon is and what this machine lets it enforce. */
+export interface SystemInfo {
+  /** of the daemon */
+  version: string;
+  /** 1 */
+  protocol: number;
+  /** as Go names it: `linux` */
+  os: string;
+  /** as Go names it: `amd64`, `arm64` */
+  arch: string;
+  /** of the daemon */
+  pid: number;
+  /** every setting in force, by key, and `config_file` if one was read; no secrets */
+  config: Record<string, unknown>;
+  /** `["host"]` */
+  runtimes: Array<string>;
+  /** which of sh, dash, ash, bash, zsh are on this host now and can be driven */
+  shells: Array<string>;
+  /** how processes are found and killed here */
+  process: ProcessSupport;
+  /** limits that can be enforced; empty now */
+  limits: Array<string>;
+  /** isolations that can be enforced; empty now */
+  isolation: Array<string>;
+}
+
+/** SystemStats counts what the daemon does and holds. */
+export interface SystemStats {
+  /** since the daemon started */
+  uptime_ms: number;
+  /** number of sessions by State */
+  sessions: Record<string, number>;
+  /** ever created */
+  sessions_total: number;
+  /** running now */
+  execs_running: number;
+  /** ever begun or queued */
+  execs_total: number;
+  /** known by their id now */
+  execs_retained: number;
+  /** output ever captured */
+  bytes_captured: number;
+  /** output and index held in memory */
+  journal_memory_bytes: number;
+  /** output held in spill files */
+  journal_spilled_bytes: number;
+  /** resident set of the daemon */
+  memory_bytes: number;
+  /** open descriptors of the daemon */
+  fds: number;
+  /** of the daemon */
+  goroutines: number;
+  /** dead descendants of sessions that were reaped without being tracked */
+  orphans_reaped: number;
+}
+
+/** TTYSize is the size of a terminal in characters. */
+export interface TTYSize {
+  /** height in characters */
+  rows: number;
+  /** width in characters */
+  cols: number;
+}
+
+/** SessionCreateParams starts a session. */
+export interface SessionCreateParams {
+  /**
+   * a name on the daemon's PATH or a path; default `/bin/sh`. dash, busybox ash, bash and zsh
+   * can be driven
+   */
+  shell?: string;
+  /** instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path */
+  argv?: Array<string>;
+  /** where it starts; default the daemon's directory */
+  cwd?: string;
+  /** added to what is inherited */
+  env?: Record<string, string>;
+  /**
+   * `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
+   * `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
+   */
+  inherit_env?: "base" | "all" | "none";
+  /** read the shell's login startup files before the session is idle; their output is thrown away */
+  login?: boolean;
+  /** for people; need not be unique */
+  name?: string;
+  /** for `session.list` */
+  tags?: Array<string>;
+  /** not served yet: `LIMITS_UNAVAILABLE` */
+  tty?: TTYSize;
+  /**
+   * default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
+   * unless set
+   */
+  timeout_ms?: number;
+  /** destroyed after being idle for so long; 0 is never. Default: the daemon's `idle_ttl_ms` */
+  idle_ttl_ms?: number;
+  /** not served yet: `LIMITS_UNAVAILABLE` */
+  limits?: Record<string, unknown>;
+  /** not served yet: `LIMITS_UNAVAILABLE` */
+  isolation?: Record<string, unknown>;
+  /** `host` or left out; else `RUNTIME_NOT_FOUND` */
+  runtime?: string;
+}
+
+/**
+ * State is where a session is in its life. It only changes by the transition table of the
+ * session package.
+ */
+export type State =
+  /** the shell is starting; seen in `session.list` only */
+  | "creating"
+  /** ready for a command */
+  | "idle"
+  /** a command runs */
+  | "running"
+  /** ended; no process is left */
+  | "terminated";
+
+/** Terminated says when and why a session ended. */
+export interface Terminated {
+  /** when its tree was verified empty */
+  at: string;
+  /**
+   * `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
+   * ended); `shell_lost` (the shell died and no copy of it could take over)
+   */
+  reason: string;
+  /** of a direct command that ended by itself */
+  exit_code?: number;
+  /** that ended it */
+  signal?: string;
+}
+
+/**
+ * Session is a session as every method returns it. Environment values are never returned, only
+ * their names.
+ */
+export interface Session {
+  /** `s-` and ten letters and digits */
+  session_id: string;
+  /** as given */
+  name?: string;
+  /** as given */
+  tags?: Array<string>;
+  /** `host` */
+  runtime: string;
+  /** where it is in its life */
+  state: State;
+  /** path of the shell */
+  shell?: string;
+  /** of a direct session */
+  argv?: Array<string>;
+  /**
+   * the process that is the shell (or the direct command) now. It changes when a copy takes
+   * over; see the shell driver
+   */
+  pid?: number;
+  /** its directory now */
+  cwd?: string;
+  /** not served yet */
+  tty?: TTYSize;
+  /** when it was asked for */
+  created_at: string;
+  /** when an exec last began or ended */
+  last_activity_at: string;
+  /** execs begun or queued in it */
+  exec_count: number;
+  /** default of its execs; 0 is none */
+  timeout_ms: number;
+  /** 0 is never */
+  idle_ttl_ms: number;
+  /** names of the variables given at its creation; values are never returned */
+  env_keys?: Array<string>;
+  /** the running exec; of a direct session its only one, also after it has ended */
+  exec_id?: string;
+  /** when and why it ended */
+  terminated?: Terminated;
+}
+
+/** SessionListParams selects sessions; every field given must match. */
+export interface SessionListParams {
+  /** only sessions in this state */
+  state?: State;
+  /** only sessions with this tag */
+  tag?: string;
+  /** only sessions of this runtime */
+  runtime?: string;
+}
+
+/** SessionListResult is the answer to session.list, oldest session first. */
+export interface SessionListResult {
+  /** those that match */
+  sessions: Array<Session>;
+}
+
+/** SessionParams names one session. */
+export interface SessionParams {
+  /** the session */
+  session_id: string;
+}
+
+/** ExecState is whether an exec is still going on. */
+export type ExecState =
+  /** waits for its session */
+  | "queued"
+  /** runs */
+  | "running"
+  /** over; its background processes may still write into its journal */
+  | "exited";
+
+/** Outcome is how an exec ended, in one word. */
+export type Outcome =
+  /** not over yet, or not begun */
+  | "running"
+  /** it ended and its shell went on */
+  | "exited"
+  /**
+   * the same, with an exit code of 128 and a signal's number, by which shells report a child
+   * that a signal ended
+   */
+  | "signaled"
+  /** stopped by a timeout */
+  | "timed_out"
+  /** stopped by `exec.cancel`, by the end of its session, or in the queue */
+  | "cancelled"
+  /** the command ended its shell (`exit`, `exec`, `set -e`); the session lives on */
+  | "shell_exited"
+  /** the shell was killed, crashed, or could not be used any more; the session lives on */
+  | "shell_died"
+  /** reserved; not reported yet */
+  | "oom_killed";
+
+/**
+ * Process is one live process of a session. Exec names the command that started it, where that
+ * is known.
+ */
+export interface Process {
+  /** its id */
+  pid: number;
+  /** its parent */
+  ppid: number;
+  /** since it was started */
+  age_ms: number;
+  /** resident set */
+  rss_bytes: number;
+  /** its arguments in one line of at most 512 bytes, or its name in brackets */
+  command: string;
+  /** the exec that started it, where that is still known */
+  exec_id?: string;
+  /**
+   * `shell` for the session's shell, `standby` for a safety copy of it; absent for what commands
+   * started
+   */
+  role?: string;
+}
+
+/** Usage is what processes consumed. */
+export interface Usage {
+  /** processor time */
+  cpu_ms: number;
+  /** largest resident set, where it is known: nowhere yet */
+  max_rss_bytes?: number;
+}
+
+/**
+ * ExecResult is what is known of an exec: the answer to exec.run, and without output that of
+ * exec.info and exec.list.
+ */
+export interface ExecResult {
+  /** `e-` and ten letters and digits */
+  exec_id: string;
+  /** its session */
+  session_id: string;
+  /** whether it is still going on */
+  state: ExecState;
+  /** how it ended, in one word */
+  outcome: Outcome;
+  /**
+   * of the command; 128 and the number of the signal if one ended it. null while it runs or
+   * waits, if it never ran, and if its session was killed under it
+   */
+  exit_code: number | null;
+  /** that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL` */
+  signal?: string;
+  /** when it began; while it waits, when it was queued */
+  started_at: string;
+  /** so far, or in all */
+  duration_ms: number;
+  /** stopped by `timeout_ms` or `idle_timeout_ms` */
+  timed_out: boolean;
+  /** stopped by `exec.cancel`, or with its session */
+  cancelled: boolean;
+  /** whole, or head and tail with a line between them that says how many bytes are left out */
+  stdout: string;
+  /** whole, or cut as `stdout` is */
+  stderr: string;
+  /** `"base64"` when needed */
+  stdout_encoding?: string;
+  /** `"base64"` when needed */
+  stderr_encoding?: string;
+  /** captured so far, whatever the result carries */
+  stdout_bytes: number;
+  /** captured so far, whatever the result carries */
+  stderr_bytes: number;
+  /** `stdout` or `stderr` above is not the whole; `exec.output` has it */
+  truncated: boolean;
+  /** the session's directory after the command */
+  cwd?: string;
+  /** what the command left running */
+  survivors?: Array<Process>;
+  /** the state of the shell was lost: it is now as it was after `rolled_back_to` */
+  rolled_back?: boolean;
+  /** an exec id; absent with `rolled_back`: as at the session's start */
+  rolled_back_to?: string;
+  /** only of the command of a direct session */
+  usage?: Usage;
+}
+
+/** SessionInfo is a session with what is going on in it. */
+export interface SessionInfo extends Session {
+  /** the running one, without output */
+  exec?: ExecResult;
+  /** the last finished one, without output */
+  last_exec?: ExecResult;
+  /** every live process in its tree; zombies are not listed */
+  processes: Array<Process>;
+  /** only where cgroups count it: `cpu_ms` of the whole session */
+  usage?: Usage;
+}
+
+/** SessionDestroyParams ends a session. Force skips the grace period. */
+export interface SessionDestroyParams {
+  /** the session */
+  session_id: string;
+  /** no grace: SIGKILL at once */
+  force?: boolean;
+}
+
+/**
+ * SessionDestroyResult is answered when the session's tree is verified empty. Survivors is
+ * then an empty list; it names what could not be killed, if anything ever is (a process in
+ * uninterruptible sleep).
+ */
+export interface SessionDestroyResult {
+  /** the session */
+  session_id: string;
+  /** `terminated` */
+  state: State;
+  /** empty; names what could not be killed within 10 s, if the kernel itself holds a process */
+  survivors: Array<Process>;
+}
+
+/** SessionWatchParams asks for what happens to one session, or to all. */
+export interface SessionWatchParams {
+  /** only this session; default all */
+  session_id?: string;
+}
+
+/** SessionWatchResult names the stream of events that follows. */
+export interface SessionWatchResult {
+  /** the stream of the events that follow */
+  stream_id: string;
+}
+
+/** ExecRunParams runs one command in a session. */
+export interface ExecRunParams {
+  /** the session */
+  session_id: string;
+  /** text for the session's shell; may be empty and may have many lines */
+  command: string;
+  /** default the session's; 0 is none */
+  timeout_ms?: number;
+  /** answer after so long, whether it is over or not; 0 is never */
+  yield_ms?: number;
+  /** stop it when it wrote nothing for so long; 0 is never */
+  idle_timeout_ms?: number;
+  /** for this command alone; names are names of shell variables */
+  env?: Record<string, string>;
+  /** for this command alone; relative to the session's directory */
+  cwd?: string;
+  /** what it reads; default: end of input at once */
+  stdin?: string;
+  /** `"base64"` when `stdin` is not text */
+  stdin_encoding?: "base64";
+  /** keep stdin open after `stdin`, for `exec.input` */
+  stdin_open?: boolean;
+  /**
+   * how much of each stream the result carries; default the daemon's `max_output_bytes` (128
+   * KiB), at most 4 MiB; 0 is none
+   */
+  max_output_bytes?: number;
+  /** queue instead of `SESSION_BUSY` */
+  wait?: boolean;
+  /** makes a retry safe */
+  key?: string;
+}
+
+/**
+ * ExecStreamParams runs one command as ExecRunParams does. Its output follows the answer as
+ * chunks, so there is nothing to yield and nothing to cut.
+ */
+export interface ExecStreamParams {
+  /** the session */
+  session_id: string;
+  /** text for the session's shell; may be empty and may have many lines */
+  command: string;
+  /** default the session's; 0 is none */
+  timeout_ms?: number;
+  /** stop it when it wrote nothing for so long; 0 is never */
+  idle_timeout_ms?: number;
+  /** for this command alone; names are names of shell variables */
+  env?: Record<string, string>;
+  /** for this command alone; relative to the session's directory */
+  cwd?: string;
+  /** what it reads; default: end of input at once */
+  stdin?: string;
+  /** `"base64"` when `stdin` is not text */
+  stdin_encoding?: "base64";
+  /** keep stdin open after `stdin`, for `exec.input` */
+  stdin_open?: boolean;
+  /** queue instead of `SESSION_BUSY` */
+  wait?: boolean;
+  /** makes a retry safe: the first exec is followed, from offset 0 on */
+  key?: string;
+}
+
+/** ExecStreamResult is answered when the command has been accepted. */
+export interface ExecStreamResult {
+  /** the exec */
+  exec_id: string;
+  /** the stream of the chunks that follow */
+  stream_id: string;
+}
+
+/** ExecAttachParams asks for an exec's output as chunks from an offset on. */
+export interface ExecAttachParams {
+  /** the exec */
+  exec_id: string;
+  /** offset to begin at; default 0. Past the end: `INVALID_PARAMS` (`data.size`) */
+  from?: number;
+}
+
+/** ExecAttachResult says where the chunks that follow begin. */
+export interface ExecAttachResult {
+  /** the stream of the chunks that follow */
+  stream_id: string;
+  /** the offset of the first of them */
+  from: number;
+  /** of the exec at the moment of the answer */
+  state: ExecState;
+}
+
+/** ChunkType says which stream a chunk is of, or what else it is. */
+export type ChunkType =
+  /** bytes of stdout */
+  | "stdout"
+  /** bytes of stderr */
+  | "stderr"
+  /** reserved for terminal sessions */
+  | "tty"
+  /** bytes that quota has dropped stood here */
+  | "gap"
+  /** the exec is over; always the last of a stream, and only there */
+  | "exit";
+
+/** ExecOutputParams reads an exec's journal by polling. */
+export interface ExecOutputParams {
+  /** the exec */
+  exec_id: string;
+  /** offset to begin at; default 0. Past the end: `INVALID_PARAMS` (`data.size`) */
+  from?: number;
+  /** at most so many bytes of the journal; default 256 KiB */
+  max_bytes?: number;
+  /** long poll: wait so long for a byte past `from`, or the end of the exec */
+  wait_ms?: number;
+  /** `stdout` or `stderr`; default both */
+  stream?: ChunkType;
+  /**
+   * `raw` (default), or `text`: escape sequences stripped, lines that carriage returns or
+   * backspaces rewrote in their last form
+   */
+  view?: "raw" | "text";
+}
+
+/**
+ * Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
+ * stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
+ * its exec; of exec.output it does not.
+ */
+export interface Chunk {
+  /** the stream it is sent in; absent in `exec.output` */
+  stream_id?: string;
+  /** the exec it is of; absent in `exec.output` */
+  exec_id?: string;
+  /** which stream it is of, or a gap, or the exit */
+  type: ChunkType;
+  /** of its first byte in the journal */
+  offset: number;
+  /** absent in a gap and in an exit */
+  data?: string;
+  /** `"base64"` when needed */
+  encoding?: string;
+  /** of a gap: how many bytes quota has dropped */
+  bytes?: number;
+  /** the offset that follows the chunk, from which to resume */
+  next: number;
+  /** of an exit: how the exec ended, without output */
+  result?: ExecResult;
+}
+
+/**
+ * ExecOutputResult carries chunks up to the offset Next, from which the next call goes on.
+ * Closed is true when nothing can come after Next: the exec has ended and no process holds its
+ * output open.
+ */
+export interface ExecOutputResult {
+  /** the exec */
+  exec_id: string;
+  /** in the order of their offsets; may be empty */
+  chunks: Array<Chunk>;
+  /** the offset from which the next call goes on */
+  next: number;
+  /** of the exec */
+  state: ExecState;
+  /** nothing can come after `next`: the exec has ended and no process holds its output open */
+  closed: boolean;
+}
+
+/** ExecInputParams writes to a command's standard input. */
+export interface ExecInputParams {
+  /** the exec */
+  exec_id: string;
+  /** what to write */
+  data?: string;
+  /** `"base64"` when `data` is not text */
+  encoding?: "base64";
+  /** close stdin after `data` */
+  eof?: boolean;
+}
+
+/** ExecInputResult says how many bytes the command's stdin took. */
+export interface ExecInputResult {
+  /** the exec */
+  exec_id: string;
+  /** how many bytes the pipe took */
+  bytes: number;
+}
+
+/** ExecSignalParams signals the processes of a running command. */
+export interface ExecSignalParams {
+  /** the exec */
+  exec_id: string;
+  /** a name (`TERM`, `SIGTERM`, in any case) or a number */
+  signal: string;
+}
+
+/** ExecSignalResult says how many processes were signalled. */
+export interface ExecSignalResult {
+  /** the exec */
+  exec_id: string;
+  /** how many were signalled */
+  processes: number;
+}
+
+/** ExecCancelParams names the command to cancel, by itself or by its session. */
+export interface ExecCancelParams {
+  /** cancel what runs in this session */
+  session_id?: string;
+  /** cancel this exec */
+  exec_id?: string;
+}
+
+/** ExecCancelResult is answered once the command is gone. */
+export interface ExecCancelResult {
+  /** the exec */
+  exec_id: string;
+  /** it was cancelled, by this call or an earlier one */
+  cancelled: boolean;
+}
+
+/** ExecParams names one exec. */
+export interface ExecParams {
+  /** the exec */
+  exec_id: string;
+}
+
+/** ExecListResult lists a session's execs, oldest first, without output. */
+export interface ExecListResult {
+  /** without output */
+  execs: Array<ExecResult>;
+}
+
+/** StreamCloseParams names a stream that was opened over the same connection. */
+export interface StreamCloseParams {
+  /** the stream */
+  stream_id: string;
+}
+
+/**
+ * StreamCloseResult is answered when no notification of the stream follows any more. Closed is
+ * false when it had ended already, or never was.
+ */
+export interface StreamCloseResult {
+  /** the stream */
+  stream_id: string;
+  /** it was open until now; false: it had ended already, or this connection has no such stream */
+  closed: boolean;
+}
+
+/** SessionEventType says what happened to a session. */
+export type SessionEventType =
+  /** it can be used: it is `idle`, or `running` if it is a direct one */
+  | "created"
+  /** it became `idle` or `running` */
+  | "state"
+  /** it is `terminated`, for a reason */
+  | "destroyed"
+  /** the watcher was too slow: so many events are not told */
+  | "gap";
+
+/** SessionEvent is one thing that happened to a session. */
+export interface SessionEvent {
+  /** the stream it is sent in */
+  stream_id: string;
+  /** what happened */
+  type: SessionEventType;
+  /** the session; absent in a gap */
+  session_id?: string;
+  /** of the session */
+  name?: string;
+  /** of the session */
+  tags?: Array<string>;
+  /** the session's state from then on */
+  state?: State;
+  /** the exec that runs, of a session that became `running` */
+  exec_id?: string;
+  /** when it happened */
+  at: string;
+  /** of `destroyed`: why, as in Terminated */
+  reason?: string;
+  /** of a gap: how many events are not told, of any session */
+  missed?: number;
+}
+
+/**
+ * ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
+ * it is for JSON-RPC libraries.
+ */
+export type ErrorCode =
+  /** the line is not JSON */
+  | "PARSE_ERROR"
+  /**
+   * not a JSON-RPC 2.0 request, a batch, a line that is too long; also `exec.cancel` of an idle
+   * session
+   */
+  | "INVALID_REQUEST"
+  /** there is no such method here (`data.method`) */
+  | "METHOD_NOT_FOUND"
+  /** a field is unknown, missing, or not what the method takes (`data.field`) */
+  | "INVALID_PARAMS"
+  /** a failure of the daemon itself; the call may have had effects */
+  | "INTERNAL"
+  /** the pool is full (`data.max_sessions`) */
+  | "MAX_SESSIONS_REACHED"
+  /**
+   * no such shell or program, or not a shell that can be driven (`data.shell`); nothing was
+   * created
+   */
+  | "SHELL_NOT_FOUND"
+  /** the directory does not exist or can't be entered (`data.cwd`); nothing was created or run */
+  | "CWD_NOT_FOUND"
+  /**
+   * the shell died while starting (`data.exit_code`, `data.signal`, `data.stderr`); nothing is
+   * left behind
+   */
+  | "SHELL_CRASHED"
+  /** it never existed, or is past its retention */
+  | "SESSION_NOT_FOUND"
+  /** it never existed, or is past its retention */
+  | "EXEC_NOT_FOUND"
+  /**
+   * the session runs another command (`data.exec_id`) and the caller did not ask to wait; always
+   * for a direct session
+   */
+  | "SESSION_BUSY"
+  /** the session has ended (`data.reason`), or is ending */
+  | "SESSION_TERMINATED"
+  /**
+   * the output of this exec is no longer kept at all (`data.first_offset`); a part that quota
+   * dropped is a `gap` chunk instead
+   */
+  | "OUTPUT_GONE"
+  /**
+   * on the socket: the peer's user may not use this daemon; the connection is closed after it.
+   * Over HTTP: the token is missing, unknown or expired
+   */
+  | "UNAUTHORIZED"
+  /**
+   * the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its
+   * token is bound to a tag (`data.tag`) and `session.create` was asked for a session without it
+   */
+  | "FORBIDDEN"
+  /** a runtime other than `host` was asked for */
+  | "RUNTIME_NOT_FOUND"
+  /**
+   * over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for
+   * places out of reach; the command line uses it when it finds no daemon
+   */
+  | "RUNTIME_UNAVAILABLE"
+  /**
+   * `limits`, `isolation` or `tty` was asked for, which this daemon can't give. Never silently
+   * ignored
+   */
+  | "LIMITS_UNAVAILABLE"
+  /** the daemon ends its sessions: no new session, no new command */
+  | "SHUTTING_DOWN";
+
+/** What an error carries besides its message; details have names of their own. */
+export interface ErrorData {
+  /** The stable name: switch on this. */
+  code: ErrorCode;
+  /** A sentence for a model: the next call to make. */
+  hint?: string;
+  [detail: string]: unknown;
+}
+
+/** The JSON-RPC error object. */
+export interface ErrorObject {
+  /** The JSON-RPC number. */
+  code: number;
+  message: string;
+  data: ErrorData;
+}
+
+/** Every method: what it takes and what it answers. */
+export interface Methods {
+  /** Check that the daemon answers; returns its version and uptime. Scope: read. */
+  "system.ping": { params: NoParams; result: PingResult };
+  /**
+   * Describe the daemon: version, configuration, shells, runtimes, and which limits and
+   * isolations work on this machine. Scope: read.
+   */
+  "system.info": { params: NoParams; result: SystemInfo };
+  /**
+   * Count what the daemon does and holds: sessions by state, commands run, bytes captured,
+   * memory. Scope: read.
+   */
+  "system.stats": { params: NoParams; result: SystemStats };
+  /**
+   * Start a session: a long-lived shell whose directory, variables and functions persist from
+   * command to command. Scope: run.
+   */
+  "session.create": { params: SessionCreateParams; result: Session };
+  /**
+   * List sessions, oldest first, optionally only those of one state, tag or runtime. Scope:
+   * read.
+   */
+  "session.list": { params: SessionListParams; result: SessionListResult };
+  /**
+   * Show one session: its state, the running and the last command, and every process in its
+   * tree. Scope: read.
+   */
+  "session.info": { params: SessionParams; result: SessionInfo };
+  /** End a session and kill every process in it; answers when none is left. Scope: run. */
+  "session.destroy": { params: SessionDestroyParams; result: SessionDestroyResult };
+  /**
+   * Be told what happens to one session, or to all: created, state changes, destroyed with its
+   * reason. Scope: read.
+   */
+  "session.watch": { params: SessionWatchParams; result: SessionWatchResult };
+  /**
+   * Run a command in a session and return its exit code and output; with yield_ms, return early
+   * and let it go on. Scope: run.
+   */
+  "exec.run": { params: ExecRunParams; result: ExecResult };
+  /**
+   * Run a command and receive its output as it is written, in chunks; the last one tells how it
+   * ended. Scope: run.
+   */
+  "exec.stream": { params: ExecStreamParams; result: ExecStreamResult };
+  /**
+   * Follow a command's output from an offset on, running or finished: what there is, then what
+   * comes, then how it ended. Scope: read.
+   */
+  "exec.attach": { params: ExecAttachParams; result: ExecAttachResult };
+  /**
+   * Read a command's output from an offset on, running or finished; with wait_ms, wait for more.
+   * Scope: read.
+   */
+  "exec.output": { params: ExecOutputParams; result: ExecOutputResult };
+  /** Write to the standard input of a running command, or end it. Scope: run. */
+  "exec.input": { params: ExecInputParams; result: ExecInputResult };
+  /** Send a signal to the processes of a running command. Scope: run. */
+  "exec.signal": { params: ExecSignalParams; result: ExecSignalResult };
+  /**
+   * Stop a running command, named by itself or by its session; answers when it is gone. The
+   * session lives on. Scope: run.
+   */
+  "exec.cancel": { params: ExecCancelParams; result: ExecCancelResult };
+  /** Show how a command ended or that it still runs, without its output. Scope: read. */
+  "exec.info": { params: ExecParams; result: ExecResult };
+  /** List a session's commands, oldest first, without output. Scope: read. */
+  "exec.list": { params: SessionParams; result: ExecListResult };
+  /**
+   * Stop receiving a stream that was opened over this connection; what it follows goes on.
+   * Scope: read.
+   */
+  "stream.close": { params: StreamCloseParams; result: StreamCloseResult };
+}
+
+/** Every notification, with its params. */
+export interface Notifications {
+  "exec.chunk": Chunk;
+  "session.event": SessionEvent;
+}

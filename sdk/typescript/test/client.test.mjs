@@ -1,0 +1,563 @@
+// What the client promises, against a real daemon on its Unix socket.
+
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { connect as dial, createServer } from "node:net";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+
+import * as trl from "../dist/index.js";
+import { defaultSocket } from "../dist/address.js";
+import { readOnly } from "../dist/carrier.js";
+import { sdk, startDaemon, until } from "./daemon.mjs";
+import { startAnswerCutter, startProxy } from "./proxy.mjs";
+
+const { connect } = trl;
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc");
+
+describe("a client on the Unix socket", () => {
+  let daemon, client;
+  before(async () => {
+    daemon = await startDaemon();
+    client = await connect(`unix:${daemon.socket}`);
+  });
+  after(async () => {
+    await client?.close();
+    await daemon?.stop();
+  });
+
+  test("runs commands in a session that keeps its state", async () => {
+    const session = await client.session({ shell: "bash", cwd: "/usr", env: { GREETING: "hi" }, name: "build" });
+    assert.equal(session.created.name, "build");
+    const first = await session.run("cd lib; x=5; echo $GREETING; echo oops >&2; (exit 3)", { timeoutMs: 60_000 });
+    const { exitCode, stdout, stderr, ok, outcome, timedOut, cwd, stdoutBytes } = first;
+    assert.deepEqual(
+      { exitCode, stdout, stderr, ok, outcome, timedOut, cwd, stdoutBytes },
+      { exitCode: 3, stdout: "hi\n", stderr: "oops\n", ok: false, outcome: "exited", timedOut: false, cwd: "/usr/lib", stdoutBytes: 3 },
+    );
+    const second = await session.run("echo $x $PWD; cat", { stdin: "from stdin" });
+    assert.equal(second.stdout, "5 /usr/lib\nfrom stdin");
+    assert.equal(second.ok, true);
+    assert.deepEqual((await session.execs()).map((exec) => exec.execId), [first.execId, second.execId]);
+    await session.destroy();
+    await session.destroy(); // a second time is fine
+  });
+
+  test("bytes that are not text go in and come out whole", async () => {
+    const session = await client.session();
+    const data = Uint8Array.from({ length: 256 }, (_, i) => i);
+    const result = await session.run("cat; printf '\\377' >&2", { stdin: data });
+    assert.deepEqual(Uint8Array.from(result.stdoutData), data);
+    assert.deepEqual([...result.stderrData], [0xff]);
+    assert.equal(result.stderr, "\ufffd");
+    await session.destroy();
+  });
+
+  test("a stream gives chunks with offsets, and ends after the exit", async () => {
+    const session = await client.session({ shell: "bash" });
+    const chunks = [];
+    const stream = session.stream("echo one; sleep 0.05; echo tw\u00f6 >&2; sleep 0.05; printf '\\377'; exit 4");
+    for await (const chunk of stream) {
+      chunks.push(chunk);
+    }
+    assert.deepEqual(
+      chunks.map(({ type, offset, next, text, data }) => [type, offset, next, text, Buffer.from(data).toString("hex")]),
+      [
+        ["stdout", 0, 4, "one\n", "6f6e650a"],
+        ["stderr", 4, 9, "tw\u00f6\n", "7477c3b60a"],
+        ["stdout", 9, 10, "\ufffd", "ff"],
+        ["exit", 10, 10, "", ""],
+      ],
+    );
+    const result = await stream.result();
+    assert.equal(result.exitCode, 4);
+    assert.equal(result.outcome, "shell_exited");
+    assert.equal(result, chunks.at(-1).result);
+    assert.equal(stream.offset, 10);
+    assert.deepEqual(await stream.next(), { done: true, value: undefined });
+
+    // The same again, from the middle.
+    const rest = [];
+    for await (const chunk of client.exec(stream.execId).stream({ from: 4 })) {
+      rest.push([chunk.type, chunk.offset]);
+    }
+    assert.deepEqual(rest, [["stderr", 4], ["stdout", 9], ["exit", 10]]);
+    await session.destroy();
+  });
+
+  test("a command without output has an exit alone", async () => {
+    const session = await client.session();
+    const types = [];
+    for await (const chunk of session.stream("true")) {
+      types.push([chunk.type, chunk.offset, chunk.next]);
+    }
+    assert.deepEqual(types, [["exit", 0, 0]]);
+    await session.destroy();
+  });
+
+  test("a command is fed, signalled and cancelled by its id", async () => {
+    const session = await client.session({ shell: "bash" });
+    const cat = session.stream("cat", { stdinOpen: true });
+    const exec = client.exec(await cat.start());
+    assert.equal((await exec.input("typed ")).bytes, 6);
+    assert.equal((await exec.input(Buffer.from("bytes"), { eof: true })).bytes, 5);
+    let text = "";
+    for await (const chunk of cat) {
+      text += chunk.text;
+    }
+    assert.equal(text, "typed bytes");
+
+    const sleeper = session.stream("sleep 600");
+    const sleeping = client.exec(await sleeper.start());
+    assert.equal((await sleeping.info()).state, "running");
+    // Before it is sleep, it is a copy of the shell, which does not mind.
+    await until("sleep has started", async () => (await session.info()).processes.some(({ command }) => command === "sleep 600"));
+    assert.equal((await sleeping.signal("TERM")).processes, 1);
+    assert.equal((await sleeper.result()).exitCode, 143);
+
+    const other = session.stream("sleep 600");
+    await other.start();
+    assert.equal((await session.cancel()).cancelled, true);
+    assert.equal((await other.result()).outcome, "cancelled");
+
+    const { chunks, next } = await exec.output({ waitMs: 1_000, maxBytes: 5 });
+    assert.deepEqual([chunks.map((chunk) => chunk.data).join(""), next], ["typed", 5]);
+    await session.destroy();
+  });
+
+  test("a direct session gives its command", async () => {
+    const session = await client.session({ argv: ["sh", "-c", "echo direct; exit 7"] });
+    const result = await session.exec.stream().result();
+    assert.equal(result.exitCode, 7);
+  });
+
+  test("the end of its block destroys a session, and not one that was opened by id", async () => {
+    const session = await client.session();
+    await client.open(session.id)[Symbol.asyncDispose]();
+    assert.equal((await session.info()).state, "idle");
+    await session[Symbol.asyncDispose]();
+    assert.equal((await session.info()).state, "terminated");
+  });
+
+  test("events tell what happens to a session", async () => {
+    const events = client.watch();
+    await events.start();
+    const session = await client.session({ name: "watched" });
+    await session.run("true");
+    await session.destroy();
+    const seen = [];
+    for await (const event of events) {
+      if (event.session_id === session.id) {
+        seen.push(event.state === undefined ? event.type : `${event.type} ${event.state}`);
+        if (event.type === "destroyed") {
+          assert.equal(event.reason, "destroyed");
+          break;
+        }
+      }
+    }
+    assert.match(seen.join(", "), /^created.*state running, state idle, destroyed/);
+  });
+
+  test("every code of the contract has its class", async () => {
+    const text = readFileSync(join(sdk, "..", "..", "docs", "protocol.md"), "utf8");
+    const codes = [...text.matchAll(/^\| `([A-Z_]+)` \| -32\d+ \|/gm)].map((match) => match[1]);
+    assert.ok(codes.length >= 20);
+    assert.deepEqual(Object.keys(trl.errorClasses).sort(), codes.sort());
+    for (const [code, type] of Object.entries(trl.errorClasses)) {
+      const error = new type(code, "what", "next", { fact: 1 });
+      assert.ok(error instanceof trl.TrlError && error instanceof Error);
+      assert.equal(error.name, type.name);
+    }
+  });
+
+  test("what is repeated without asking only reads", () => {
+    const text = readFileSync(join(sdk, "..", "..", "docs", "protocol.md"), "utf8");
+    const scopes = new Map([...text.matchAll(/^\| \[`([a-z.]+)`\]\([^)]*\) \| (\w+) \|/gm)].map((match) => [match[1], match[2]]));
+    assert.ok(scopes.size >= 14);
+    for (const method of readOnly) {
+      assert.equal(scopes.get(method), "read", method);
+    }
+  });
+
+  test("errors are typed, with a hint and details", async () => {
+    const session = await client.session();
+    const busy = session.stream("sleep 600");
+    const execId = await busy.start();
+    const table = [
+      ["SESSION_NOT_FOUND", trl.SessionNotFoundError, () => client.open("s-0000000000").run("true"), {}],
+      ["EXEC_NOT_FOUND", trl.ExecNotFoundError, () => client.exec("e-0000000000").info(), {}],
+      ["EXEC_NOT_FOUND", trl.ExecNotFoundError, () => client.exec("e-0000000000").stream().next(), {}],
+      ["SHELL_NOT_FOUND", trl.ShellNotFoundError, () => client.session({ shell: "/no/such/shell" }), {}],
+      ["CWD_NOT_FOUND", trl.CwdNotFoundError, () => client.session({ cwd: "/no/such/dir" }), {}],
+      ["SESSION_BUSY", trl.SessionBusyError, () => session.run("true"), { exec_id: execId }],
+      ["SESSION_BUSY", trl.SessionBusyError, () => session.stream("true").next(), { exec_id: execId }],
+      ["INVALID_PARAMS", trl.InvalidParamsError, () => client.call("session.create", { shel: "bash" }), { field: "shel" }],
+      ["INVALID_PARAMS", trl.InvalidParamsError, () => client.exec(execId).stream({ from: 99 }).next(), { field: "from" }],
+      ["METHOD_NOT_FOUND", trl.MethodNotFoundError, () => client.call("no.such"), {}],
+      ["RUNTIME_NOT_FOUND", trl.RuntimeNotFoundError, () => client.session({ runtime: "moon" }), {}],
+    ];
+    for (const [code, type, call, details] of table) {
+      await assert.rejects(call, (error) => {
+        assert.ok(error instanceof type, `${code}: ${error}`);
+        assert.ok(trl.isTrlError(error, code));
+        assert.equal(error.code, code);
+        for (const [name, value] of Object.entries(details)) {
+          assert.equal(error.details[name], value);
+        }
+        return true;
+      });
+    }
+    await assert.rejects(session.run("true"), (error) => error.hint !== "" && error.message.includes(error.hint));
+    await session.destroy({ force: true });
+    await assert.rejects(session.run("true"), trl.SessionTerminatedError);
+    await assert.rejects(client.call("exec.stream", { session_id: session.id, command: "true" }), TypeError);
+  });
+
+  test("abort ends the waiting with its reason, and the command goes on", async () => {
+    const session = await client.session({ shell: "bash" });
+    const reason = new Error("enough");
+
+    const early = AbortSignal.abort(reason);
+    await assert.rejects(client.ping({ signal: early }), (error) => error === reason);
+    await assert.rejects(session.stream("true", { signal: early }).next(), (error) => error === reason);
+    await assert.rejects(connect(daemon.socket, { signal: early }), (error) => error === reason);
+
+    const running = new AbortController();
+    const run = session.run("sleep 600", { signal: running.signal });
+    await until("it runs", async () => (await session.info()).state === "running");
+    running.abort(reason);
+    await assert.rejects(run, (error) => error === reason);
+    assert.equal((await session.info()).state, "running");
+    await session.cancel();
+
+    const following = new AbortController();
+    const stream = session.stream("echo begun; sleep 600", { signal: following.signal });
+    assert.equal((await stream.next()).value.text, "begun\n");
+    const waiting = stream.next();
+    following.abort(reason);
+    await assert.rejects(waiting, (error) => error === reason);
+    assert.deepEqual(await stream.next(), { done: true, value: undefined });
+    assert.equal((await client.exec(stream.execId).info()).state, "running");
+    await session.destroy({ force: true });
+  });
+
+  test("leaving a stream leaves the command running", async () => {
+    const session = await client.session({ shell: "bash" });
+    const stream = session.stream("echo begun; sleep 600");
+    for await (const chunk of stream) {
+      assert.equal(chunk.text, "begun\n");
+      break;
+    }
+    assert.equal((await client.exec(stream.execId).info()).state, "running");
+    await assert.rejects(stream.result(), /closed before/);
+    const again = client.exec(stream.execId).stream({ from: 6 });
+    const waiting = again.next();
+    await again.close();
+    assert.deepEqual(await waiting, { done: true, value: undefined });
+    await session.destroy({ force: true });
+  });
+
+  test("a reader that stops holds little, and misses nothing", async () => {
+    const session = await client.session({ shell: "bash" });
+    const size = 96 << 20;
+    const stream = session.stream(`head -c ${size} /dev/zero | tr '\\0' a`);
+    let seen = (await stream.next()).value.data.length;
+    const held = () => {
+      collectGarbage();
+      const { heapUsed, external } = process.memoryUsage();
+      return heapUsed + external;
+    };
+    const before = held();
+    await until("the command is over", async () => (await client.exec(stream.execId).info()).state === "exited");
+    // All of it has been written. A reader that took what it did not read
+    // would hold it now.
+    const grown = held() - before;
+    assert.ok(grown < 24 << 20, `holds ${grown} bytes more`);
+    for await (const chunk of stream) {
+      seen += chunk.data.length;
+    }
+    assert.equal(seen, size);
+    await session.destroy();
+  });
+
+  test("output that quota has dropped is a gap", async () => {
+    const small = await startDaemon(["--exec-quota-bytes", String(1 << 20), "--exec-memory-bytes", String(64 << 10)]);
+    const tight = await connect(small.socket);
+    try {
+      const session = await tight.session({ shell: "bash" });
+      const { execId, stdoutBytes } = await session.run(`head -c ${8 << 20} /dev/zero | tr '\\0' a`);
+      assert.equal(stdoutBytes, 8 << 20);
+      let offset = 0;
+      let gaps = 0;
+      let bytes = 0;
+      for await (const chunk of tight.exec(execId).stream()) {
+        assert.equal(chunk.offset, offset);
+        offset = chunk.next;
+        if (chunk.type === "gap") {
+          gaps += chunk.bytes;
+          assert.equal(chunk.data.length, 0);
+        }
+        bytes += chunk.data.length;
+      }
+      assert.ok(gaps > 6 << 20);
+      assert.equal(bytes + gaps, 8 << 20);
+    } finally {
+      await tight.close();
+      await small.stop();
+    }
+  });
+
+  test("characters are whole in every chunk", async () => {
+    const session = await client.session({ shell: "bash" });
+    let text = "";
+    for await (const chunk of session.stream("for i in {1..20000}; do printf '\u00e4\u20ac\u{1f600}'; done")) {
+      assert.ok(!chunk.text.includes("\ufffd"));
+      text += chunk.text;
+    }
+    assert.equal(text, "\u00e4\u20ac\u{1f600}".repeat(20000));
+    await session.destroy();
+  });
+
+  test("many calls at once get their own answers", async () => {
+    const sessions = await Promise.all(Array.from({ length: 8 }, () => client.session()));
+    const results = await Promise.all(sessions.flatMap((session, i) => [session.run(`echo ${i}a`, { wait: true }), session.run(`echo ${i}b`, { wait: true })]));
+    assert.deepEqual(results.map((result) => result.stdout), sessions.flatMap((_, i) => [`${i}a\n`, `${i}b\n`]));
+    await Promise.all(sessions.map((session) => session.destroy()));
+  });
+
+  test("the address may be a path, an environment variable or the default", async () => {
+    assert.equal(defaultSocket({ XDG_RUNTIME_DIR: "/run/user/7", HOME: "/home/u" }, false), "/run/user/7/trl/trl.sock");
+    assert.equal(defaultSocket({ XDG_RUNTIME_DIR: "run", HOME: "/home/u" }, false), "/home/u/.local/state/trl/trl.sock");
+    assert.equal(defaultSocket({ HOME: "/root" }, true), "/run/trl/trl.sock");
+    assert.equal(defaultSocket({}, false), "/run/trl/trl.sock");
+    await assert.rejects(connect("ftp://host"), TypeError);
+    const before = process.env.TRL_SOCKET;
+    process.env.TRL_SOCKET = daemon.socket;
+    try {
+      const other = await connect();
+      assert.equal(other.address, `unix:${daemon.socket}`);
+      await other.close();
+      await assert.rejects(other.ping(), trl.ClosedError);
+    } finally {
+      if (before === undefined) {
+        delete process.env.TRL_SOCKET;
+      } else {
+        process.env.TRL_SOCKET = before;
+      }
+    }
+  });
+
+  test("no daemon is said to be none", async () => {
+    await assert.rejects(connect(join(daemon.dir, "nothing.sock")), trl.NoDaemonError);
+  });
+
+  test("what is not a daemon is said to be none", async () => {
+    const path = join(daemon.dir, "other.sock");
+    const server = createServer((socket) => socket.end("SSH-2.0-other\r\n")).listen(path);
+    await assert.rejects(connect(path), trl.ProtocolError);
+    server.close();
+  });
+
+  test("closing ends what is under way, and leaves the sessions", async () => {
+    const other = await connect(daemon.socket);
+    const session = await other.session({ shell: "bash" });
+    const stream = session.stream("echo begun; sleep 600");
+    await stream.next();
+    const events = other.watch();
+    await events.start();
+    const pending = [stream.next(), events.next(), other.call("exec.output", { exec_id: stream.execId, from: 6, wait_ms: 600_000 })];
+    const settled = Promise.allSettled(pending);
+    await other.close();
+    assert.deepEqual((await settled).map(({ reason }) => reason?.name), ["ClosedError", "ClosedError", "ClosedError"]);
+    assert.equal((await client.open(session.id).info()).state, "running");
+    await client.open(session.id).destroy({ force: true });
+  });
+});
+
+describe("a lost connection", () => {
+  let daemon;
+  before(async () => {
+    daemon = await startDaemon();
+  });
+  after(() => daemon?.stop());
+
+  async function cutting(cuts, options) {
+    const proxy = await startAnswerCutter({ listen: join(daemon.dir, `cut-${randomUUID()}.sock`), target: daemon.socket, cuts });
+    const client = await connect(proxy.address, options);
+    return {
+      client,
+      cutsLeft: proxy.cutsLeft,
+      async close() {
+        await client.close();
+        await proxy.close();
+      },
+    };
+  }
+
+  test("a run is repeated, and its command is not", async () => {
+    const direct = await connect(daemon.socket);
+    const session = await direct.session({ shell: "bash" });
+    const cut = await cutting(3);
+    const file = join(daemon.dir, "runs");
+    const result = await cut.client.open(session.id).run(`echo run >> '${file}'; echo done`);
+    assert.equal(result.stdout, "done\n");
+    assert.equal(cut.cutsLeft(), 0);
+    assert.equal(readFileSync(file, "utf8"), "run\n");
+    assert.equal((await session.execs()).length, 1);
+    await cut.close();
+    await direct.close();
+  });
+
+  test("a stream is begun once", async () => {
+    const direct = await connect(daemon.socket);
+    const session = await direct.session({ shell: "bash" });
+    const cut = await cutting(3);
+    const result = await cut.client.open(session.id).stream("echo done").result();
+    assert.equal(result.ok, true);
+    assert.equal(cut.cutsLeft(), 0);
+    assert.equal((await session.execs()).length, 1);
+    await cut.close();
+    await direct.close();
+  });
+
+  test("what is not safe to repeat says that its effect is unknown", async () => {
+    const cut = await cutting(1);
+    await assert.rejects(cut.client.session({ name: "lost" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
+    // And it was right to say so.
+    await until("it exists all the same", async () => (await cut.client.sessions()).some((session) => session.name === "lost"));
+    await cut.close();
+  });
+
+  test("a session is destroyed though the answer is lost", async () => {
+    const direct = await connect(daemon.socket);
+    const session = await direct.session();
+    const cut = await cutting(1);
+    await cut.client.open(session.id).destroy();
+    assert.equal((await session.info()).state, "terminated");
+    await cut.close();
+    await direct.close();
+  });
+
+  test("the limit ends the trying", async () => {
+    const cut = await cutting(Infinity, { reconnect: { firstDelayMs: 5, limitMs: 200 } });
+    const began = performance.now();
+    await assert.rejects(cut.client.info(), trl.ConnectionLostError);
+    assert.ok(performance.now() - began >= 200);
+    await assert.rejects(cut.client.info({ reconnect: { limitMs: 0 } }), trl.ConnectionLostError);
+    await cut.close();
+  });
+
+  test("a connection that held for a while is made again, though the limit has passed", async () => {
+    const direct = await connect(daemon.socket);
+    const session = await direct.session({ shell: "bash" });
+    const path = join(daemon.dir, "held.sock");
+    const sockets = new Set();
+    const proxy = createServer((client) => {
+      const upstream = dial(daemon.socket);
+      sockets.add(client);
+      client.on("error", () => {});
+      client.on("close", () => upstream.destroy());
+      client.pipe(upstream).pipe(client);
+    }).listen(path);
+    const client = await connect(path, { waitForDaemonMs: 5_000, reconnect: { firstDelayMs: 1, maxDelayMs: 20, limitMs: 100 } });
+    const run = client.open(session.id).run("read line; echo $line", { stdinOpen: true });
+    await until("it runs", async () => (await session.info()).state === "running");
+    const queued = client.open(session.id).stream("echo followed", { wait: true });
+    await queued.start();
+    const followed = queued.result();
+    for (let cut = 0; cut < 4; cut++) {
+      const connected = sockets.size;
+      for (const socket of sockets) {
+        socket.destroy();
+      }
+      await until("both are back", () => sockets.size >= connected + 2);
+      await new Promise((resolve) => setTimeout(resolve, 60)); // it holds for a while
+    }
+    await direct.exec((await session.info()).exec.exec_id).input("answer\n");
+    assert.equal((await run).stdout, "answer\n");
+    assert.equal((await followed).ok, true);
+    await client.close();
+    await direct.close();
+    proxy.close();
+  });
+
+  test("a daemon that falls silent is given up, one that has nothing to say is not", async () => {
+    const direct = await connect(daemon.socket);
+    const session = await direct.session({ shell: "bash" });
+    const path = join(daemon.dir, "frozen.sock");
+    const proxy = await startProxy({ listen: path, target: daemon.socket, cuts: 2, meanBytes: 40_000, seed: 5, freeze: true });
+    const frozen = await connect(path, { keepAliveMs: 100, waitForDaemonMs: 10_000 });
+    let bytes = 0;
+    // Longer silent than the keep-alive allows, and alive.
+    for await (const chunk of frozen.open(session.id).stream(`head -c ${1 << 20} /dev/zero; sleep 0.5; echo end`)) {
+      bytes += chunk.data.length;
+    }
+    assert.equal(bytes, (1 << 20) + 4);
+    assert.equal(proxy.cuts, 2);
+    assert.equal(proxy.connections <= 4, true, `${proxy.connections} connections`);
+    await frozen.close();
+    await proxy.close();
+    await direct.close();
+  });
+
+  test("events go on with a gap", async () => {
+    const direct = await connect(daemon.socket);
+    const path = join(daemon.dir, "events.sock");
+    const sockets = new Set();
+    const proxy = createServer((client) => {
+      const upstream = dial(daemon.socket);
+      for (const socket of [client, upstream]) {
+        sockets.add(socket);
+        socket.on("error", () => {});
+      }
+      client.pipe(upstream).pipe(client);
+    }).listen(path);
+    const client = await connect(path, { waitForDaemonMs: 5_000 });
+    const events = client.watch();
+    await events.start();
+    await direct.session({ name: "first" });
+    assert.equal((await events.next()).value.name, "first");
+    const pending = (async () => {
+      for (;;) {
+        const { value } = await events.next();
+        if (value.type === "gap") {
+          return value;
+        }
+      }
+    })();
+    for (const socket of sockets) {
+      socket.destroy();
+    }
+    await pending;
+    await direct.session({ name: "second" });
+    for await (const event of events) {
+      if (event.name === "second") {
+        break;
+      }
+    }
+    await client.close();
+    await direct.close();
+    proxy.close();
+  });
+
+  test("a daemon that is started again is found, and its past is not", async () => {
+    const own = await startDaemon();
+    const client = await connect(own.socket);
+    const session = await client.session({ shell: "bash" });
+    const stream = session.stream("echo begun; sleep 600");
+    await stream.next();
+    const next = stream.next();
+    next.catch(() => {});
+    await own.kill();
+    await own.start();
+    await assert.rejects(next, trl.ExecNotFoundError);
+    assert.equal((await client.ping()).protocol, 1);
+    await client.close();
+    await own.stop();
+  });
+});

@@ -1,0 +1,106 @@
+// A real daemon of its own for a test file.
+
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { connect } from "../dist/index.js";
+
+export const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
+const repository = dirname(dirname(sdk));
+
+// A test that is ended before its time leaves no daemon behind: each one is
+// told to end, and ends its sessions.
+const running = new Set();
+process.on("exit", () => running.forEach((child) => child.kill("SIGTERM")));
+process.on("SIGTERM", () => process.exit(143));
+
+let built;
+
+/** The binary: $TRL_BINARY, else one built from this tree, once a process. */
+export function binary() {
+  if (process.env.TRL_BINARY) {
+    return process.env.TRL_BINARY;
+  }
+  if (built === undefined) {
+    const dir = mkdtempSync(join(tmpdir(), "sdk-bin-"));
+    process.on("exit", () => rmSync(dir, { recursive: true, force: true }));
+    built = join(dir, "trl");
+    execFileSync("go", ["build", "-o", built, "./cmd/trl"], { cwd: repository, env: { ...process.env, CGO_ENABLED: "0" }, stdio: "inherit" });
+  }
+  return built;
+}
+
+/**
+ * Starts a daemon in a directory of its own, which goes with it. `args` follow
+ * `trl serve --socket PATH`; `prepare` is called before.
+ */
+export async function startDaemon(args = [], prepare = () => {}) {
+  const dir = mkdtempSync(join(tmpdir(), "sdk-"));
+  const env = {
+    PATH: process.env.PATH,
+    HOME: join(dir, "home"),
+    TMPDIR: join(dir, "tmp"),
+    XDG_RUNTIME_DIR: join(dir, "run"),
+    TRL_TOKEN_FILE: join(dir, "tokens.json"),
+  };
+  for (const sub of ["home", "tmp", "run", "run/trl"]) {
+    mkdirSync(join(dir, sub), { mode: 0o700 });
+  }
+  const socket = join(dir, "run", "trl", "trl.sock");
+  let child;
+  let log = "";
+  const daemon = {
+    dir,
+    env,
+    socket,
+    async start() {
+      const started = spawn(binary(), ["serve", "--socket", socket, ...args], { env, stdio: ["ignore", "ignore", "pipe"] });
+      child = started;
+      running.add(started);
+      started.once("exit", () => running.delete(started));
+      child.stderr.on("data", (data) => (log += data));
+      const gone = once(child, "exit").then(([code]) => {
+        throw new Error(`the daemon ended with ${code}: ${log}`);
+      });
+      gone.catch(() => {}); // later it ends as it is told
+      const ready = connect(socket, { waitForDaemonMs: 20_000 }).then((client) => client.close());
+      ready.catch(() => {}); // said by gone, if that is first
+      await Promise.race([ready, gone]);
+    },
+    /** Kills it as a crash would, and waits for its end. */
+    async kill(signal = "SIGKILL") {
+      if (child.exitCode === null && child.signalCode === null) {
+        const exit = once(child, "exit");
+        child.kill(signal);
+        await exit;
+      }
+    },
+    async stop() {
+      await daemon.kill("SIGTERM");
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+  try {
+    prepare(daemon);
+    await daemon.start();
+  } catch (error) {
+    rmSync(dir, { recursive: true, force: true });
+    throw error;
+  }
+  return daemon;
+}
+
+/** Waits for a condition that nothing tells of. */
+export async function until(what, condition, patienceMs = 20_000) {
+  const end = performance.now() + patienceMs;
+  while (!(await condition())) {
+    if (performance.now() > end) {
+      throw new Error(`${what}: not within ${patienceMs} ms`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

@@ -1,0 +1,286 @@
+// The same promises over HTTP: calls, Server-Sent Events, WebSocket, TLS.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, request as httpRequest } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+
+import * as trl from "../dist/index.js";
+import { until } from "./daemon.mjs";
+import { exactlyOnce } from "./exactly-once.mjs";
+import { makeToken, startHttpDaemon, usable } from "./http-daemon.mjs";
+import { startAnswerCutter, startProxy } from "./proxy.mjs";
+
+const { connect } = trl;
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc");
+
+describe("a client over HTTP", () => {
+  let http, client;
+  before(async () => {
+    http = await startHttpDaemon();
+    client = await connect(http.url, { token: http.token });
+  });
+  after(async () => {
+    await client?.close();
+    await http?.daemon.stop();
+  });
+
+  test("runs, streams and follows", async () => {
+    const session = await client.session({ shell: "bash", cwd: "/usr" });
+    const result = await session.run("cd lib; pwd; exit 3");
+    assert.deepEqual([result.exitCode, result.stdout, result.outcome], [3, "/usr/lib\n", "shell_exited"]);
+    const stream = session.stream("echo one; sleep 0.05; printf '\\377' >&2");
+    const chunks = [];
+    for await (const chunk of stream) {
+      chunks.push([chunk.type, chunk.offset, chunk.next, Buffer.from(chunk.data).toString("hex")]);
+    }
+    assert.deepEqual(chunks, [
+      ["stdout", 0, 4, "6f6e650a"],
+      ["stderr", 4, 5, "ff"],
+      ["exit", 5, 5, ""],
+    ]);
+    const rest = [];
+    for await (const chunk of client.exec(stream.execId).stream({ from: 4 })) {
+      rest.push([chunk.type, chunk.offset]);
+    }
+    assert.deepEqual(rest, [["stderr", 4], ["exit", 5]]);
+    await session.destroy();
+    assert.equal((await session.info()).state, "terminated");
+  });
+
+  test("errors are typed", async () => {
+    const reader = makeToken(http.daemon, "read");
+    await usable(http.url, { token: reader });
+    const only = await connect(http.url, { token: reader });
+    const table = [
+      [trl.UnauthorizedError, () => connect(http.url, { token: "no-such-token" })],
+      [trl.UnauthorizedError, () => connect(http.url, { token: "" })],
+      [trl.ForbiddenError, () => only.session()],
+      [trl.SessionNotFoundError, () => client.open("s-0000000000").run("true")],
+      [trl.ExecNotFoundError, () => client.exec("e-0000000000").stream().next()],
+      [trl.InvalidParamsError, () => client.call("session.create", { shel: "bash" })],
+      [trl.NoDaemonError, () => connect("http://127.0.0.1:1")],
+    ];
+    for (const [type, call] of table) {
+      await assert.rejects(call, (error) => error instanceof type || assert.fail(`not a ${type.name}: ${error}`));
+    }
+    await only.close();
+  });
+
+  test("the token may be in the environment", async () => {
+    const before = process.env.TRL_TOKEN;
+    process.env.TRL_TOKEN = http.token;
+    try {
+      await (await connect(http.url)).close();
+    } finally {
+      if (before === undefined) {
+        delete process.env.TRL_TOKEN;
+      } else {
+        process.env.TRL_TOKEN = before;
+      }
+    }
+  });
+
+  test("abort ends the waiting with its reason", async () => {
+    const session = await client.session({ shell: "bash" });
+    const reason = new Error("enough");
+    const running = new AbortController();
+    const run = session.run("sleep 600", { signal: running.signal });
+    await until("it runs", async () => (await session.info()).state === "running");
+    running.abort(reason);
+    await assert.rejects(run, (error) => error === reason);
+    assert.equal((await session.info()).state, "running");
+    await session.cancel();
+
+    const following = new AbortController();
+    const stream = session.stream("echo begun; sleep 600", { signal: following.signal });
+    assert.equal((await stream.next()).value.text, "begun\n");
+    const waiting = stream.next();
+    following.abort(reason);
+    await assert.rejects(waiting, (error) => error === reason);
+    assert.equal((await client.exec(stream.execId).info()).state, "running");
+    await session.destroy({ force: true });
+  });
+
+  test("a reader that stops holds little, and misses nothing", async () => {
+    const session = await client.session({ shell: "bash" });
+    const size = 96 << 20;
+    const stream = session.stream(`head -c ${size} /dev/zero | tr '\\0' a`);
+    let seen = (await stream.next()).value.data.length;
+    const held = () => {
+      collectGarbage();
+      const { heapUsed, external } = process.memoryUsage();
+      return heapUsed + external;
+    };
+    const before = held();
+    await until("the command is over", async () => (await client.exec(stream.execId).info()).state === "exited");
+    const grown = held() - before;
+    assert.ok(grown < 24 << 20, `holds ${grown} bytes more`);
+    for await (const chunk of stream) {
+      seen += chunk.data.length;
+    }
+    assert.equal(seen, size);
+    await session.destroy();
+  });
+
+  test("events tell what happens to a session", async () => {
+    const events = client.watch();
+    await events.start();
+    const session = await client.session({ name: "watched".repeat(40) }); // longer than the shortest frame
+    await session.destroy();
+    const seen = [];
+    for await (const event of events) {
+      if (event.session_id === session.id) {
+        seen.push(event.type);
+        if (event.type === "destroyed") {
+          break;
+        }
+      }
+    }
+    assert.equal(seen[0], "created");
+  });
+
+  test("closing ends what is under way", async () => {
+    const other = await connect(http.url, { token: http.token });
+    const session = await other.session({ shell: "bash" });
+    const stream = session.stream("echo begun; sleep 600");
+    await stream.next();
+    const events = other.watch();
+    await events.start();
+    const pending = [stream.next(), events.next(), other.call("exec.output", { exec_id: stream.execId, from: 6, wait_ms: 600_000 })];
+    const settled = Promise.allSettled(pending);
+    await other.close();
+    assert.deepEqual((await settled).map(({ reason }) => reason?.name), ["ClosedError", "ClosedError", "ClosedError"]);
+    await client.open(session.id).destroy({ force: true });
+  });
+
+  test("a run is repeated after a lost answer, and its command is not", async () => {
+    const session = await client.session({ shell: "bash" });
+    const cutter = await startAnswerCutter({ listen: { host: "127.0.0.1", port: 0 }, target: { host: "127.0.0.1", port: http.port }, cuts: 3 });
+    const cut = await connect(`http://127.0.0.1:${cutter.address.port}`, { token: http.token });
+    const file = join(http.daemon.dir, "runs");
+    assert.equal((await cut.open(session.id).run(`echo run >> '${file}'; echo done`)).stdout, "done\n");
+    assert.equal(cutter.cutsLeft(), 0);
+    assert.equal(readFileSync(file, "utf8"), "run\n");
+    await cut.close();
+    await cutter.close();
+    await session.destroy();
+  });
+
+  test("a long command is waited for in short requests, and a silent line is given up", async () => {
+    const session = await client.session({ shell: "bash" });
+    const target = { host: "127.0.0.1", port: http.port };
+    const proxy = await startProxy({ listen: { host: "127.0.0.1", port: 0 }, target, cuts: 3, meanBytes: 500, freeze: true });
+    const frozen = await connect(`http://127.0.0.1:${proxy.address.port}`, { token: http.token, keepAliveMs: 200, waitForDaemonMs: 20_000 });
+    const result = await frozen.open(session.id).run("sleep 1; echo done");
+    assert.equal(result.stdout, "done\n");
+    while (proxy.cuts < 3) {
+      assert.equal((await frozen.ping()).protocol, 1);
+    }
+    assert.equal((await session.execs()).length, 1);
+    const early = await frozen.open(session.id).run("sleep 600", { yieldMs: 50 });
+    assert.equal(early.state, "running");
+    await session.destroy({ force: true });
+    await frozen.close();
+    await proxy.close();
+  });
+
+  test("what is not safe to repeat says that its effect is unknown", async () => {
+    const cutter = await startAnswerCutter({ listen: { host: "127.0.0.1", port: 0 }, target: { host: "127.0.0.1", port: http.port }, cuts: 1 });
+    const cut = await connect(`http://127.0.0.1:${cutter.address.port}`, { token: http.token });
+    await assert.rejects(cut.session({ name: "lost" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
+    assert.equal((await client.sessions()).filter((session) => session.name === "lost").length, 1);
+    await cut.close();
+    await cutter.close();
+  });
+
+  test("a gateway that does not reach the daemon is waited for, another server is not", async () => {
+    let refusals = 0;
+    const gateway = createServer((request, response) => {
+      if (refusals > 0) {
+        refusals--;
+        response.writeHead(502).end("bad gateway");
+        return;
+      }
+      const { method, url, headers } = request;
+      request.pipe(
+        httpRequest(http.url + url, { method, headers }, (answer) => {
+          response.writeHead(answer.statusCode, answer.headers);
+          answer.pipe(response);
+        }),
+      );
+    }).listen(0, "127.0.0.1");
+    await new Promise((resolve) => gateway.once("listening", resolve));
+    const address = `http://127.0.0.1:${gateway.address().port}`;
+    const behind = await connect(address, { token: http.token });
+    refusals = 2;
+    assert.equal((await behind.ping()).protocol, 1);
+    refusals = 2;
+    await assert.rejects(behind.session(), trl.ConnectionLostError);
+    await behind.close();
+    gateway.closeAllConnections();
+    gateway.close();
+
+    const other = createServer((_request, response) => response.end("<html>")).listen(0, "127.0.0.1");
+    await new Promise((resolve) => other.once("listening", resolve));
+    await assert.rejects(connect(`http://127.0.0.1:${other.address().port}`, { token: "x" }), trl.ProtocolError);
+    other.closeAllConnections();
+    other.close();
+  });
+});
+
+test("a daemon that is asked too often is asked again when it says", async () => {
+  const http = await startHttpDaemon(["--http-rate", "10"]);
+  const client = await connect(http.url, { token: http.token, waitForDaemonMs: 10_000 });
+  try {
+    const answers = await Promise.all(Array.from({ length: 30 }, () => client.ping()));
+    assert.equal(answers.length, 30);
+    await assert.rejects(
+      Promise.all(Array.from({ length: 30 }, () => client.ping({ reconnect: { limitMs: 0 } }))),
+      trl.RuntimeUnavailableError,
+    );
+  } finally {
+    await client.close();
+    await http.daemon.stop();
+  }
+});
+
+test("TLS: a certificate that is trusted, and one that is not", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "sdk-tls-"));
+  const [cert, key] = [join(dir, "cert.pem"), join(dir, "key.pem")];
+  execFileSync(
+    "openssl",
+    ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+    { stdio: "ignore" },
+  );
+  const tls = { ca: readFileSync(cert, "utf8") };
+  const http = await startHttpDaemon(["--http-tls-cert", cert, "--http-tls-key", key], "https");
+  try {
+    const client = await connect(http.url, { token: http.token, tls });
+    const session = await client.session({ shell: "bash" });
+    assert.equal((await session.run("echo safe")).stdout, "safe\n");
+    assert.equal((await session.stream("echo safe").next()).value.text, "safe\n");
+    const events = session.watch();
+    await events.start();
+    await session.destroy();
+    assert.equal((await events.next()).value.session_id, session.id);
+    await events.close();
+    await client.close();
+    await assert.rejects(connect(http.url, { token: http.token }), trl.ProtocolError);
+  } finally {
+    await http.daemon.stop();
+    rmSync(dir, { recursive: true, force: true });
+  }
+});
+
+test("60 cuts over 16 MiB over HTTP", { timeout: 120_000 }, async () => {
+  const { same, exits, gaps, bytes, commands, cuts } = await exactlyOnce({ transport: "http", bytes: 16 << 20, cuts: 60 });
+  assert.deepEqual({ same, exits, gaps, bytes, commands, cuts }, { same: true, exits: 1, gaps: 0, bytes: 16 << 20, commands: 1, cuts: 60 });
+});

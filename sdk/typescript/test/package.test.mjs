@@ -1,0 +1,103 @@
+// The package as a user gets it: packed, installed offline into an empty
+// project, and the README's programs compiled and run as written.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+
+import { connect } from "../dist/index.js";
+import { sdk, startDaemon } from "./daemon.mjs";
+
+const run = promisify(execFile);
+const readme = readFileSync(join(sdk, "README.md"), "utf8");
+const tsc = join(sdk, "node_modules", "typescript", "bin", "tsc");
+
+/** The blocks of the README in a language, in order. */
+function blocks(language) {
+  return [...readme.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].filter((match) => match[1] === language).map((match) => match[2]);
+}
+
+// The programs of the README, and one with what types must refuse.
+const [quickstart, calls] = blocks("ts");
+const programs = {
+  quickstart,
+  calls,
+  types: `
+    import { connect, isTrlError, type StreamChunk } from "trl-client";
+    const client = await connect();
+    // @ts-expect-error: no such method
+    await client.call("no.such");
+    // @ts-expect-error: no such field
+    await client.call("session.create", { shel: "bash" });
+    // @ts-expect-error: the session is missing
+    await client.call("exec.run", { command: "true" });
+    // @ts-expect-error: it opens a stream
+    await client.call("exec.stream", { session_id: "", command: "" });
+    // @ts-expect-error: the contract's name, not this language's
+    await client.session({ timeout_ms: 1 });
+    // @ts-expect-error: only an exit has a result
+    export const result = (chunk: StreamChunk) => chunk.result;
+    export const gap = (chunk: StreamChunk): number => (chunk.type === "gap" ? chunk.bytes : chunk.data.length);
+    export const busy = (error: unknown): "SESSION_BUSY" | undefined => (isTrlError(error, "SESSION_BUSY") ? error.code : undefined);
+    const session = await client.session({ idleTtlMs: 1, env: { A: "b" } });
+    export const code: number | null = (await session.run("true", { timeoutMs: 1, stdin: new Uint8Array() })).exitCode;
+  `,
+};
+
+describe("the package", () => {
+  let daemon, project, env, compiled;
+  before(async () => {
+    daemon = await startDaemon();
+    project = mkdtempSync(join(tmpdir(), "sdk-project-"));
+    env = { ...process.env, TRL_SOCKET: daemon.socket, npm_config_cache: join(project, "cache") };
+    await run("npm", ["pack", "--pack-destination", project], { cwd: sdk, env });
+    const archive = readdirSync(project).find((name) => name.endsWith(".tgz"));
+    assert.match(archive, /^trl-client-\d+\.\d+\.\d+\.tgz$/);
+    writeFileSync(join(project, "package.json"), "{}");
+    await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${archive}`], { cwd: project, env });
+    // Compiled as the README says, with the compiler of this tree, and all at
+    // once: most of its time goes into reading the types of Node.
+    for (const [name, text] of Object.entries(programs)) {
+      writeFileSync(join(project, `${name}.mts`), text);
+    }
+    const typeRoots = join(sdk, "node_modules", "@types");
+    const options = ["--strict", "--target", "es2022", "--module", "nodenext", "--types", "node", "--typeRoots", typeRoots];
+    compiled = await run(process.execPath, [tsc, ...options, ...Object.keys(programs).map((name) => `${name}.mts`)], { cwd: project, env }).catch((error) => error);
+  });
+  after(async () => {
+    await daemon?.stop();
+    rmSync(project, { recursive: true, force: true });
+  });
+
+  test("holds what is run, and nothing else", () => {
+    const installed = join(project, "node_modules", "trl-client");
+    assert.deepEqual(readdirSync(installed).sort(), ["LICENSE", "README.md", "dist", "package.json"]);
+    assert.ok(existsSync(join(installed, "dist", "index.d.ts")));
+    const { dependencies } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+    assert.equal(dependencies, undefined);
+    assert.deepEqual(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith(".")), ["trl-client"]);
+  });
+
+  test("every program compiles, and only where the contract allows it", () => {
+    assert.equal(compiled.stdout, "");
+  });
+
+  test("the quickstart runs as written", async () => {
+    assert.ok(readme.indexOf(programs.quickstart) < readme.indexOf("\n## "), "the quickstart comes first");
+    const { stdout } = await run(process.execPath, ["quickstart.mjs"], { cwd: project, env });
+    assert.equal(stdout, "0 /usr/lib\n\nline 1\nline 2\nline 3\n/usr/lib\nit ended with 0\n");
+    // `await using` has destroyed its session.
+    const client = await connect(daemon.socket);
+    const states = (await client.sessions()).map((session) => session.state);
+    assert.deepEqual(states, ["terminated"]);
+    await client.close();
+  });
+
+  test("a program that leaves its client open ends all the same", async () => {
+    await run(process.execPath, ["calls.mjs"], { cwd: project, env, timeout: 30_000 });
+  });
+});

@@ -22,6 +22,8 @@ const (
 	MethodSessionInfo    = "session.info"
 	MethodSessionDestroy = "session.destroy"
 	MethodSessionWatch   = "session.watch"
+	MethodSessionResize  = "session.resize"
+	MethodSessionScreen  = "session.screen"
 
 	MethodExecRun    = "exec.run"
 	MethodExecStream = "exec.stream"

@@ -31,6 +31,7 @@ type ExecRunParams struct {
 	Command        string            `json:"command"`
 	TimeoutMS      *int64            `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
 	YieldMS        int64             `json:"yield_ms,omitempty"`        // answer after so long with state running; 0 = never
+	YieldOnInput   bool              `json:"yield_on_input,omitempty"`  // on a terminal: answer also when the command waits for input
 	IdleTimeoutMS  int64             `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
 	Env            map[string]string `json:"env,omitempty"`             // for this command alone
 	Cwd            string            `json:"cwd,omitempty"`             // for this command alone
@@ -182,6 +183,10 @@ type ExecInputParams struct {
 	Data     string `json:"data,omitempty"`
 	Encoding string `json:"encoding,omitempty"`
 	EOF      bool   `json:"eof,omitempty"`
+	// Of a terminal: Keys are typed after Data, by name; Paste gives Data as
+	// pasted, to a program that wants to know.
+	Keys  []string `json:"keys,omitempty"`
+	Paste bool     `json:"paste,omitempty"`
 }
 
 // ExecInputResult says how many bytes the command's stdin took.

@@ -110,6 +110,7 @@ type SessionInfo struct {
 	LastExec  *ExecResult `json:"last_exec,omitempty"` // the last finished one, without output
 	Processes []Process   `json:"processes"`           // every live process in its tree
 	Usage     *Usage      `json:"usage,omitempty"`
+	Waiting   *Waiting    `json:"waiting,omitempty"` // on a terminal: what the running command waits for
 }
 
 // Process is one live process of a session. Exec names the command that
@@ -121,13 +122,14 @@ type Process struct {
 	RSSBytes int64  `json:"rss_bytes"`
 	Command  string `json:"command"`
 	ExecID   string `json:"exec_id,omitempty"`
-	Role     string `json:"role,omitempty"` // "shell" for the session's shell, "standby" for its safety copy, "" for what commands started
+	Role     string `json:"role,omitempty"` // "shell" for the session's shell, "standby" for its safety copy, "leader" for who holds its terminal, "" for what commands started
 }
 
 // Roles of a process that TRL itself keeps in a session.
 const (
 	RoleShell   = "shell"
 	RoleStandby = "standby"
+	RoleLeader  = "leader" // of the session that a terminal belongs to
 )
 
 // SessionDestroyParams ends a session. Force skips the grace period.
@@ -178,4 +180,17 @@ type SessionEvent struct {
 	At        Time             `json:"at"`
 	Reason    string           `json:"reason,omitempty"`
 	Missed    int64            `json:"missed,omitempty"`
+}
+
+// SessionResizeParams changes the size of a session's terminal.
+type SessionResizeParams struct {
+	SessionID string `json:"session_id"`
+	Rows      int    `json:"rows"`
+	Cols      int    `json:"cols"`
+}
+
+// SessionResizeResult is the size that the terminal has now.
+type SessionResizeResult struct {
+	SessionID string  `json:"session_id"`
+	TTY       TTYSize `json:"tty"`
 }

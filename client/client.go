@@ -118,9 +118,8 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 // readOnly are the methods that can be called twice without harm.
 var readOnly = map[string]bool{
 	api.MethodSystemPing: true, api.MethodSystemInfo: true, api.MethodSystemStats: true,
-	api.MethodSessionList: true, api.MethodSessionInfo: true,
+	api.MethodSessionList: true, api.MethodSessionInfo: true, api.MethodSessionScreen: true,
 	api.MethodExecOutput: true, api.MethodExecInfo: true, api.MethodExecList: true,
-	api.MethodExecCancel: true,
 }
 
 // repeatable reports whether a call has its effect once, however often it is
@@ -131,6 +130,8 @@ func repeatable(method string, params any) bool {
 		return p.Key != ""
 	case api.ExecStreamParams:
 		return p.Key != ""
+	case api.ExecCancelParams:
+		return p.ExecID != "" // by session it could hit the next command
 	default:
 		return readOnly[method]
 	}

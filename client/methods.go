@@ -88,3 +88,13 @@ func (c *Client) ExecInfo(ctx context.Context, p api.ExecParams) (*api.ExecResul
 func (c *Client) ExecList(ctx context.Context, p api.SessionParams) (*api.ExecListResult, error) {
 	return call[api.ExecListResult](ctx, c, api.MethodExecList, p)
 }
+
+// ResizeSession changes the size of a session's terminal.
+func (c *Client) ResizeSession(ctx context.Context, p api.SessionResizeParams) (*api.SessionResizeResult, error) {
+	return call[api.SessionResizeResult](ctx, c, api.MethodSessionResize, p)
+}
+
+// Screen shows what is on a session's terminal.
+func (c *Client) Screen(ctx context.Context, p api.SessionScreenParams) (*api.SessionScreenResult, error) {
+	return call[api.SessionScreenResult](ctx, c, api.MethodSessionScreen, p)
+}

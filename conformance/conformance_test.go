@@ -23,7 +23,13 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 
 // TestTorture puts the whole table to the real binary, or to the TRL that
 // TRL_CONFORMANCE_SOCKET names, in every shell. README.md lists the settings.
-func TestTorture(t *testing.T) {
+func TestTorture(t *testing.T) { torture(t, conformance.Runner{}) }
+
+// TestTortureOnTerminals does the same in sessions on a terminal, with the
+// cases that apply there.
+func TestTortureOnTerminals(t *testing.T) { torture(t, conformance.Runner{Terminal: true}) }
+
+func torture(t *testing.T, runner conformance.Runner) {
 	if testing.Short() {
 		t.Skip("takes minutes: left out of -short")
 	}
@@ -33,7 +39,7 @@ func TestTorture(t *testing.T) {
 	}
 	cases := chosenCases(t, table)
 	shells := chosenShells(t, table)
-	runner := conformance.Runner{Create: createParams(t), ShellPath: shells}
+	runner.Create, runner.ShellPath = createParams(t), shells
 	if runner.Socket = os.Getenv("TRL_CONFORMANCE_SOCKET"); runner.Socket == "" {
 		runner.Socket = startDaemon(t)
 		runner.Leftovers = leftovers
@@ -45,7 +51,7 @@ func TestTorture(t *testing.T) {
 			continue
 		}
 		for _, c := range cases {
-			if c.AppliesTo(shell) {
+			if c.AppliesTo(shell) && (!runner.Terminal || c.OnTerminal()) {
 				work = append(work, job{c, shell})
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type Runner struct {
 	ShellPath map[string]string
 	// Create is merged into the params of session.create.
 	Create map[string]any
+	// Terminal runs the cases in sessions on a terminal, where all output is one
+	// stream and lines end as terminals end them; see Expect.onTerminal.
+	Terminal bool
 	// Leftovers, when set, is asked after session.destroy which processes of
 	// that run are still there. Each has TokenVariable=token in its
 	// environment. For a TRL on this machine it is a second opinion on
@@ -64,6 +68,9 @@ func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
 	if err != nil {
 		return failed("case: %v", err)
 	}
+	if r.Terminal {
+		c = c.onTerminal()
+	}
 	rpc, err := dial(ctx, r.Socket)
 	if err != nil {
 		return failed("%v", err)
@@ -79,7 +86,7 @@ func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
 	if session.SessionID == "" {
 		return failed("session.create: no session_id")
 	}
-	verdict := inSession(ctx, rpc, c, session.SessionID)
+	verdict := r.inSession(ctx, rpc, c, session.SessionID)
 	if err := r.destroy(ctx, session.SessionID, token); err != nil && verdict.State != Fail {
 		return failed("%v", err)
 	}
@@ -91,6 +98,9 @@ func (r *Runner) createParams(shell, token string) map[string]any {
 	if path := r.ShellPath[shell]; path != "" {
 		params["shell"] = path
 	}
+	if r.Terminal {
+		params["tty"] = map[string]any{"rows": 24, "cols": 80}
+	}
 	maps.Copy(params, r.Create)
 	env := map[string]any{TokenVariable: token}
 	if given, ok := params["env"].(map[string]any); ok {
@@ -101,13 +111,13 @@ func (r *Runner) createParams(shell, token string) map[string]any {
 }
 
 // inSession runs set-up, command, follow-up and the late look.
-func inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict {
+func (r *Runner) inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict {
 	for _, command := range c.Setup {
-		if _, _, err := run(ctx, rpc, session, command, stepTimeoutMS); err != nil {
+		if _, _, err := r.run(ctx, rpc, session, command, stepTimeoutMS); err != nil {
 			return failed("setup: %v", err)
 		}
 	}
-	result, took, err := run(ctx, rpc, session, c.Command, c.TimeoutMS)
+	result, took, err := r.run(ctx, rpc, session, c.Command, c.TimeoutMS)
 	if err != nil {
 		return failed("%v", err)
 	}
@@ -115,8 +125,8 @@ func inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict
 		return failed("%v", err)
 	}
 	verdict := Verdict{State: Pass}
-	if err := step(ctx, rpc, session, c.Followup); err != nil {
-		if c.FollowupDegraded == nil || step(ctx, rpc, session, *c.FollowupDegraded) != nil {
+	if err := r.step(ctx, rpc, session, c.Followup); err != nil {
+		if c.FollowupDegraded == nil || r.step(ctx, rpc, session, *c.FollowupDegraded) != nil {
 			return failed("follow-up: %v", err)
 		}
 		verdict = Verdict{Degraded, fmt.Sprintf("follow-up: %v", err)}
@@ -129,20 +139,25 @@ func inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict
 	return verdict
 }
 
-func step(ctx context.Context, rpc *caller, session string, s Step) error {
-	result, took, err := run(ctx, rpc, session, s.Command, stepTimeoutMS)
+func (r *Runner) step(ctx context.Context, rpc *caller, session string, s Step) error {
+	result, took, err := r.run(ctx, rpc, session, s.Command, stepTimeoutMS)
 	if err != nil {
 		return err
 	}
 	return Judge(s.Expect, result, took)
 }
 
-func run(ctx context.Context, rpc *caller, session, command string, timeoutMS int64) (Result, time.Duration, error) {
+func (r *Runner) run(ctx context.Context, rpc *caller, session, command string, timeoutMS int64) (Result, time.Duration, error) {
 	params := map[string]any{"session_id": session, "command": command, "timeout_ms": timeoutMS}
 	var result Result
 	began := time.Now()
 	err := within(ctx, rpc, time.Duration(timeoutMS)*time.Millisecond+patience, "exec.run", params, &result)
-	return result, time.Since(began), err
+	took := time.Since(began)
+	if r.Terminal && err == nil && result.StdoutEncoding == "" {
+		result.Stdout = strings.ReplaceAll(result.Stdout, "\r\n", "\n")
+		result.Stderr = result.Stdout
+	}
+	return result, took, err
 }
 
 func late(ctx context.Context, rpc *caller, exec string, want Late) error {

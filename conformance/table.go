@@ -79,6 +79,47 @@ type Expect struct {
 	MaxMS             *int64  `json:"max_ms,omitempty"`
 }
 
+// notOnTerminal are the cases that ask for what a terminal is not, or whose
+// promise is smaller there.
+var notOnTerminal = map[string]string{
+	"no_controlling_tty": "there is one",
+	"stdin_is_eof_cat":   "a terminal has no end until it is typed",
+	"stdin_is_eof_read":  "a terminal has no end until it is typed",
+	"exec_stdin_closed":  "its follow-up reads to the end of stdin",
+	"exec_stdin_file":    "its follow-up reads to the end of stdin",
+	"big_stdout_200M":    "the kernel handles each character of a terminal's output: it takes longer than its time",
+	"kill_9_0":           "the safety copy is in the group that is killed: only bash can put it elsewhere",
+}
+
+// OnTerminal reports whether the case can be put to a session on a terminal.
+func (c Case) OnTerminal() bool { return notOnTerminal[c.Name] == "" }
+
+// onTerminal is the case for a session on a terminal: stderr is where stdout
+// is, so each is looked for in what both wrote; and a terminal changes bytes on
+// their way, so lengths and binary output are not compared.
+func (c Case) onTerminal() Case {
+	c.Expect = c.Expect.onTerminal()
+	c.Followup.Expect = c.Followup.Expect.onTerminal()
+	if c.FollowupDegraded != nil {
+		s := *c.FollowupDegraded
+		s.Expect = s.Expect.onTerminal()
+		c.FollowupDegraded = &s
+	}
+	c.Late = nil
+	return c
+}
+
+func (e Expect) onTerminal() Expect {
+	if e.Stdout != nil {
+		e.StdoutContains, e.Stdout = e.Stdout, nil
+	}
+	if e.Stderr != nil {
+		e.StderrContains, e.Stderr = e.Stderr, nil
+	}
+	e.StdoutB64, e.StdoutLen, e.StdoutMaxLen, e.StderrLen = nil, nil, nil, nil
+	return e
+}
+
 // Load returns the torture table.
 func Load() (*Table, error) { return parse(tortureJSON) }
 

@@ -43,12 +43,20 @@ var imports = []importRule{
 		why: "the artefacts are made of the vocabulary and of what the method table says of itself",
 	},
 	{
+		about: "internal/pty", only: []string{},
+		why: "a pseudo-terminal is a pair of files",
+	},
+	{
 		about: "internal/journal", only: []string{"api"},
 		why: "a log of bytes does not know whose they are",
 	},
 	{
 		about: "internal/shell", only: []string{"api", "internal/process"},
 		why: "a shell driver needs processes and nothing else; what output is for is decided above",
+	},
+	{
+		about: "internal/vt", only: []string{}, bare: true,
+		why: "a terminal is bytes and a screen; what it is for, and whose it is, is decided above",
 	},
 	{
 		about: "internal/access", only: []string{"api"}, without: []string{"net", "net/http"},
@@ -90,6 +98,14 @@ var doors = []doorRule{
 	{
 		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},
 		why: "output is reached through the session that captured it",
+	},
+	{
+		about: "internal/pty", from: []string{"internal/session"},
+		why: "a terminal has one owner, its session",
+	},
+	{
+		about: "internal/vt", from: []string{"internal/session"},
+		why: "what a screen shows is asked of the session that has it",
 	},
 	{
 		about: "internal/session", from: []string{"internal/daemon"},

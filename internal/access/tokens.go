@@ -240,7 +240,7 @@ func parse(text []byte) (contents, error) {
 // sees it before or after.
 func (f File) change(fn func(*contents) error) error {
 	dir := filepath.Dir(f.Path)
-	if err := privateDir(dir); err != nil {
+	if err := PrivateDir(dir); err != nil {
 		return fmt.Errorf("token file %s: %w", f.Path, err)
 	}
 	// The lock is a file of its own: the token file is another one after each
@@ -276,9 +276,9 @@ func flock(file *os.File) error {
 	}
 }
 
-// privateDir makes dir if it is missing, and refuses one in which someone else
-// could replace the file.
-func privateDir(dir string) error {
+// PrivateDir makes dir if it is missing, and refuses one in which someone else
+// could put something of their own in the place of ours.
+func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	var where place
 	var params api.SessionCreateParams
 	var timeout, idle durationFlag
+	var tty string
 	cmd := &cobra.Command{
 		Use:   "create [-- COMMAND ARG...]",
 		Short: "Start a session and print its id",
@@ -89,11 +90,15 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "a `NAME` for people")
 	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "a `TAG` to list it by; may be repeated")
+	cmd.Flags().StringVar(&tty, "tty", "", "on a terminal of `ROWSxCOLS`, such as 24x80")
 	durationVar(cmd, &timeout, "timeout", "end every command that takes longer")
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it was idle for so long; 0 is never")
 	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
 		var err error
 		if params.Env, err = where.variables(os.LookupEnv); err != nil {
+			return err
+		}
+		if params.TTY, err = terminalSize(tty); err != nil {
 			return err
 		}
 		params.Argv, params.Shell, params.Cwd = args, where.shell, where.cwd
@@ -121,6 +126,20 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 		return nil
 	})
 	return cmd
+}
+
+// terminalSize reads rows and columns; none is no terminal.
+func terminalSize(text string) (*api.TTYSize, error) {
+	if text == "" {
+		return nil, nil
+	}
+	rows, cols, _ := strings.Cut(text, "x")
+	r, err1 := strconv.Atoi(rows)
+	c, err2 := strconv.Atoi(cols)
+	if err1 != nil || err2 != nil {
+		return nil, usage("--tty %q: write rows and columns, as in 24x80", text)
+	}
+	return &api.TTYSize{Rows: r, Cols: c}, nil
 }
 
 // afterDashes wants every argument after --, where it can't be a slip.

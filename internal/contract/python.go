@@ -8,7 +8,11 @@ import (
 
 // pythonKeywords are words that can't be the name of an attribute in Python,
 // as far as members of the contract are called so.
-var pythonKeywords = []string{"from"}
+var pythonKeywords = []string{
+	"and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
+	"else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
+	"nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+}
 
 const generatedBy = "Generated from the method table and the types of the daemon; do not edit. To refresh it:\n\n" +
 	"    go test ./internal/contract -run Fresh -update\n"

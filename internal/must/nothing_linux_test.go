@@ -80,6 +80,7 @@ const (
 type life struct {
 	shell, litter, work string
 	storm               bool
+	tty                 *api.TTYSize // half of them are on a terminal
 	end                 ending
 	force               bool          // the destroy after a timeout or cancel
 	after               time.Duration // of running
@@ -87,8 +88,8 @@ type life struct {
 
 // String is how a life is told in a failure.
 func (l life) String() string {
-	return fmt.Sprintf("%s, stubborn %t, %q, ended %s after %v, then force %t",
-		l.shell, l.litter != litter, l.work, [...]string{"by timeout", "by cancel", "by destroy", "by force"}[l.end], l.after, l.force)
+	return fmt.Sprintf("%s, on a terminal %t, stubborn %t, %q, ended %s after %v, then force %t",
+		l.shell, l.tty != nil, l.litter != litter, l.work, [...]string{"by timeout", "by cancel", "by destroy", "by force"}[l.end], l.after, l.force)
 }
 
 func randomLife(rng *rand.Rand) life {
@@ -96,6 +97,9 @@ func randomLife(rng *rand.Rand) life {
 		shell: shells[rng.IntN(len(shells))], litter: litter, work: works[rng.IntN(len(works))],
 		end: ending(rng.IntN(int(endings))), force: rng.IntN(2) == 0,
 		after: time.Duration(5+rng.IntN(150)) * time.Millisecond,
+	}
+	if rng.IntN(2) == 0 {
+		l.tty = &api.TTYSize{Rows: 24, Cols: 80}
 	}
 	if rng.IntN(3) == 0 {
 		l.litter += stubborn
@@ -230,7 +234,7 @@ func (n *nothing) one(c *client.Client, l life) error {
 
 // settle makes the session and its litter.
 func (n *nothing) settle(ctx context.Context, c *client.Client, l life) (string, error) {
-	s, err := c.CreateSession(ctx, api.SessionCreateParams{Shell: l.shell})
+	s, err := c.CreateSession(ctx, api.SessionCreateParams{Shell: l.shell, TTY: l.tty})
 	if err != nil {
 		return "", err
 	}

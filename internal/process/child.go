@@ -10,9 +10,12 @@ import (
 // The binary re-executes itself as a helper for what must happen in the child
 // before a program starts there.
 const (
-	childWord  = "be-child"
-	childStart = "start" // wait for the gate, then become the program that follows
-	childPause = "pause" // do nothing until killed
+	childWord       = "be-child"
+	childStart      = "start"       // wait for the gate, then become the program that follows
+	childStartThere = "start-there" // the same, and keep the terminal
+	childPause      = "pause"       // do nothing until killed
+	childLead       = "lead"        // lead the session of a terminal
+	childOrphan     = "orphan"      // start the program that follows, and end
 )
 
 // gateFD is the inherited end of the gate: a byte means go. It is closed by
@@ -32,7 +35,14 @@ func RunChild() {
 	switch os.Args[2] {
 	case childPause:
 		select {}
-	case childStart:
+	case childLead:
+		lead()
+	case childOrphan:
+		beParentForAMoment(os.Args[3:])
+	case childStart, childStartThere:
+		if os.Args[2] == childStart {
+			leaveTerminal()
+		}
 		gate := os.NewFile(gateFD, "gate")
 		err := becomeProgram(gate, os.Args[3:])
 		fmt.Fprint(gate, err) // the parent turns it into the answer of Start
@@ -49,7 +59,6 @@ func becomeProgram(gate *os.File, args []string) error {
 	if _, err := gate.Read(make([]byte, 1)); err != nil {
 		return fmt.Errorf("wait at the gate: %w", err)
 	}
-	leaveTerminal()
 	syscall.CloseOnExec(gateFD)
 	return syscall.Exec(args[0], args[1:], os.Environ())
 }

@@ -20,7 +20,11 @@ func (t *Tree) startGated(spec Spec, attr *syscall.ProcAttr) (*Proc, error) {
 	ours, theirs := os.NewFile(uintptr(pair[0]), "gate"), os.NewFile(uintptr(pair[1]), "gate")
 	defer ours.Close()
 	attr.Files = append(attr.Files, uintptr(pair[1]))
-	p, err := t.fork("/proc/self/exe", append(childArgv(childStart, spec.Path), spec.Argv...), attr)
+	mode := childStart
+	if spec.Leads {
+		mode = childStartThere
+	}
+	p, err := t.fork("/proc/self/exe", append(childArgv(mode, spec.Path), spec.Argv...), attr)
 	theirs.Close()
 	if err != nil {
 		return nil, err

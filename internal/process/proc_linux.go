@@ -23,6 +23,9 @@ type Spec struct {
 	// Needed for programs that may fork at once; a shell that waits for its
 	// first line needs no gate and starts three times faster without.
 	Gated bool
+	// Leads makes the program lead a session (in the sense of setsid) whose
+	// controlling terminal is its stdin.
+	Leads bool
 }
 
 // Proc is one tracked process: started in a tree, or adopted by it.
@@ -89,14 +92,20 @@ func (p *Proc) Cwd() (string, error) { return os.Readlink("/proc/" + strconv.Ito
 // one, because a shell's safety copy must be moved out of the shell's process
 // group, and the kernel lets a parent do that only within its own session.
 // CleanSelf, or the gate's helper, has given up the terminal of that session.
-func (t *Tree) Start(spec Spec) (*Proc, error) {
+func (t *Tree) Start(spec Spec) (*Proc, error) { return t.start(spec) }
+
+// start starts a program with more files than the first three.
+func (t *Tree) start(spec Spec, more ...int) (*Proc, error) {
 	h := t.host
 	attr := &syscall.ProcAttr{
 		Dir: spec.Dir,
 		Env: spec.Env,
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	for _, fd := range spec.Files {
+	if spec.Leads {
+		attr.Sys = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	}
+	for _, fd := range append(spec.Files[:], more...) {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if h.cgroup != nil {
@@ -107,7 +116,7 @@ func (t *Tree) Start(spec Spec) (*Proc, error) {
 		defer unix.Close(fd)
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
-	if spec.Gated || h.gateAll {
+	if spec.Gated || h.gateAll && len(more) == 0 { // the leader of a terminal forks when it is asked
 		return t.startGated(spec, attr)
 	}
 	return t.fork(spec.Path, spec.Argv, attr)

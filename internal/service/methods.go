@@ -35,6 +35,12 @@ func methods(b Backend, s System) []Method {
 		opening(api.MethodSessionWatch, ScopeRead, api.NotifySessionEvent,
 			"Be told what happens to one session, or to all: created, state changes, destroyed with its reason.",
 			watch(b)),
+		method(api.MethodSessionResize, ScopeRun,
+			"Change the size of a session's terminal; its programs are told.",
+			b.Resize),
+		method(api.MethodSessionScreen, ScopeRead,
+			"Show what is on a session's terminal now, as text, as styled runs, or as bytes that restore it in another terminal.",
+			b.Screen),
 
 		method(api.MethodExecRun, ScopeRun,
 			"Run a command in a session and return its exit code and output; with yield_ms, return early and let it go on.",

@@ -30,6 +30,8 @@ type Backend interface {
 	Info(context.Context, api.SessionParams) (*api.SessionInfo, error)
 	Destroy(context.Context, api.SessionDestroyParams) (*api.SessionDestroyResult, error)
 	Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error)
+	Resize(context.Context, api.SessionResizeParams) (*api.SessionResizeResult, error)
+	Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error)
 
 	Run(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 	Stream(context.Context, api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error)

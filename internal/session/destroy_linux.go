@@ -51,6 +51,9 @@ func (s *Session) started(first api.State) {
 // neverStarted ends a session that could not be started.
 func (s *Session) neverStarted() {
 	s.tree.Kill(time.Now().Add(killTime))
+	if s.term != nil {
+		s.term.close()
+	}
 	s.mu.Lock()
 	s.become(api.StateTerminated)
 	s.mu.Unlock()
@@ -70,6 +73,9 @@ func (s *Session) end(why string, status *process.Status) {
 		if err := s.shell.Close(); err != nil {
 			s.pool.cfg.Log.Warn("close a shell", "session", s.id, "error", err)
 		}
+	}
+	if s.term != nil {
+		s.term.close()
 	}
 	s.awaitExec()
 	s.survivors = make([]api.Process, 0, len(left))

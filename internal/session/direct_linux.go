@@ -23,22 +23,13 @@ func (s *Session) startDirect() error {
 	}
 	e := s.newExecution("")
 	e.mark, e.timeout = 0, s.timeout
-	if err := e.openOutput(); err != nil {
-		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
-	}
-	defer e.stdout.closeWrite() // the command has them now
-	defer e.stderr.closeWrite()
-	if e.stdin, err = newInput(nil, true); err == nil {
-		err = errors.Join(e.stdout.inherited(), e.stderr.inherited())
-	}
-	if err != nil {
+	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd, Gated: true}
+	if err := e.openFiles(&spec); err != nil {
 		e.closeOutput()
 		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
 	}
-	proc, err := s.tree.Start(process.Spec{
-		Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd, Gated: true,
-		Files: [3]int{e.stdin.read, e.stdout.write, e.stderr.write},
-	})
+	defer e.closeWrites() // the command has them now
+	proc, err := s.tree.Start(spec)
 	if err != nil {
 		e.closeOutput()
 		return api.Errorf(api.CodeShellNotFound, "start %s: %s", path, err).WithHint("argv[0] must be an executable program")
@@ -54,6 +45,32 @@ func (s *Session) startDirect() error {
 	s.started(api.StateRunning)
 	s.pool.begin(e.runDirect)
 	return nil
+}
+
+// openFiles makes what a direct command has for stdin, stdout and stderr.
+func (e *execution) openFiles(spec *process.Spec) error {
+	if err := e.openOutput(); err != nil {
+		return err
+	}
+	if t := e.session.term; t != nil {
+		fd := t.slaveFD()
+		spec.Files, spec.Leads = [3]int{fd, fd, fd}, true
+		return nil
+	}
+	var err error
+	if e.stdin, err = newInput(nil, true); err != nil {
+		return err
+	}
+	spec.Files = [3]int{e.stdin.read, e.stdout.write, e.stderr.write}
+	return errors.Join(e.stdout.inherited(), e.stderr.inherited())
+}
+
+// closeWrites gives up the ends that the command has now.
+func (e *execution) closeWrites() {
+	if e.stdout != nil {
+		e.stdout.closeWrite()
+		e.stderr.closeWrite()
+	}
 }
 
 // lookPath finds a program as the session itself would: by its own PATH and
@@ -97,9 +114,10 @@ func (e *execution) runDirect() {
 	}
 	disarm()
 	st := s.proc.Status()
-	e.stdout.settle()
-	e.stderr.settle()
-	e.stdin.close()
+	e.settleOutput()
+	if e.stdin != nil {
+		e.stdin.close()
+	}
 	e.finish(func(r *api.ExecResult) {
 		r.ExitCode = &st.Code
 		r.Signal = process.SignalName(st.Signal)

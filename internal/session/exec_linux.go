@@ -46,8 +46,9 @@ type execution struct {
 	lastByte atomic.Int64 // when output came last, as UnixNano
 	stdout   *capture
 	stderr   *capture
-	stdin    *input       // nil: it has none
-	streams  atomic.Int32 // captures that have not finished
+	stdin    *input           // nil: it has none
+	streams  atomic.Int32     // captures that have not finished
+	keys     chan unix.Signal // typed ones that signal INT or QUIT; on a terminal
 
 	mu    sync.Mutex
 	res   api.ExecResult // without output
@@ -62,6 +63,9 @@ func (s *Session) newExecution(key string) *execution {
 		journal: s.pool.store.New(),
 		stopped: make(chan struct{}),
 		turn:    make(chan struct{}),
+	}
+	if s.term != nil {
+		e.keys = make(chan unix.Signal, 1)
 	}
 	e.doneCtx, e.setDone = context.WithCancel(context.Background())
 	e.done = e.doneCtx.Done()
@@ -148,7 +152,7 @@ func (e *execution) result() *api.ExecResult {
 		r.DurationMS = time.Since(e.began).Milliseconds()
 	}
 	e.mu.Unlock()
-	r.StdoutBytes = e.journal.Total(journal.Stdout)
+	r.StdoutBytes = e.journal.Total(journal.Stdout) + e.journal.Total(journal.TTY)
 	r.StderrBytes = e.journal.Total(journal.Stderr)
 	return &r
 }
@@ -156,6 +160,10 @@ func (e *execution) result() *api.ExecResult {
 // openOutput makes the pipes that the command writes to, and pumps that move
 // what arrives into the journal.
 func (e *execution) openOutput() error {
+	if t := e.session.term; t != nil {
+		t.take(e)
+		return nil
+	}
 	var err error
 	e.streams.Store(2)
 	if e.stdout, err = newCapture(e, journal.Stdout); err != nil {
@@ -170,6 +178,9 @@ func (e *execution) openOutput() error {
 
 // pumpOutput moves the output as it comes, from now on.
 func (e *execution) pumpOutput() {
+	if e.stdout == nil {
+		return // a terminal is always read
+	}
 	e.stdout.startPump()
 	e.stderr.startPump()
 }
@@ -177,6 +188,10 @@ func (e *execution) pumpOutput() {
 // settleOutput takes what the command has written before it ended. A process
 // that it left behind keeps the pipe, and its output goes on into the journal.
 func (e *execution) settleOutput() {
+	if t := e.session.term; t != nil {
+		t.settle()
+		return
+	}
 	e.stdout.settle()
 	e.stderr.settle()
 }
@@ -237,7 +252,10 @@ func (e *execution) run() {
 			s.pool.begin(e.stdin.sendFirst)
 		}
 	}
-	c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
+	c.Keys = e.keys
+	if e.stdout != nil {
+		c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
+	}
 	if e.followed {
 		e.pumpOutput()
 	} else {

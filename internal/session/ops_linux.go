@@ -26,8 +26,11 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 		return nil, err
 	}
 	how := inline
-	if params.YieldMS > 0 {
+	if params.YieldMS > 0 || params.YieldOnInput {
 		how = beside
+	}
+	if params.YieldOnInput && s.term == nil {
+		return nil, errNoTerminal().With("session_id", s.id).With("field", "yield_on_input")
 	}
 	e, err := s.execute(params, how)
 	if err != nil {
@@ -39,9 +42,16 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 		defer t.Stop()
 		yield = t.C
 	}
+	var input <-chan struct{}
+	if params.YieldOnInput {
+		watched, stop := context.WithCancel(ctx)
+		defer stop()
+		input = e.awaitInput(watched)
+	}
 	select {
 	case <-e.done:
 	case <-yield:
+	case <-input:
 	case <-ctx.Done():
 		return nil, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err()).With("exec_id", e.id)
 	}
@@ -172,6 +182,14 @@ func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
 		e.timeout = time.Duration(*params.TimeoutMS) * time.Millisecond
 	}
 	e.idleTimeout = time.Duration(params.IdleTimeoutMS) * time.Millisecond
+	if s.term != nil {
+		if params.Stdin != nil {
+			e.discard()
+			return nil, api.Errorf(api.CodeInvalidParams, "a command on a terminal reads from the terminal").With("field", "stdin").
+				WithHint("leave stdin out and type with exec.input, or use a session without tty")
+		}
+		return e, nil
+	}
 	if params.Stdin != nil || params.StdinOpen {
 		if e.stdin, err = newInput(stdin, params.StdinOpen); err != nil {
 			e.discard()
@@ -258,6 +276,24 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 	data, err := api.DecodeBytes(params.Data, params.Encoding)
 	if err != nil {
 		return nil, err
+	}
+	if t := e.session.term; t != nil {
+		if e.over() {
+			return nil, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
+				WithHint("exec.info says how; what is typed belongs to the command that runs")
+		}
+		typed, err := t.typed(params, data)
+		if err != nil {
+			return nil, err
+		}
+		n, err := t.input(ctx, e, typed, params.EOF)
+		if err != nil {
+			return nil, err
+		}
+		return &api.ExecInputResult{ExecID: e.id, Bytes: n}, nil
+	}
+	if len(params.Keys) > 0 || params.Paste {
+		return nil, errNoTerminal().With("session_id", e.session.id)
 	}
 	if e.stdin == nil {
 		return nil, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/vt"
 )
 
 // An answer is one JSON object, so what it carries is bounded.
@@ -27,7 +28,11 @@ func (e *execution) resultWithOutput(most int64) (*api.ExecResult, error) {
 	most = min(most, excerptMost)
 	var err error
 	var cut [2]bool
-	if r.Stdout, r.StdoutEncoding, cut[0], err = e.excerpt(journal.Stdout, most); err != nil {
+	stdout := journal.Stdout
+	if e.session.term != nil {
+		stdout = journal.TTY // a terminal has one stream
+	}
+	if r.Stdout, r.StdoutEncoding, cut[0], err = e.excerpt(stdout, most); err != nil {
 		return nil, err
 	}
 	if r.Stderr, r.StderrEncoding, cut[1], err = e.excerpt(journal.Stderr, most); err != nil {
@@ -225,7 +230,7 @@ func chunkOf(seg journal.Segment, wanted func(journal.Stream) bool, view string)
 	c := api.Chunk{Type: chunkTypes[seg.Stream], Offset: seg.Offset, Next: seg.End()}
 	data := seg.Data
 	if view == api.ViewText {
-		data = plainText(data)
+		data = vt.PlainText(data)
 	}
 	c.Data, c.Encoding = api.EncodeBytes(data)
 	return c, true

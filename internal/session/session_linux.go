@@ -31,6 +31,7 @@ type Session struct {
 	tree  *process.Tree // set by start
 	shell *shell.Shell  // nil in a direct session
 	proc  *process.Proc // of a direct session
+	term  *terminal     // of a tty session
 
 	destroyed chan struct{} // closed when the tree is verified empty
 	survivors []api.Process // valid after destroyed is closed
@@ -87,6 +88,9 @@ func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, told := params.Env["TERM"]; params.TTY != nil && !told {
+		env = terminalEnv(env)
+	}
 	s.env = env
 	s.envKeys = slices.Sorted(maps.Keys(params.Env))
 	params.Env = nil
@@ -112,8 +116,7 @@ func unsupported(params *api.SessionCreateParams) error {
 			WithHint("system.info lists the isolations that can be enforced; leave isolation out to run without")
 	}
 	if params.TTY != nil {
-		return api.Errorf(api.CodeLimitsUnavailable, "this daemon has no terminal sessions").
-			WithHint("leave tty out: commands then run with pipes")
+		return checkSize(*params.TTY, "tty")
 	}
 	return nil
 }
@@ -169,6 +172,12 @@ func (s *Session) start() error {
 		return api.Errorf(api.CodeInternal, "no process tree: %w", err)
 	}
 	s.tree = tree
+	if s.params.TTY != nil {
+		if s.term, err = s.pool.openTerminal(*s.params.TTY); err != nil {
+			s.neverStarted()
+			return api.Errorf(api.CodeInternal, "%w", err)
+		}
+	}
 	if len(s.params.Argv) > 0 {
 		err = s.startDirect()
 	} else {
@@ -181,9 +190,18 @@ func (s *Session) start() error {
 }
 
 func (s *Session) startShell() error {
-	sh, err := s.pool.hub.Open(shell.Config{
+	cfg := shell.Config{
 		Tree: s.tree, Program: s.program, Dir: s.params.Cwd, Env: s.env, Login: s.params.Login, Grace: s.pool.cfg.Grace,
-	})
+	}
+	if s.term != nil {
+		leader, err := s.tree.NewTerminal(s.term.slave)
+		if err != nil {
+			return api.Errorf(api.CodeInternal, "%w", err)
+		}
+		s.term.leader = leader
+		cfg.Terminal, cfg.TTY = leader, s.term.slave.Name()
+	}
+	sh, err := s.pool.hub.Open(cfg)
 	if err != nil {
 		var crash *shell.CrashError
 		if errors.As(err, &crash) {
@@ -295,6 +313,7 @@ func (s *Session) info() *api.SessionInfo {
 		return info
 	}
 	info.Processes = s.describe(s.tree.PIDs())
+	info.Waiting = s.waiting()
 	if cpu, ok := s.tree.CPU(); ok {
 		info.Usage = &api.Usage{CPUMS: cpu.Milliseconds()}
 	}
@@ -316,6 +335,8 @@ func (s *Session) describe(pids []int) []api.Process {
 		switch {
 		case in.PID == shellPID:
 			p.Role = api.RoleShell
+		case s.term != nil && s.term.leader != nil && in.PID == s.term.leader.PID():
+			p.Role = api.RoleLeader
 		case in.PID == standbyPID || s.shell != nil && in.Mark == 0:
 			p.Role = api.RoleStandby
 		default:

@@ -488,24 +488,6 @@ func TestTransitions(t *testing.T) {
 	move(api.StateTerminated, api.StateIdle)
 }
 
-func TestPlainText(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain\n":                           "plain\n",
-		"\x1b[1;31mred\x1b[0m\n":            "red\n",
-		"10%\r50%\r100%\n":                  "100%\n",
-		"long line\rshort\n":                "shortline\n",
-		"\x1b]0;title\x07x\x1b]8;;u\x1b\\y": "xy",
-		"ab\bc":                             "ac",
-		"é\rx":                              "x",
-		"bell\a tab\t.":                     "bell tab\t.",
-		"\x1b[":                             "",
-	} {
-		if got := string(plainText([]byte(in))); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
-
 // A queued command belongs to the session: a caller that goes away does not
 // take it along, and a retry by key finds it.
 func TestQueuedCommandOutlivesItsCaller(t *testing.T) {

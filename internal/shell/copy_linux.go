@@ -117,7 +117,8 @@ func (s *Shell) endTaking() {
 		return
 	}
 	s.cfg.Tree.KillMarked(func(pid int, mark uint32) bool {
-		return mark == 0 && (s.heir == nil || pid != s.heir.proc.PID()) && (s.standby == nil || pid != s.standby.proc.PID())
+		return mark == 0 && (s.heir == nil || pid != s.heir.proc.PID()) && (s.standby == nil || pid != s.standby.proc.PID()) &&
+			(s.cfg.Terminal == nil || pid != s.cfg.Terminal.PID())
 	}, time.Now().Add(standbyTime))
 	_ = s.taking.close()
 	s.taking = nil
@@ -157,7 +158,9 @@ func (s *Shell) wake(c *copied, r *running) error {
 	if err := s.newToken(); err != nil {
 		return err
 	}
-	s.setProc(c.proc)
+	if err := s.setProc(c.proc); err != nil {
+		return err
+	}
 	s.inCopy = true
 	if err := tell(c.proc, s.hub.path(s.ctl.r)+" "+s.hub.path(traps)+" "+s.token+"\n"); err != nil {
 		return err

@@ -31,9 +31,12 @@ var bootTexts = []struct {
 	{name: "copy", file: "zsh-copy.sh"},
 	{name: "exit", file: "zsh-exit.sh"},
 	{name: "gone", file: "cwd-gone.sh"},
-	{name: string(Dash), file: "dash.sh", fill: []string{"@DOT@", "command ."}},
-	// busybox: an error in a subshell inside `command .` never ends.
-	{name: string(Ash), file: "dash.sh", fill: []string{"@DOT@", "."}},
+	{name: string(Dash), file: "dash.sh", fill: []string{"@DOT@", "command .", "@KEYS@", ":"}},
+	// busybox: an error in a subshell inside `command .` never ends, and one in
+	// a copy ends the copy: there a key ends the program, and not the line.
+	{name: string(Ash), file: "dash.sh", fill: []string{
+		"@DOT@", ".", "@KEYS@", "case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
+	}},
 	{name: string(Bash), file: "bash.sh"},
 	{name: string(Zsh), file: "zsh.sh"},
 }
@@ -103,7 +106,8 @@ func (p Program) argv(control string) []string {
 	case Ash:
 		// Interactive, because a fatal error must return to its top level
 		// instead of ending it. (The applet's name comes first.)
-		return []string{"ash", "-i", control}
+		// Without job control, which would want the foreground of a terminal.
+		return []string{"ash", "-i", "+m", control}
 	case Bash:
 		return []string{"bash", "--norc", "--noprofile", control}
 	case Zsh:
@@ -139,12 +143,16 @@ type line struct {
 	stdin         string
 	stdout        string
 	stderr        string
+	tty           string // instead of the three above
 	wake, traps   string // of the kit
 	enter, leave  string // texts around the command, "" if it needs none
 	inCopy        bool   // the shell is an heir or a standby that took over
 	token, status string
 	exitText      string // zsh
 }
+
+// undoAbort takes away what the soft abort of bash has put in place.
+const undoAbort = `\builtin \trap - DEBUG; \builtin \shopt -u extdebug; \builtin \set +T`
 
 // report is the command that reports a kind with a number.
 func (f Family) report(token, status string, kind reportKind, operands string) string {
@@ -170,7 +178,18 @@ func (f Family) packets(l *line) []string {
 	drop := "__trl_w= __trl_q="
 	// An EXIT trap of the user's runs after the redirections of the command have
 	// been undone, so the shell's own stdout is the command's meanwhile.
-	base := f.redirect(">|" + l.stdout)
+	toStdout, redirs := ">|"+l.stdout, " <"+l.stdin+" 2>|"+l.stderr // and stdout is that of base
+	status, late, calm := "$?", "", ""
+	if l.tty != "" {
+		toStdout, redirs = "1<>"+l.tty, " <>"+l.tty+" 2<>"+l.tty
+		l.stdout, l.stderr = l.tty, l.tty
+		// The trap for the terminal's keys, in the boot texts, has put it there.
+		status, late, calm = "${__trl_i:-$?}", "__trl_s=${__trl_i:-$__trl_s}; ", "__trl_i="
+		if f == Bash { // and more; see afterAbort
+			calm = `[[ -z ${__trl_i-} ]] || { ` + undoAbort + `; __trl_i=; }; `
+		}
+	}
+	base := f.redirect(toStdout)
 	rest := f.redirect(">/dev/null")
 	last := ""
 	if l.last != 0 {
@@ -181,7 +200,6 @@ func (f Family) packets(l *line) []string {
 		enter = f.builtin(".") + " " + l.enter + "; "
 		leave = f.builtin(".") + " " + l.leave + "; "
 	}
-	redirs := " <" + l.stdin + " 2>|" + l.stderr // and stdout is that of base
 	switch {
 	case f == Dash || f == Ash && l.inCopy:
 		dot := `\command \. `
@@ -189,24 +207,24 @@ func (f Family) packets(l *line) []string {
 			dot = `\. `
 		}
 		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + last + dot + l.text + redirs +
-			" || __trl_s=$?; __trl_b= " + drop + "; " + leave + rest + l.done(f)}
+			" || __trl_s=$?; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f)}
 	case f == Ash:
 		return []string{
 			keep + " __trl_b=1; " + base + enter + last + `\. ` + l.text + redirs + "\n",
-			"__trl_s=$? __trl_b= " + drop + "; " + leave + rest + l.done(f),
+			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f),
 		}
 	case f == Bash:
 		if !l.inCopy {
 			base, rest = "", "" // its EXIT traps run before redirections are undone
-			redirs += " >|" + l.stdout
+			redirs += " " + toStdout
 		}
 		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
 		drop += " __trl_o= __trl_u="
 		return []string{keep + "; " + base + enter + last + `\builtin \. ` + l.text + redirs +
-			"; __trl_s=$? " + drop + "; " + leave + rest + l.done(f)}
+			"; __trl_s=" + status + " " + drop + "; " + calm + leave + rest + l.done(f)}
 	default: // zsh
 		return []string{keep + " __trl_b=1 __trl_x=; " + base + enter + last + "{ " + `\builtin \. ` + l.text + redirs +
-			"; } always { __trl_s=${__trl_x:-$?} __trl_b=; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
+			"; } always { __trl_s=${__trl_x:-" + status + "} __trl_b= " + calm + "; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
 			`\builtin \. ` + l.exitText + "; " + drop + "; " + leave + rest + l.done(f)}
 	}
 }

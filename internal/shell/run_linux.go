@@ -16,12 +16,15 @@ import (
 type Command struct {
 	ID             string // by which a later roll-back names it
 	Text           string
-	Stdin          int // -1: nothing to read
-	Stdout, Stderr int
+	Stdin          int      // -1: nothing to read
+	Stdout, Stderr int      // these three are not used on a terminal
 	Env            []string // NAME=value, for this command alone
 	Dir            string   // absolute, for this command alone
 	Mark           uint32   // of the processes it starts
 	Stop           <-chan struct{}
+	// Keys tells of a key that signals INT or QUIT: if only the shell itself is
+	// there to heed it, in a loop of its own, it is made to.
+	Keys <-chan unix.Signal
 	// Long is called once, if the command still runs after a few milliseconds.
 	Long func()
 }
@@ -58,6 +61,7 @@ type running struct {
 	left     bool // it called exit
 	stop     stopping
 	wedge    wedge
+	keyed    unix.Signal // it was made to heed a key
 }
 
 // Run runs one command and returns when it has ended and the shell (or the
@@ -118,6 +122,7 @@ func (r *running) run(res *Result) error {
 	} else {
 		r.lastID = r.cmd.ID
 	}
+	r.heedKeys(res)
 	if res.Stopped && res.Signal == 0 {
 		res.Signal = r.stop.signal()
 		res.Code = 128 + int(res.Signal)
@@ -151,7 +156,7 @@ func (r *running) start() (closeTexts func(), err error) {
 	l := &line{
 		seq: r.seqOf, last: s.last, inCopy: s.inCopy, token: s.token,
 		status: s.hub.path(s.hub.statusW), exitText: s.hub.texts["exit"],
-		stdin: os.DevNull, stdout: s.hub.path(c.Stdout), stderr: s.hub.path(c.Stderr),
+		stdin: os.DevNull, stdout: s.hub.path(c.Stdout), stderr: s.hub.path(c.Stderr), tty: s.cfg.TTY,
 		wake: s.hub.path(r.kit.wake[0]), traps: s.hub.path(r.kit.traps[1]),
 		text: text("command", c.Text+"\n"),
 	}
@@ -189,7 +194,7 @@ func (r *running) wait() error {
 	defer r.hub.clock.stop(look)
 	stop := r.cmd.Stop
 	died := r.proc.Done()
-	var tick <-chan time.Time
+	var tick, again <-chan time.Time
 	for !r.over() {
 		select {
 		case rep := <-r.reports:
@@ -209,6 +214,11 @@ func (r *running) wait() error {
 			if err := r.stopStep(); err != nil {
 				return err
 			}
+		case sig := <-r.cmd.Keys:
+			r.heed(sig)
+			again = time.Tick(abortEvery)
+		case <-again:
+			r.heed(r.keyed)
 		case <-tick:
 			if err := r.stopStep(); err != nil {
 				return err
@@ -224,6 +234,10 @@ func (r *running) wait() error {
 			}
 			r.hub.clock.set(look, r.wedge.every)
 		}
+	}
+	select {
+	case r.keyed = <-r.cmd.Keys: // the end was quicker than the word of it
+	default:
 	}
 	return nil
 }
@@ -299,6 +313,27 @@ func (s *Shell) handle(rep report, r *running) {
 	}
 }
 
+// heed makes a shell that is alone with its command give that up. It is asked
+// again while it does not: a trap that runs may keep another from running.
+func (r *running) heed(sig unix.Signal) {
+	if sig != 0 && len(r.cfg.Tree.Marked(r.cmd.Mark, r.proc.PID())) == 0 {
+		r.keyed = sig
+		r.proc.Signal(abortSignal)
+	}
+}
+
+// heedKeys tells an end by a key of the terminal from others: a shell that was
+// made to give up may have done it by exiting, and left its heir.
+func (r *running) heedKeys(res *Result) {
+	if r.keyed != 0 {
+		res.Code = 128 + int(r.keyed)
+	}
+	byKey := r.cfg.Terminal != nil && (res.Code == 128+int(unix.SIGINT) || res.Code == 128+int(unix.SIGQUIT))
+	if byKey && res.Ending == ShellExited && !res.RolledBack {
+		res.Ending = Exited
+	}
+}
+
 // finishKit gives the kit back if no copy was made with it.
 func (r *running) finishKit() {
 	if r.kit == nil {
@@ -314,8 +349,8 @@ func (r *running) finishKit() {
 
 // afterAbort takes away what the soft abort of bash has put in place.
 func (r *running) afterAbort() {
-	if r.stop.aborted && r.cfg.Program.Family == Bash {
-		_ = r.send(`\builtin \trap - DEBUG; \builtin \shopt -u extdebug; \builtin \set +T` + "\n")
+	if (r.stop.aborted || r.keyed != 0) && r.cfg.Program.Family == Bash {
+		_ = r.send(undoAbort + "\n")
 	}
 }
 

@@ -25,6 +25,10 @@ type Config struct {
 	// Grace is how long a command has between SIGTERM and SIGKILL.
 	// Default 5 s, as the session lifecycle says.
 	Grace time.Duration
+	// Terminal is the controlling terminal of the shell and of what it runs,
+	// and TTY the path by which they open it. Default: none.
+	Terminal *process.Terminal
+	TTY      string
 }
 
 const (
@@ -144,20 +148,26 @@ func (s *Shell) boot() error {
 	}
 	defer unix.Close(stderr)
 	p := s.cfg.Program
-	proc, err := s.cfg.Tree.Start(process.Spec{
+	start := s.cfg.Tree.Start
+	if s.cfg.Terminal != nil {
+		start = s.cfg.Terminal.Start
+	}
+	proc, err := start(process.Spec{
 		Path: p.Path, Argv: p.argv(s.hub.path(s.ctl.r)), Env: s.cfg.Env, Dir: s.cfg.Dir,
 		Files: [3]int{null, null, stderr},
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Path, err)
 	}
-	s.setProc(proc)
+	if err := s.setProc(proc); err != nil {
+		return err
+	}
 	s.inCopy, s.exit, s.lastID, s.last = false, nil, "", 0
 	if err := s.newToken(); err != nil {
 		return err
 	}
 	f := p.Family
-	err = s.send("__trl_T="+s.token+"; "+f.builtin(".")+" "+s.hub.texts[string(f)]+"\n", f.redirect("2>/dev/null")+"\n")
+	err = s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)]+"\n", f.redirect("2>/dev/null")+"\n")
 	if err == nil {
 		err = s.hello()
 	}
@@ -285,10 +295,15 @@ func (s *Shell) PID() (shell, standby int) {
 	return int(s.pid.Load()), int(s.standbyPID.Load())
 }
 
-// setProc makes p the shell that is driven.
-func (s *Shell) setProc(p *process.Proc) {
+// setProc makes p the shell that is driven, and in the foreground of its
+// terminal.
+func (s *Shell) setProc(p *process.Proc) error {
 	s.proc = p
 	s.pid.Store(int64(p.PID()))
+	if s.cfg.Terminal == nil {
+		return nil
+	}
+	return s.cfg.Terminal.Foreground(p)
 }
 
 func (s *Shell) setStandby(c *copied) {

@@ -54,6 +54,14 @@ func (webSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionW
 	return &api.SessionWatchResult{StreamID: "st-w"}, nil, nil
 }
 
+func (webSessions) Resize(context.Context, api.SessionResizeParams) (*api.SessionResizeResult, error) {
+	return &api.SessionResizeResult{}, nil
+}
+
+func (webSessions) Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error) {
+	return &api.SessionScreenResult{}, nil
+}
+
 func (s webSessions) Stream(ctx context.Context, p api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
 	_, feed, err := s.Attach(ctx, api.ExecAttachParams{ExecID: "e-1"})
 	return &api.ExecStreamResult{ExecID: "e-1", StreamID: "st-e"}, feed, err
@@ -303,6 +311,8 @@ var methodDoors = map[string]struct {
 	api.MethodSessionInfo:    {`{"session_id":"s-1"}`, forRead},
 	api.MethodSessionDestroy: {`{"session_id":"s-1"}`, forRun},
 	api.MethodSessionWatch:   {`{}`, forRead},
+	api.MethodSessionResize:  {`{"session_id":"s-1","rows":24,"cols":80}`, forRun},
+	api.MethodSessionScreen:  {`{"session_id":"s-1"}`, forRead},
 	api.MethodExecRun:        {`{"session_id":"s-1","command":"true"}`, forRun},
 	api.MethodExecStream:     {`{"session_id":"s-1","command":"true"}`, forRun},
 	api.MethodExecAttach:     {`{"exec_id":"e-1"}`, forRead},

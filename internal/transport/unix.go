@@ -47,7 +47,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's may have %d: choose a shorter one", path, len(path), maxPath)
 	}
-	if err := privateDir(filepath.Dir(path)); err != nil {
+	if err := access.PrivateDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockBeside(path)
@@ -59,25 +59,6 @@ func ListenUnix(path string) (*UnixListener, error) {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
-}
-
-// privateDir makes dir if it is missing, and refuses one in which someone else
-// could put a socket of their own in the place of ours.
-func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user (uid %d): choose a directory of your own", dir, owner)
-	}
-	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
-		return fmt.Errorf("others may write to %s: run chmod go-w on it, or choose another directory", dir)
-	}
-	return nil
 }
 
 // lockBeside takes the lock of path, or says who has it.

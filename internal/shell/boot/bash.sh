@@ -10,6 +10,9 @@ __trl_d=${#BASH_SOURCE[@]}
 ((__trl_d--))
 trap 'shopt -s extdebug; set -T; trap "((\${#BASH_SOURCE[@]}>__trl_d)) && return 2 || ((1))" DEBUG' 16
 
+# On a terminal (see dash.sh) its keys do the same, if the command died of them.
+[[ -z $__trl_y ]] || trap '__trl_j=$?; case $__trl_j in 130|131) if ((${#BASH_SOURCE[@]}>__trl_d)); then __trl_i=$__trl_j; shopt -s extdebug; set -T; trap "((\${#BASH_SOURCE[@]}>__trl_d)) && return 2 || ((1))" DEBUG; fi;; esac' INT QUIT
+
 # Forks a copy of this shell that sleeps. A subshell forgets traps, so they are
 # written down first. Job control is on for the moment of the fork, so that the
 # copy is in a process group of its own and ignores no signal.

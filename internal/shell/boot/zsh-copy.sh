@@ -4,11 +4,13 @@
 \builtin \trap >|$__trl_q
 ( {
 \builtin \trap - INT QUIT EXIT
+[[ -z $__trl_y ]] || \builtin \trap '' INT QUIT TERM HUP
 IFS= \builtin \read -r __trl_l </proc/self/stat
 __trl_p=${__trl_l%% *}
 \builtin \printf '\n%s %s %s 0\n' $__trl_T $__trl_k $__trl_p >|@STATUS@
 IFS=' ' \builtin \read -r __trl_l __trl_q __trl_T || \builtin \exit 0
 \builtin \exec </dev/null >/dev/null 2>&1
+[[ -z $__trl_y ]] || \builtin \trap - INT QUIT TERM HUP
 __trl_pid=$__trl_p __trl_z=$ZSH_SUBSHELL
 \builtin \. $__trl_q
 TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; return 0; }

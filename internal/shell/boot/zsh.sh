@@ -9,6 +9,12 @@ __trl_r() { return "$1"; }
 # non-zero interrupts whatever runs, up to the driver's `always`.
 TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; return 0; }
 
+# On a terminal (see dash.sh) its keys do the same, if the command died of them.
+if [[ -n $__trl_y ]]; then
+TRAPINT() { local s=$?; [[ -n $__trl_b ]] && (( s == 130 || s == 131 )) && { __trl_i=$s; return 130; }; return 0; }
+functions -c TRAPINT TRAPQUIT
+fi
+
 # zsh runs an EXIT trap of a sourced file's caller too late to fork an heir with
 # the state, so `exit` outside a subshell is turned into an abort of the command
 # that remembers the status.

@@ -182,7 +182,8 @@ class OnEachCarrier(unittest.TestCase):
     def test_every_method(self) -> None:
         def test(client: trl.Client) -> None:
             tag = os.urandom(4).hex()
-            with client.session(tags=[tag]) as s:
+            with client.session(tags=[tag]) as s, client.session(tty={"rows": 24, "cols": 80}) as on_tty:
+                tty = on_tty.id
                 r = s.run("echo out; sleep 0.02; echo err >&2; sleep 100", yield_after=0.5)
                 e = r.exec_id
                 cases: Dict[str, Callable[[], Any]] = {
@@ -202,6 +203,8 @@ class OnEachCarrier(unittest.TestCase):
                     "exec.cancel": lambda: client.cancel(e)["cancelled"] is False,
                     "exec.input": lambda: self.input(client, s),
                     "session.watch": lambda: self.watch(client, s),
+                    "session.resize": lambda: client.resize(tty, 30, 90)["tty"] == {"rows": 30, "cols": 90},
+                    "session.screen": lambda: client.screen(tty)["cols"] == 90,
                     "session.create": lambda: client.get_session(client.call("session.create")["session_id"]).destroy(),
                     "session.destroy": lambda: client.destroy_session(s.id)["survivors"] == [],
                 }

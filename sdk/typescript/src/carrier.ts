@@ -30,6 +30,7 @@ export const readOnly: ReadonlySet<string> = new Set<keyof Methods>([
   "system.stats",
   "session.list",
   "session.info",
+  "session.screen",
   "exec.output",
   "exec.info",
   "exec.list",

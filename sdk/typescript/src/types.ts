@@ -122,7 +122,7 @@ export interface SessionCreateParams {
   name?: string;
   /** for `session.list` */
   tags?: Array<string>;
-  /** not served yet: `LIMITS_UNAVAILABLE` */
+  /** give the session a terminal of this size */
   tty?: TTYSize;
   /**
    * default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
@@ -194,7 +194,7 @@ export interface Session {
   pid?: number;
   /** its directory now */
   cwd?: string;
-  /** not served yet */
+  /** the size of its terminal; absent: it has none */
   tty?: TTYSize;
   /** when it was asked for */
   created_at: string;
@@ -285,8 +285,8 @@ export interface Process {
   /** the exec that started it, where that is still known */
   exec_id?: string;
   /**
-   * `shell` for the session's shell, `standby` for a safety copy of it; absent for what commands
-   * started
+   * `shell` for the session's shell, `standby` for a safety copy of it, `leader` for the helper
+   * that holds its terminal; absent for what commands started
    */
   role?: string;
 }
@@ -353,6 +353,25 @@ export interface ExecResult {
   usage?: Usage;
 }
 
+/** WaitingFor is what is to be typed. */
+export type WaitingFor =
+  /** something that can be seen as it is typed, or a key */
+  | "input"
+  /** a line that the terminal does not show */
+  | "password";
+
+/** Waiting says that the command on a terminal waits for something to be typed. */
+export interface Waiting {
+  /** what is to be typed */
+  for: WaitingFor;
+  /** when something was last written to the terminal or typed */
+  since: string;
+  /** the process that waits */
+  pid: number;
+  /** its arguments in one line */
+  process: string;
+}
+
 /** SessionInfo is a session with what is going on in it. */
 export interface SessionInfo extends Session {
   /** the running one, without output */
@@ -363,6 +382,8 @@ export interface SessionInfo extends Session {
   processes: Array<Process>;
   /** only where cgroups count it: `cpu_ms` of the whole session */
   usage?: Usage;
+  /** on a terminal, what the running command waits for; absent: nothing that can be typed */
+  waiting?: Waiting;
 }
 
 /** SessionDestroyParams ends a session. Force skips the grace period. */
@@ -399,6 +420,133 @@ export interface SessionWatchResult {
   stream_id: string;
 }
 
+/** SessionResizeParams changes the size of a session's terminal. */
+export interface SessionResizeParams {
+  /** the session */
+  session_id: string;
+  /** 1 to 1000 */
+  rows: number;
+  /** 1 to 1000 */
+  cols: number;
+}
+
+/** SessionResizeResult is the size that the terminal has now. */
+export interface SessionResizeResult {
+  /** the session */
+  session_id: string;
+  /** the size it has now */
+  tty: TTYSize;
+}
+
+/** ScreenFormat is a form of what is on a terminal. */
+export type ScreenFormat =
+  /** what a person reads: a line for each row, blanks at the end left out */
+  | "text"
+  /** bytes that make another terminal of the same size look the same */
+  | "ansi"
+  /** rows of runs of one style, with colors and links */
+  | "json";
+
+/** SessionScreenParams asks what is on a session's terminal. */
+export interface SessionScreenParams {
+  /** the session */
+  session_id: string;
+  /** default `text` */
+  format?: ScreenFormat;
+  /** of `text` and `ansi`: up to so many lines that have scrolled away come first; 1000 are kept */
+  scrollback?: number;
+}
+
+/** ScreenCursor is where the next character goes, from 0 on. */
+export interface ScreenCursor {
+  /** from 0 on */
+  row: number;
+  /** from 0 on */
+  column: number;
+  /** the program does not show it */
+  hidden?: boolean;
+}
+
+/**
+ * ScreenStyle is how text looks. A color is "" for the default, the number of a palette color,
+ * or #rrggbb.
+ */
+export interface ScreenStyle {
+  /** color of the text */
+  fg?: string;
+  /** color behind it */
+  bg?: string;
+  /** thick letters */
+  bold?: boolean;
+  /** faint letters */
+  dim?: boolean;
+  /** slanted letters */
+  italic?: boolean;
+  /** `single`, `double`, `curly`, `dotted` or `dashed` */
+  underline?: string;
+  /** where it is another than that of the text */
+  underline_color?: string;
+  /** it should blink */
+  blink?: boolean;
+  /** text and background change places */
+  inverse?: boolean;
+  /** it should not be seen */
+  invisible?: boolean;
+  /** a line through it */
+  strike?: boolean;
+  /** a line above it */
+  overline?: boolean;
+  /** where it leads */
+  link?: string;
+}
+
+/** ScreenRun is text of one style. */
+export interface ScreenRun {
+  /** of one style */
+  text: string;
+  /** in columns: some characters take two */
+  width: number;
+  /** absent: the default */
+  style?: ScreenStyle;
+}
+
+/** ScreenLine is one row. What comes after its last run is blank. */
+export interface ScreenLine {
+  /** from left to right; what comes after the last one is blank */
+  runs?: Array<ScreenRun>;
+  /** it goes on from the row above */
+  wrapped?: boolean;
+}
+
+/**
+ * SessionScreenResult is what is on a terminal, and where: ExecID and Offset say after which
+ * byte of which journal it looks like this.
+ */
+export interface SessionScreenResult {
+  /** the session */
+  session_id: string;
+  /** the command whose output came last; absent before the first */
+  exec_id?: string;
+  /** the screen is as it was after this byte of that command's journal */
+  offset: number;
+  /** of the terminal */
+  rows: number;
+  /** of the terminal */
+  cols: number;
+  /** where the next character goes */
+  cursor: ScreenCursor;
+  /** a program has the whole screen, as editors and pagers do */
+  alternate?: boolean;
+  /** that programs gave the window */
+  title?: string;
+  /** of the formats `text` and `ansi` */
+  text?: string;
+  /** of the format `json`, one for each row */
+  lines?: Array<ScreenLine>;
+  /** what the running command waits for; absent: nothing that can be typed */
+  waiting?: Waiting;
+}
+
 /** ExecRunParams runs one command in a session. */
 export interface ExecRunParams {
   /** the session */
@@ -409,6 +557,8 @@ export interface ExecRunParams {
   timeout_ms?: number;
   /** answer after so long, whether it is over or not; 0 is never */
   yield_ms?: number;
+  /** on a terminal: answer also, with `state` `running`, when the command waits for input */
+  yield_on_input?: boolean;
   /** stop it when it wrote nothing for so long; 0 is never */
   idle_timeout_ms?: number;
   /** for this command alone; names are names of shell variables */
@@ -493,7 +643,7 @@ export type ChunkType =
   | "stdout"
   /** bytes of stderr */
   | "stderr"
-  /** reserved for terminal sessions */
+  /** of a terminal, which has one stream */
   | "tty"
   /** bytes that quota has dropped stood here */
   | "gap"
@@ -573,6 +723,14 @@ export interface ExecInputParams {
   encoding?: "base64";
   /** close stdin after `data` */
   eof?: boolean;
+  /**
+   * of a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
+   * `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
+   * `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
+   */
+  keys?: Array<string>;
+  /** of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is */
+  paste?: boolean;
 }
 
 /** ExecInputResult says how many bytes the command's stdin took. */
@@ -744,10 +902,7 @@ export type ErrorCode =
    * places out of reach; the command line uses it when it finds no daemon
    */
   | "RUNTIME_UNAVAILABLE"
-  /**
-   * `limits`, `isolation` or `tty` was asked for, which this daemon can't give. Never silently
-   * ignored
-   */
+  /** `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored */
   | "LIMITS_UNAVAILABLE"
   /** the daemon ends its sessions: no new session, no new command */
   | "SHUTTING_DOWN";
@@ -805,6 +960,13 @@ export interface Methods {
    * reason. Scope: read.
    */
   "session.watch": { params: SessionWatchParams; result: SessionWatchResult };
+  /** Change the size of a session's terminal; its programs are told. Scope: run. */
+  "session.resize": { params: SessionResizeParams; result: SessionResizeResult };
+  /**
+   * Show what is on a session's terminal now, as text, as styled runs, or as bytes that restore
+   * it in another terminal. Scope: read.
+   */
+  "session.screen": { params: SessionScreenParams; result: SessionScreenResult };
   /**
    * Run a command in a session and return its exit code and output; with yield_ms, return early
    * and let it go on. Scope: run.

@@ -140,6 +140,16 @@ class Client:
         """Ends a session and answers when none of its processes is left. ``force`` gives them no time."""
         return drive(self._inner.destroy_session(session_id, force=force))
 
+    def resize(self, session_id: str, rows: int, cols: int) -> types.SessionResizeResult:
+        """Changes the size of a session's terminal."""
+        return drive(self._inner.resize(session_id, rows, cols))
+
+    def screen(
+        self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
+    ) -> types.SessionScreenResult:
+        """Shows what is on a session's terminal."""
+        return drive(self._inner.screen(session_id, format=format, scrollback=scrollback))
+
     def watch(self, session_id: Optional[str] = None) -> "Watch":
         """Tells what happens to one session, or to all, from now on."""
         inner = self._inner.watch(session_id)

@@ -132,7 +132,7 @@ class SessionCreateParams(TypedDict, total=False):
     name: str
     #: for `session.list`
     tags: List[str]
-    #: not served yet: `LIMITS_UNAVAILABLE`
+    #: give the session a terminal of this size
     tty: TTYSize
     #: default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
     #: unless set
@@ -212,7 +212,7 @@ class Session(_SessionRequired, total=False):
     pid: int
     #: its directory now
     cwd: str
-    #: not served yet
+    #: the size of its terminal; absent: it has none
     tty: TTYSize
     #: names of the variables given at its creation; values are never returned
     env_keys: List[str]
@@ -288,8 +288,8 @@ class Process(_ProcessRequired, total=False):
 
     #: the exec that started it, where that is still known
     exec_id: str
-    #: `shell` for the session's shell, `standby` for a safety copy of it; absent for what commands
-    #: started
+    #: `shell` for the session's shell, `standby` for a safety copy of it, `leader` for the helper
+    #: that holds its terminal; absent for what commands started
     role: str
 
 
@@ -360,6 +360,27 @@ class ExecResult(_ExecResultRequired, total=False):
     usage: Usage
 
 
+WaitingFor = Literal[
+    "input",  # something that can be seen as it is typed, or a key
+    "password",  # a line that the terminal does not show
+]
+"""WaitingFor is what is to be typed."""
+
+
+_WaitingKeywords = TypedDict("_WaitingKeywords", {"for": WaitingFor})
+
+
+class Waiting(_WaitingKeywords):
+    """Waiting says that the command on a terminal waits for something to be typed."""
+
+    #: when something was last written to the terminal or typed
+    since: str
+    #: the process that waits
+    pid: int
+    #: its arguments in one line
+    process: str
+
+
 class _SessionInfoRequired(Session):
     #: every live process in its tree; zombies are not listed
     processes: List[Process]
@@ -374,6 +395,8 @@ class SessionInfo(_SessionInfoRequired, total=False):
     last_exec: ExecResult
     #: only where cgroups count it: `cpu_ms` of the whole session
     usage: Usage
+    #: on a terminal, what the running command waits for; absent: nothing that can be typed
+    waiting: Waiting
 
 
 class _SessionDestroyParamsRequired(TypedDict):
@@ -416,6 +439,150 @@ class SessionWatchResult(TypedDict):
     stream_id: str
 
 
+class SessionResizeParams(TypedDict):
+    """SessionResizeParams changes the size of a session's terminal."""
+
+    #: the session
+    session_id: str
+    #: 1 to 1000
+    rows: int
+    #: 1 to 1000
+    cols: int
+
+
+class SessionResizeResult(TypedDict):
+    """SessionResizeResult is the size that the terminal has now."""
+
+    #: the session
+    session_id: str
+    #: the size it has now
+    tty: TTYSize
+
+
+ScreenFormat = Literal[
+    "text",  # what a person reads: a line for each row, blanks at the end left out
+    "ansi",  # bytes that make another terminal of the same size look the same
+    "json",  # rows of runs of one style, with colors and links
+]
+"""ScreenFormat is a form of what is on a terminal."""
+
+
+class _SessionScreenParamsRequired(TypedDict):
+    #: the session
+    session_id: str
+
+
+class SessionScreenParams(_SessionScreenParamsRequired, total=False):
+    """SessionScreenParams asks what is on a session's terminal."""
+
+    #: default `text`
+    format: ScreenFormat
+    #: of `text` and `ansi`: up to so many lines that have scrolled away come first; 1000 are kept
+    scrollback: int
+
+
+class _ScreenCursorRequired(TypedDict):
+    #: from 0 on
+    row: int
+    #: from 0 on
+    column: int
+
+
+class ScreenCursor(_ScreenCursorRequired, total=False):
+    """ScreenCursor is where the next character goes, from 0 on."""
+
+    #: the program does not show it
+    hidden: bool
+
+
+class ScreenStyle(TypedDict, total=False):
+    """ScreenStyle is how text looks. A color is "" for the default, the number of a palette color,
+    or #rrggbb.
+    """
+
+    #: color of the text
+    fg: str
+    #: color behind it
+    bg: str
+    #: thick letters
+    bold: bool
+    #: faint letters
+    dim: bool
+    #: slanted letters
+    italic: bool
+    #: `single`, `double`, `curly`, `dotted` or `dashed`
+    underline: str
+    #: where it is another than that of the text
+    underline_color: str
+    #: it should blink
+    blink: bool
+    #: text and background change places
+    inverse: bool
+    #: it should not be seen
+    invisible: bool
+    #: a line through it
+    strike: bool
+    #: a line above it
+    overline: bool
+    #: where it leads
+    link: str
+
+
+class _ScreenRunRequired(TypedDict):
+    #: of one style
+    text: str
+    #: in columns: some characters take two
+    width: int
+
+
+class ScreenRun(_ScreenRunRequired, total=False):
+    """ScreenRun is text of one style."""
+
+    #: absent: the default
+    style: ScreenStyle
+
+
+class ScreenLine(TypedDict, total=False):
+    """ScreenLine is one row. What comes after its last run is blank."""
+
+    #: from left to right; what comes after the last one is blank
+    runs: List[ScreenRun]
+    #: it goes on from the row above
+    wrapped: bool
+
+
+class _SessionScreenResultRequired(TypedDict):
+    #: the session
+    session_id: str
+    #: the screen is as it was after this byte of that command's journal
+    offset: int
+    #: of the terminal
+    rows: int
+    #: of the terminal
+    cols: int
+    #: where the next character goes
+    cursor: ScreenCursor
+
+
+class SessionScreenResult(_SessionScreenResultRequired, total=False):
+    """SessionScreenResult is what is on a terminal, and where: ExecID and Offset say after which
+    byte of which journal it looks like this.
+    """
+
+    #: the command whose output came last; absent before the first
+    exec_id: str
+    #: a program has the whole screen, as editors and pagers do
+    alternate: bool
+    #: that programs gave the window
+    title: str
+    #: of the formats `text` and `ansi`
+    text: str
+    #: of the format `json`, one for each row
+    lines: List[ScreenLine]
+    #: what the running command waits for; absent: nothing that can be typed
+    waiting: Waiting
+
+
 class _ExecRunParamsRequired(TypedDict):
     #: the session
     session_id: str
@@ -430,6 +597,8 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     timeout_ms: int
     #: answer after so long, whether it is over or not; 0 is never
     yield_ms: int
+    #: on a terminal: answer also, with `state` `running`, when the command waits for input
+    yield_on_input: bool
     #: stop it when it wrote nothing for so long; 0 is never
     idle_timeout_ms: int
     #: for this command alone; names are names of shell variables
@@ -519,7 +688,7 @@ class ExecAttachResult(_ExecAttachResultKeywords):
 ChunkType = Literal[
     "stdout",  # bytes of stdout
     "stderr",  # bytes of stderr
-    "tty",  # reserved for terminal sessions
+    "tty",  # of a terminal, which has one stream
     "gap",  # bytes that quota has dropped stood here
     "exit",  # the exec is over; always the last of a stream, and only there
 ]
@@ -609,6 +778,12 @@ class ExecInputParams(_ExecInputParamsRequired, total=False):
     encoding: Literal["base64"]
     #: close stdin after `data`
     eof: bool
+    #: of a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
+    #: `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
+    #: `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
+    keys: List[str]
+    #: of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is
+    paste: bool
 
 
 class ExecInputResult(TypedDict):
@@ -744,7 +919,7 @@ ErrorCode = Literal[
     "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` was asked for a session without it
     "RUNTIME_NOT_FOUND",  # a runtime other than `host` was asked for
     "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for places out of reach; the command line uses it when it finds no daemon
-    "LIMITS_UNAVAILABLE",  # `limits`, `isolation` or `tty` was asked for, which this daemon can't give. Never silently ignored
+    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored
     "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
 ]
 """ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
@@ -807,6 +982,8 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
     "session.info": ("SessionParams", "SessionInfo", "read"),
     "session.destroy": ("SessionDestroyParams", "SessionDestroyResult", "run"),
     "session.watch": ("SessionWatchParams", "SessionWatchResult", "read"),
+    "session.resize": ("SessionResizeParams", "SessionResizeResult", "run"),
+    "session.screen": ("SessionScreenParams", "SessionScreenResult", "read"),
     "exec.run": ("ExecRunParams", "ExecResult", "run"),
     "exec.stream": ("ExecStreamParams", "ExecStreamResult", "run"),
     "exec.attach": ("ExecAttachParams", "ExecAttachResult", "read"),

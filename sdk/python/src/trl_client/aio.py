@@ -199,6 +199,18 @@ class Client:
         params = given(session_id=session_id, force=force or None)
         return cast(types.SessionDestroyResult, await self._core.call("session.destroy", params))
 
+    async def resize(self, session_id: str, rows: int, cols: int) -> types.SessionResizeResult:
+        """Changes the size of a session's terminal."""
+        params = {"session_id": session_id, "rows": rows, "cols": cols}
+        return cast(types.SessionResizeResult, await self._core.call("session.resize", params))
+
+    async def screen(
+        self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
+    ) -> types.SessionScreenResult:
+        """Shows what is on a session's terminal."""
+        params = given(session_id=session_id, format=format, scrollback=scrollback or None)
+        return cast(types.SessionScreenResult, await self._core.call("session.screen", params))
+
     def watch(self, session_id: Optional[str] = None) -> "Watch":
         """Tells what happens to one session, or to all, from now on."""
         return Watch(self, given(session_id=session_id))

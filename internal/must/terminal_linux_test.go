@@ -1,0 +1,71 @@
+package must
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/pty"
+)
+
+const (
+	terminalBytes = 64 << 20
+	terminalRate  = 0.6 // of what a bare reader of a pseudo-terminal reaches
+)
+
+// TestMustReadTerminals measures how fast a command on a terminal can write.
+func TestMustReadTerminals(t *testing.T) {
+	command := textCommand(terminalBytes)
+	tries(t, func(t *testing.T) error {
+		plain := bareTerminal(t, command)
+		r := start(t)
+		s := r.create(api.SessionCreateParams{Shell: "dash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
+		began := time.Now()
+		res := r.run(s, command)
+		took := time.Since(began)
+		// Every line has become longer by a carriage return.
+		if res.StdoutBytes <= terminalBytes || *res.ExitCode != 0 {
+			t.Errorf("%d bytes, exit code %d", res.StdoutBytes, *res.ExitCode)
+		}
+		r.client.Close()
+		if err := r.Stop(); err != nil {
+			t.Error(err)
+		}
+		rate := ratio(plain, took)
+		figures(t, "%d MiB on a terminal in %v, %.0f MiB/s = %.2f × a bare reader (%v)",
+			terminalBytes>>20, took, (terminalBytes>>20)/took.Seconds(), rate, plain)
+		if rate < terminalRate {
+			return fmt.Errorf("%.2f × the rate of a bare reader, want at least %.1f", rate, terminalRate)
+		}
+		return nil
+	})
+}
+
+// bareTerminal is how long the command takes on a terminal that is only read.
+func bareTerminal(t *testing.T, command string) time.Duration {
+	t.Helper()
+	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	cmd := exec.Command("dash", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	buf := make([]byte, 64<<10)
+	for err == nil {
+		_, err = master.Read(buf) // until EIO: the last one on it is gone
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(began)
+}

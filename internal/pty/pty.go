@@ -1,0 +1,85 @@
+package pty
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Size is that of a terminal in characters.
+type Size struct{ Rows, Cols int }
+
+// maxSide is the largest number of rows or columns: the kernel keeps 16 bits.
+const maxSide = 1<<16 - 1
+
+// ErrSize says that a size can't be that of a terminal.
+var ErrSize = errors.New("pty: rows and cols must be from 1 to 65535")
+
+// Valid reports whether a terminal can have this size.
+func (s Size) Valid() bool {
+	return s.Rows >= 1 && s.Rows <= maxSide && s.Cols >= 1 && s.Cols <= maxSide
+}
+
+// Open makes a pseudo-terminal of a size. The slave is for the programs; it
+// becomes nobody's controlling terminal by being opened.
+func Open(size Size) (master, slave *os.File, err error) {
+	if !size.Valid() {
+		return nil, nil, ErrSize
+	}
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)
+	}
+	peer, name, err := openPeer(fd)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open a pseudo-terminal: %w", err), unix.Close(fd))
+	}
+	// os.NewFile sees that the descriptor does not block, and polls.
+	master, slave = os.NewFile(uintptr(fd), "/dev/ptmx"), os.NewFile(uintptr(peer), name)
+	if err := SetSize(slave, size); err != nil {
+		return nil, nil, errors.Join(err, master.Close(), slave.Close())
+	}
+	return master, slave, nil
+}
+
+// SetSize changes the size, by either end. The foreground processes of the
+// terminal are sent SIGWINCH if it is another one.
+func SetSize(f *os.File, size Size) error {
+	if !size.Valid() {
+		return ErrSize
+	}
+	ws := &unix.Winsize{Row: uint16(size.Rows), Col: uint16(size.Cols)}
+	if err := control(f, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, ws) }); err != nil {
+		return fmt.Errorf("set the size of a terminal: %w", err)
+	}
+	return nil
+}
+
+// GetSize returns the size.
+func GetSize(f *os.File) (Size, error) {
+	var ws *unix.Winsize
+	err := control(f, func(fd int) (err error) {
+		ws, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		return err
+	})
+	if err != nil {
+		return Size{}, fmt.Errorf("get the size of a terminal: %w", err)
+	}
+	return Size{Rows: int(ws.Row), Cols: int(ws.Col)}, nil
+}
+
+// control calls fn with the descriptor, which is not closed meanwhile. f.Fd
+// would make it block.
+func control(f *os.File, fn func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

@@ -1,0 +1,415 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/pty"
+	"github.com/terminal-runtime/trl/internal/vt"
+)
+
+// terminal is that of a tty session: what its commands have for stdin, stdout
+// and stderr. It outlives them, and so does what they do to its screen.
+type terminal struct {
+	pool   *Pool
+	master *os.File
+	raw    syscall.RawConn // of master
+	// slave is kept open, so that the master does not hang up between commands.
+	slave  *os.File
+	leader *process.Terminal // nil in a direct session, whose command leads
+
+	settings unix.Termios // those that every command begins with
+
+	mu     sync.Mutex // one pull at a time; guards what follows
+	to     *execution // whose output it is: the one that runs, or the last
+	screen *vt.Screen // what the output looks like
+	buf    []byte
+	gone   bool
+}
+
+// scrollback is how many lines are kept of what has left the screen: some
+// pages, for who looks at it; the journal has it all.
+const scrollback = 1000
+
+// terminalBytes is what one read takes: as much as the kernel ever holds for a
+// terminal.
+const terminalBytes = 64 << 10
+
+// openTerminal makes the terminal that was asked for.
+func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
+	master, slave, err := pty.Open(pty.Size{Rows: size.Rows, Cols: size.Cols})
+	if err != nil {
+		return nil, err
+	}
+	t := &terminal{
+		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes),
+		screen: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols, Scrollback: scrollback}),
+	}
+	t.raw, err = master.SyscallConn()
+	if err == nil {
+		err = t.sane()
+	}
+	if err != nil {
+		return nil, errors.Join(err, master.Close(), slave.Close())
+	}
+	p.begin(func() {
+		_ = t.raw.Read(func(fd uintptr) bool { return t.pull(int(fd), -1) }) // an error means closed
+	})
+	return t, nil
+}
+
+// sane makes the settings those of a terminal for text in UTF-8. The key that
+// stops a program is taken away: nobody would be there to continue it.
+func (t *terminal) sane() error {
+	settings, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS)
+	if err != nil {
+		return err
+	}
+	settings.Iflag |= unix.IUTF8
+	settings.Cc[unix.VSUSP] = 0
+	t.settings = *settings
+	return unix.IoctlSetTermios(t.slaveFD(), unix.TCSETS, settings)
+}
+
+// slaveFD is safe while the terminal is open: the slave is not in the poller.
+func (t *terminal) slaveFD() int { return int(t.slave.Fd()) }
+
+// take makes the terminal's output that of e. What an earlier command left on
+// its settings or unread does not concern it.
+func (t *terminal) take(e *execution) {
+	_ = unix.IoctlSetTermios(t.slaveFD(), unix.TCSETS, &t.settings)
+	_ = unix.IoctlSetInt(t.slaveFD(), unix.TCFLSH, unix.TCIFLUSH)
+	t.settle()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.to != nil {
+		t.to.journal.Close()
+	}
+	t.to = e
+}
+
+// pull moves what there is into the journal, at most limit bytes unless that is
+// negative, and says whether the terminal is gone.
+func (t *terminal) pull(fd, limit int) (gone bool) {
+	for limit != 0 {
+		n, done, empty := t.step(fd)
+		if done || empty {
+			return done
+		}
+		if limit > 0 {
+			limit = max(0, limit-n)
+		}
+	}
+	return false
+}
+
+func (t *terminal) step(fd int) (n int, gone, empty bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gone {
+		return 0, true, false
+	}
+	n, err := unix.Read(fd, t.buf)
+	switch {
+	case n > 0:
+		if t.to != nil {
+			t.to.lastByte.Store(time.Now().UnixNano())
+			t.to.journal.Append(journal.TTY, t.buf[:n])
+		}
+		_, _ = t.screen.Write(t.buf[:n]) // it takes everything
+		if answers := t.screen.Answers(); len(answers) > 0 {
+			_, _ = unix.Write(fd, answers) // who asks and does not read gets none
+		}
+		return n, false, false
+	case errors.Is(err, unix.EAGAIN):
+		return 0, false, true
+	case errors.Is(err, unix.EINTR):
+		return 0, false, false
+	}
+	t.gone = true
+	return 0, true, false
+}
+
+// settle moves what was written before now. A read of the master makes the
+// kernel hand over what it has not yet, so none of it is missed.
+func (t *terminal) settle() {
+	_ = t.raw.Control(func(fd uintptr) { t.pull(int(fd), pipeMost) })
+}
+
+// close gives the terminal up, when no process can use it any more.
+func (t *terminal) close() {
+	t.settle()
+	t.mu.Lock()
+	t.gone = true
+	if t.to != nil {
+		t.to.journal.Close()
+	}
+	t.mu.Unlock()
+	if t.leader != nil {
+		_ = t.leader.Close()
+	}
+	_, _ = t.master.Close(), t.slave.Close()
+}
+
+// errNoTerminal refuses what only a terminal can do.
+func errNoTerminal() *api.Error {
+	return api.Errorf(api.CodeInvalidRequest, "the session has no terminal").
+		WithHint(`session.create with tty: {"rows": 24, "cols": 80} makes one that has`)
+}
+
+// input types data, and the key for end of input at eof.
+func (t *terminal) input(ctx context.Context, e *execution, data []byte, eof bool) (int, error) {
+	settings, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS)
+	if err != nil {
+		return 0, api.Errorf(api.CodeInternal, "the terminal: %w", err)
+	}
+	typed := data
+	if eof {
+		typed = append(slices.Clone(data), settings.Cc[unix.VEOF])
+	}
+	// Before it is typed: a program that heeds the key may be gone right after,
+	// and so may the command.
+	if sig := signalOf(data, settings); sig != 0 && e.shellIsAlone() {
+		select {
+		case e.keys <- sig:
+		default:
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = t.master.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := t.master.Write(typed)
+	if !stop() {
+		_ = t.master.SetWriteDeadline(time.Time{})
+	}
+	if err != nil {
+		return n, api.Errorf(api.CodeInvalidParams, "the terminal does not take more input: %w", err).With("bytes", n).
+			WithHint("the command does not read: exec.info says whether it is still running")
+	}
+	e.lastByte.Store(time.Now().UnixNano())
+	return min(n, len(data)), nil
+}
+
+// signalOf is the signal that the terminal makes of what is typed, if any.
+func signalOf(data []byte, settings *unix.Termios) unix.Signal {
+	switch {
+	case settings.Lflag&unix.ISIG == 0:
+		return 0
+	case bytes.IndexByte(data, settings.Cc[unix.VINTR]) >= 0:
+		return unix.SIGINT
+	case bytes.IndexByte(data, settings.Cc[unix.VQUIT]) >= 0:
+		return unix.SIGQUIT
+	}
+	return 0
+}
+
+// shellIsAlone reports whether the command is all in its shell: a loop, say.
+func (e *execution) shellIsAlone() bool {
+	s := e.session
+	if s.shell == nil {
+		return false
+	}
+	pid, _ := s.shell.PID()
+	return len(s.tree.Marked(e.mark, pid)) == 0
+}
+
+// Resize changes the size of a session's terminal.
+func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.SessionResizeResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.errIfTerminated(); err != nil {
+		return nil, err
+	}
+	if s.term == nil {
+		return nil, errNoTerminal().With("session_id", s.id)
+	}
+	size := api.TTYSize{Rows: params.Rows, Cols: params.Cols}
+	if err := checkSize(size, "rows"); err != nil {
+		return nil, err
+	}
+	if err := pty.SetSize(s.term.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
+		return nil, api.Errorf(api.CodeInternal, "%w", err)
+	}
+	s.term.mu.Lock()
+	s.term.screen.Resize(size.Rows, size.Cols)
+	s.term.mu.Unlock()
+	s.mu.Lock()
+	s.params.TTY = &size
+	s.mu.Unlock()
+	return &api.SessionResizeResult{SessionID: s.id, TTY: size}, nil
+}
+
+// typed is what the terminal sends for an input.
+func (t *terminal) typed(params api.ExecInputParams, data []byte) ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := data
+	if params.Paste {
+		out = t.screen.Paste(string(data))
+	}
+	for _, name := range params.Keys {
+		key, err := t.screen.Key(name)
+		if err != nil {
+			return nil, api.Errorf(api.CodeInvalidParams, "there is no such key").With("field", "keys").
+				WithHint("keys are enter, tab, escape, backspace, up, down, left, right, home, end, pageup, pagedown, insert, delete, f1 to f20, single characters, and these with ctrl-, alt- or shift- before them")
+		}
+		out = append(slices.Clip(out), key...)
+	}
+	return out, nil
+}
+
+// Screen shows what is on a session's terminal.
+func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.SessionScreenResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if s.term == nil {
+		return nil, errNoTerminal().With("session_id", s.id)
+	}
+	switch params.Format {
+	case "", api.ScreenText, api.ScreenANSI, api.ScreenJSON:
+	default:
+		return nil, api.Errorf(api.CodeInvalidParams, "format is not one of a screen").With("field", "format").
+			WithHint(`use "text", "ansi" or "json"`)
+	}
+	r := s.term.show(s.id, params)
+	r.Waiting = s.waiting()
+	return r, nil
+}
+
+func (t *terminal) show(session string, params api.SessionScreenParams) *api.SessionScreenResult {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cells := t.screen.Cells()
+	r := &api.SessionScreenResult{
+		SessionID: session, Rows: cells.Rows, Cols: cells.Cols, Title: cells.Title, Alternate: cells.Modes.Alternate,
+		Cursor: api.ScreenCursor{Row: cells.Cursor.Row, Column: cells.Cursor.Column, Hidden: cells.Cursor.Hidden},
+	}
+	if t.to != nil {
+		r.ExecID, r.Offset = t.to.id, t.to.journal.Size()
+	}
+	switch params.Format {
+	case api.ScreenANSI:
+		r.Text = string(t.screen.ANSI(params.Scrollback))
+	case api.ScreenJSON:
+		r.Lines = screenLines(cells.Lines)
+	default:
+		r.Text = t.screen.Text(params.Scrollback)
+	}
+	return r
+}
+
+func screenLines(lines []vt.Line) []api.ScreenLine {
+	out := make([]api.ScreenLine, len(lines))
+	for i, l := range lines {
+		out[i].Wrapped = l.Wrapped
+		for _, run := range l.Runs {
+			r := api.ScreenRun{Text: run.Text, Width: run.Width}
+			if run.Style != (vt.Style{}) {
+				style := api.ScreenStyle(run.Style)
+				r.Style = &style
+			}
+			out[i].Runs = append(out[i].Runs, r)
+		}
+	}
+	return out
+}
+
+// inputTick is how often a command whose caller wants to know is looked at: it
+// hears of it within a tenth of a second, by two looks in a row.
+const inputTick = 25 * time.Millisecond
+
+// waiting tells what the running command waits for, nil if for nothing that can
+// be typed.
+func (s *Session) waiting() *api.Waiting {
+	s.mu.Lock()
+	e := s.running
+	s.mu.Unlock()
+	if s.term == nil || e == nil {
+		return nil
+	}
+	return s.term.waiting(e)
+}
+
+func (t *terminal) waiting(e *execution) *api.Waiting {
+	var st unix.Stat_t
+	if unix.Fstat(t.slaveFD(), &st) != nil {
+		return nil
+	}
+	group := 0
+	_ = t.raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+	s := e.session
+	reader, ok := s.tree.ReaderOf(s.tree.Marked(e.mark, 0), st.Rdev, group)
+	if !ok {
+		return nil
+	}
+	w := &api.Waiting{
+		For: api.WaitingInput, PID: reader.PID, Process: reader.Command,
+		Since: api.Time{Time: time.Unix(0, e.lastByte.Load())},
+	}
+	if set, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS); err == nil && set.Lflag&unix.ICANON != 0 && set.Lflag&unix.ECHO == 0 {
+		w.For = api.WaitingPassword
+	}
+	return w
+}
+
+// awaitInput returns a channel that is closed when the command waits for input,
+// looking until ctx is done.
+func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
+	found := make(chan struct{})
+	e.session.pool.begin(func() {
+		tick := time.NewTicker(inputTick)
+		defer tick.Stop()
+		before := 0
+		for {
+			select {
+			case <-tick.C:
+			case <-e.done:
+				return
+			case <-ctx.Done():
+				return
+			}
+			pid := 0
+			if w := e.session.term.waiting(e); w != nil {
+				pid = w.PID
+			}
+			if pid != 0 && pid == before {
+				close(found)
+				return
+			}
+			before = pid
+		}
+	})
+	return found
+}
+
+// maxSide bounds a terminal: larger ones are a mistake, and a screen is memory.
+const maxSide = 1000
+
+func checkSize(size api.TTYSize, field string) error {
+	if size.Rows >= 1 && size.Rows <= maxSide && size.Cols >= 1 && size.Cols <= maxSide {
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidParams, "a terminal has 1 to %d rows and columns", maxSide).With("field", field).
+		WithHint("24 rows and 80 columns are usual")
+}
+
+// terminalEnv tells programs what they are shown on, unless the caller did.
+func terminalEnv(env []string) []string {
+	const name = "TERM="
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, name) })
+	return append(env, name+"xterm-256color")
+}

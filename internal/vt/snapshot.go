@@ -1,0 +1,541 @@
+package vt
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Cursor is where the next character goes, counted from 0. When PendingWrap is
+// set, the column is the last one, which is full: the next character goes to
+// the line below.
+type Cursor struct {
+	Row         int         `json:"row"`
+	Column      int         `json:"column"`
+	PendingWrap bool        `json:"pending_wrap,omitempty"`
+	Hidden      bool        `json:"hidden,omitempty"`
+	Style       CursorStyle `json:"style,omitzero"`
+}
+
+// Cursor returns the cursor.
+func (s *Screen) Cursor() Cursor {
+	return Cursor{Row: s.y, Column: s.x, PendingWrap: s.pending, Hidden: s.modes.on(hiddenCursor), Style: s.style}
+}
+
+// Modes are the modes that matter to who sends input or shows the screen.
+type Modes struct {
+	Alternate      bool `json:"alternate,omitempty"` // the alternate screen is shown
+	AppCursor      bool `json:"application_cursor,omitempty"`
+	AppKeypad      bool `json:"application_keypad,omitempty"`
+	BracketedPaste bool `json:"bracketed_paste,omitempty"`
+	FocusEvents    bool `json:"focus_events,omitempty"`
+	ReverseVideo   bool `json:"reverse_video,omitempty"`
+	Mouse          int  `json:"mouse,omitempty"`          // 9, 1000, 1002 or 1003; 0: none
+	MouseEncoding  int  `json:"mouse_encoding,omitempty"` // 1005, 1006, 1015 or 1016; 0: as X10
+	// Synchronized means that the program is in the middle of a redraw (2026).
+	// It is for the reader to wait, and to set a limit to that.
+	Synchronized bool `json:"synchronized,omitempty"`
+}
+
+// Modes returns the modes.
+func (s *Screen) Modes() Modes {
+	return Modes{
+		Alternate: s.modes.on(altScreen), AppCursor: s.modes.on(appCursor), AppKeypad: s.modes.on(appKeypad),
+		BracketedPaste: s.modes.on(bracketedPaste), FocusEvents: s.modes.on(focusEvents),
+		ReverseVideo: s.modes.on(reverseVideo), Mouse: s.modes.tracking, MouseEncoding: s.modes.encoding,
+		Synchronized: s.modes.on(synchronized),
+	}
+}
+
+// Title is the window's title, IconName its short form, and Directory the URL of
+// the working directory, all as the program has said (OSC 0, 1, 2 and 7): text
+// of an untrusted source, without control characters.
+func (s *Screen) Title() string { return s.title }
+
+// IconName is described at Title.
+func (s *Screen) IconName() string { return s.icon }
+
+// Directory is described at Title.
+func (s *Screen) Directory() string { return s.dir }
+
+// Bells is how often the bell has rung.
+func (s *Screen) Bells() int { return s.bells }
+
+// Scrollback is the number of lines that Text and ANSI can give besides those
+// on the screen.
+func (s *Screen) Scrollback() int { return len(s.history.lines) }
+
+// ---------------------------------------------------------------- text
+
+// Text is what a person sees: a line for each row, without the blanks at its
+// end and without the blank lines at the end of it all. Before them come up to
+// scrollback lines of what has scrolled away.
+func (s *Screen) Text(scrollback int) string {
+	var b []byte
+	s.lines(scrollback, func(l *line) {
+		start := len(b)
+		for i := range l.cells {
+			b = s.appendChar(b, l.cells[i].ch)
+		}
+		b = append(b[:start], bytes.TrimRight(b[start:], " ")...)
+		b = append(b, '\n')
+	})
+	return strings.TrimRight(string(b), "\n")
+}
+
+// lines visits the newest lines of the scrollback and then those of the screen.
+func (s *Screen) lines(scrollback int, visit func(*line)) {
+	n := len(s.history.lines)
+	for i := n - min(max(scrollback, 0), n); i < n; i++ {
+		visit(s.history.at(i))
+	}
+	for _, l := range s.on.lines {
+		visit(l)
+	}
+}
+
+// ---------------------------------------------------------------- cells
+
+// Snapshot is a screen as data.
+type Snapshot struct {
+	Rows   int    `json:"rows"`
+	Cols   int    `json:"cols"`
+	Cursor Cursor `json:"cursor"`
+	Modes  Modes  `json:"modes,omitzero"`
+	Title  string `json:"title,omitempty"`
+	// Lines has one entry a row. What is after the last run of a line is blank.
+	Lines []Line `json:"lines"`
+}
+
+// Line is one row.
+type Line struct {
+	Runs    []Run `json:"runs,omitempty"`
+	Wrapped bool  `json:"wrapped,omitempty"` // it continues the line above
+}
+
+// Run is text of one style.
+type Run struct {
+	Text  string `json:"text"`
+	Width int    `json:"width"` // in columns
+	Style Style  `json:"style,omitzero"`
+}
+
+// Style is how text looks. A color is "" (the default), the number of a palette
+// entry from "0" to "255", or "#rrggbb".
+type Style struct {
+	Foreground     string `json:"fg,omitempty"`
+	Background     string `json:"bg,omitempty"`
+	Bold           bool   `json:"bold,omitempty"`
+	Dim            bool   `json:"dim,omitempty"`
+	Italic         bool   `json:"italic,omitempty"`
+	Underline      string `json:"underline,omitempty"` // single, double, curly, dotted or dashed
+	UnderlineColor string `json:"underline_color,omitempty"`
+	Blink          bool   `json:"blink,omitempty"`
+	Inverse        bool   `json:"inverse,omitempty"`
+	Invisible      bool   `json:"invisible,omitempty"`
+	Strike         bool   `json:"strike,omitempty"`
+	Overline       bool   `json:"overline,omitempty"`
+	Link           string `json:"link,omitempty"` // where it leads to (OSC 8)
+}
+
+// Cells returns the screen as runs of styled text. Blanks of the default style
+// at the end of a row are left out.
+func (s *Screen) Cells() Snapshot {
+	snapshot := Snapshot{
+		Rows: s.rows, Cols: s.cols, Cursor: s.Cursor(), Modes: s.Modes(), Title: s.title,
+		Lines: make([]Line, 0, s.rows),
+	}
+	for _, l := range s.on.lines {
+		line := Line{Wrapped: l.wrapped}
+		var text []byte
+		end := l.used()
+		for x := 0; x < end; {
+			from, p := x, l.cells[x].pen
+			p.look &^= protected
+			text = text[:0]
+			for ; x < end; x++ {
+				q := l.cells[x].pen
+				q.look &^= protected
+				if q != p {
+					break
+				}
+				text = s.appendChar(text, l.cells[x].ch)
+			}
+			line.Runs = append(line.Runs, Run{Text: string(text), Width: x - from, Style: s.styleOf(p)})
+		}
+		snapshot.Lines = append(snapshot.Lines, line)
+	}
+	return snapshot
+}
+
+// used is how much of a line is not blank.
+func (l *line) used() int {
+	n := len(l.cells)
+	for n > 0 && (l.cells[n-1].ch == 0 || l.cells[n-1].ch == ' ') && l.cells[n-1].pen == (pen{}) {
+		n--
+	}
+	return n
+}
+
+var underlineNames = [...]string{"", "single", "double", "curly", "dotted", "dashed", "", ""}
+
+func (s *Screen) styleOf(p pen) Style {
+	e := s.extras.get(p.extra())
+	return Style{
+		Foreground: colorName(p.fg), Background: colorName(p.bg),
+		Bold: p.look&bold != 0, Dim: p.look&dim != 0, Italic: p.look&italic != 0,
+		Underline: underlineNames[p.underline()], UnderlineColor: colorName(e.underline),
+		Blink: p.look&blink != 0, Inverse: p.look&inverse != 0, Invisible: p.look&invisible != 0,
+		Strike: p.look&strike != 0, Overline: p.look&overline != 0, Link: e.link,
+	}
+}
+
+func colorName(c uint32) string {
+	switch c & colorKind {
+	case colorIndexed:
+		return strconv.Itoa(int(c & colorValue))
+	case colorRGB:
+		return fmt.Sprintf("#%06x", c&colorValue)
+	}
+	return ""
+}
+
+// ---------------------------------------------------------------- ANSI
+
+// ANSI returns bytes which, written to a fresh terminal of the same size, make
+// it show this screen and behave as this one would: contents and attributes,
+// both screens if the alternate one is shown, cursor with its style and pending
+// wrap, saved cursors, margins, tabs, character sets, modes, colors, titles.
+// Before the screen come up to scrollback lines of what has scrolled away.
+//
+// What is not in it: a sequence or character of which only a part has arrived,
+// what the bell did, and titles that programs have pushed.
+func (s *Screen) ANSI(scrollback int) []byte {
+	w := &painter{s: s}
+	w.history(scrollback)
+	w.grid(&s.main)
+	if s.on == &s.alt {
+		w.saved(&s.main)
+		w.margins(&s.main)
+		w.print("\x1b[?1047h")
+		w.grid(&s.alt)
+	}
+	w.settings()
+	w.saved(s.on)
+	w.cursor()
+	return w.out
+}
+
+// painter writes what makes a fresh terminal look like s.
+type painter struct {
+	s   *Screen
+	out []byte
+	// Of that terminal:
+	pen     pen
+	columns bool // left and right margins are on
+}
+
+func (w *painter) print(format string, args ...any) {
+	w.out = fmt.Appendf(w.out, format, args...)
+}
+
+// use makes p the pen.
+func (w *painter) use(p pen) {
+	if p == w.pen {
+		return
+	}
+	s := w.s
+	old, e := s.extras.get(w.pen.extra()), s.extras.get(p.extra())
+	shown, was := p, w.pen
+	shown.look &^= protected
+	was.look &^= protected
+	if shown != was {
+		w.out = s.appendSGR(w.out, p)
+	}
+	// Some terminals take protection for an attribute that SGR 0 ends.
+	if protect := p.look & protected; protect != w.pen.look&protected || protect != 0 && shown != was {
+		w.print("\x1b[%d\"q", protect/protected)
+	}
+	if old.link != e.link || old.id != e.id {
+		id := ""
+		if e.id != "" {
+			id = "id=" + e.id
+		}
+		w.print("\x1b]8;%s;%s\x1b\\", id, e.link)
+	}
+	w.pen = p
+}
+
+// appendSGR adds the sequence that selects p from whatever was before.
+func (s *Screen) appendSGR(b []byte, p pen) []byte {
+	b = append(b, "\x1b[0"...)
+	for i, code := range [...]int{1, 2, 3, 5, 7, 8, 9, 53} { // in the order of the bits
+		if p.look>>i&1 != 0 {
+			b = append(b, ';')
+			b = strconv.AppendInt(b, int64(code), 10)
+		}
+	}
+	switch u := p.underline(); u {
+	case 0:
+	case 1:
+		b = append(b, ";4"...)
+	default:
+		b = append(b, ";4:"...)
+		b = strconv.AppendUint(b, uint64(u), 10)
+	}
+	b = appendColor(b, p.fg, 30)
+	b = appendColor(b, p.bg, 40)
+	b = appendColor(b, s.extras.get(p.extra()).underline, 50)
+	return append(b, 'm')
+}
+
+// appendColor adds a color; base is 30, 40, or 50 for the underline.
+func appendColor(b []byte, c uint32, base int) []byte {
+	v := int(c & colorValue)
+	switch c & colorKind {
+	case colorIndexed:
+		switch {
+		case v < 8 && base < 50:
+			return fmt.Appendf(b, ";%d", base+v)
+		case v < 16 && base < 50:
+			return fmt.Appendf(b, ";%d", base+60+v-8)
+		case base < 50:
+			return fmt.Appendf(b, ";%d;5;%d", base+8, v)
+		}
+		return fmt.Appendf(b, ";58:5:%d", v)
+	case colorRGB:
+		if base < 50 {
+			return fmt.Appendf(b, ";%d;2;%d;%d;%d", base+8, v>>16, v>>8&0xff, v&0xff)
+		}
+		return fmt.Appendf(b, ";58:2::%d:%d:%d", v>>16, v>>8&0xff, v&0xff)
+	}
+	return b
+}
+
+// history writes lines of the scrollback and scrolls them away.
+func (w *painter) history(n int) {
+	s := w.s
+	n = min(max(n, 0), len(s.history.lines))
+	if n == 0 {
+		return
+	}
+	for i := len(s.history.lines) - n; i < len(s.history.lines); i++ {
+		l := s.history.at(i)
+		w.cells(l, 0, min(l.used(), s.cols))
+		w.use(pen{})
+		w.print("\r\n")
+	}
+	for range s.rows - 1 {
+		w.print("\n")
+	}
+}
+
+// grid writes the contents of a screen, and its tabs.
+func (w *painter) grid(g *grid) {
+	wraps := false // the cursor is after the last column: printing on wraps
+	for y, l := range g.lines {
+		end := l.used()
+		goesOn := y+1 < len(g.lines) && continued(l, g.lines[y+1])
+		if goesOn {
+			end = len(l.cells)
+		}
+		if !wraps && end > 0 {
+			w.print("\x1b[%dH", y+1)
+		}
+		w.cells(l, 0, end)
+		wraps = goesOn
+	}
+	w.use(pen{})
+	w.tabs(g)
+}
+
+// continued reports whether the line below can be written right after l.
+func continued(l, below *line) bool {
+	last, first := l.cells[len(l.cells)-1], below.cells[0]
+	return below.wrapped && last.ch != 0 && first.ch != 0 && !alone(first.ch)
+}
+
+// cells writes the cells of a line from a up to b, where the cursor is at a.
+func (w *painter) cells(l *line, a, b int) {
+	for x := a; x < b; {
+		c := l.cells[x]
+		if c.ch == 0 {
+			n := 1
+			for x+n < b && l.cells[x+n] == c {
+				n++
+			}
+			if c.pen != (pen{}) {
+				w.use(c.pen)
+				w.print("\x1b[%dX", n)
+			}
+			if x+n < len(l.cells) {
+				w.print("\x1b[%dC", n)
+			}
+			x += n
+			continue
+		}
+		w.use(c.pen)
+		if alone(c.ch) {
+			w.print("\x1b[%dG", x+1)
+		}
+		w.out = w.s.appendChar(w.out, c.ch)
+		x++
+	}
+}
+
+func (w *painter) tabs(g *grid) {
+	plain := defaultTabs(nil, len(g.tabs))
+	same := true
+	for x := range plain {
+		same = same && plain[x] == g.tabs[x]
+	}
+	if same {
+		return
+	}
+	w.print("\x1b[3g")
+	for x, set := range g.tabs {
+		if set {
+			w.print("\x1b[%dG\x1bH", x+1)
+		}
+	}
+}
+
+// settings writes what both screens share.
+func (w *painter) settings() {
+	s := w.s
+	if s.title == s.icon && s.title != "" {
+		w.print("\x1b]0;%s\x1b\\", s.title)
+	} else {
+		if s.title != "" {
+			w.print("\x1b]2;%s\x1b\\", s.title)
+		}
+		if s.icon != "" {
+			w.print("\x1b]1;%s\x1b\\", s.icon)
+		}
+	}
+	if s.dir != "" {
+		w.print("\x1b]7;%s\x1b\\", s.dir)
+	}
+	for i := range 256 {
+		if c, ok := s.palette.indexed[uint8(i)]; ok {
+			w.print("\x1b]4;%d;%s\x1b\\", i, formatColor(c&colorValue))
+		}
+	}
+	for i, c := range s.palette.special {
+		if c != 0 {
+			w.print("\x1b]%d;%s\x1b\\", 10+i, formatColor(c&colorValue))
+		}
+	}
+	for _, n := range []int{1, 5, 45, 66, 1004, 1007, 2004, 2026} {
+		if s.modes.on(privateFlags[n]) {
+			w.print("\x1b[?%dh", n)
+		}
+	}
+	if s.modes.tracking != 0 {
+		w.print("\x1b[?%dh", s.modes.tracking)
+	}
+	if s.modes.encoding != 0 {
+		w.print("\x1b[?%dh", s.modes.encoding)
+	}
+	if s.modes.on(newLine) {
+		w.print("\x1b[20h")
+	}
+	if s.modes.on(hiddenCursor) {
+		w.print("\x1b[?25l")
+	}
+	if s.style != (CursorStyle{}) {
+		w.print("\x1b[%d q", s.style.number())
+	}
+}
+
+// saved writes what DECSC has kept, if it is not what a fresh screen has.
+func (w *painter) saved(g *grid) {
+	c := g.saved
+	if c == (savedCursor{}) {
+		return
+	}
+	if c.origin {
+		// Margins are full here, so that places are counted from the corner.
+		w.print("\x1b[?6h")
+	}
+	w.print("\x1b[%d;%dH", c.y+1, c.x+1)
+	if c.sets != (charsets{}) {
+		w.charsets(c.sets)
+	}
+	w.use(pen{})
+	p := c.pen
+	p.setExtra(w.s.extras.put(c.extra, w.s.visitExtras))
+	w.use(p)
+	w.print("\x1b7")
+	w.use(pen{})
+	if c.sets != (charsets{}) {
+		w.print("\x1b(B\x1b)B\x1b*B\x1b+B\x0f")
+	}
+	if c.origin {
+		w.print("\x1b[?6l")
+	}
+}
+
+// charsets designates sets other than those of a fresh terminal.
+func (w *painter) charsets(c charsets) {
+	for g, final := range c.g {
+		if final != 0 {
+			w.print("\x1b%c%c", "()*+"[g], final)
+		}
+	}
+	w.out = append(w.out, []string{"\x0f", "\x0e", "\x1bn", "\x1bo"}[c.gl]...)
+}
+
+func (w *painter) margins(g *grid) {
+	s := w.s
+	if g.top > 0 || g.bottom < s.rows-1 {
+		w.print("\x1b[%d;%dr", g.top+1, g.bottom+1)
+	}
+	if g.narrow(s.cols) {
+		w.leftRight()
+		w.print("\x1b[%d;%ds", g.left+1, g.right+1)
+	}
+}
+
+// leftRight switches left and right margins on, which resets them: once.
+func (w *painter) leftRight() {
+	if !w.columns {
+		w.columns = true
+		w.print("\x1b[?69h")
+	}
+}
+
+// cursor writes margins, the cursor, and the modes that would have changed how
+// the rest is written. It must come last.
+func (w *painter) cursor() {
+	s := w.s
+	w.margins(s.on)
+	if s.modes.on(leftRightMargins) {
+		w.leftRight()
+	}
+	if s.modes.on(origin) {
+		w.print("\x1b[?6h")
+	}
+	row, column := s.position()
+	at := s.x
+	if s.pending && s.x > 0 && s.line().cells[s.x].ch&chTail != 0 {
+		at--
+	}
+	w.print("\x1b[%d;%dH", row, column-(s.x-at))
+	if s.pending {
+		// Writing the last column again leaves the cursor after it.
+		w.use(s.line().cells[at].pen)
+		w.out = s.appendChar(w.out, s.line().cells[at].ch)
+	}
+	w.use(s.pen)
+	if s.sets != (charsets{}) {
+		w.charsets(s.sets)
+	}
+	if s.modes.on(insertMode) {
+		w.print("\x1b[4h")
+	}
+	if !s.modes.on(autoWrap) {
+		w.print("\x1b[?7l")
+	}
+}

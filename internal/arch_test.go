@@ -55,7 +55,7 @@ var imports = []importRule{
 		why: "a shell driver needs processes and nothing else; what output is for is decided above",
 	},
 	{
-		about: "internal/vt", only: []string{}, bare: true,
+		about: "internal/vt", only: []string{"api"}, bare: true,
 		why: "a terminal is bytes and a screen; what it is for, and whose it is, is decided above",
 	},
 	{

@@ -20,7 +20,7 @@ type Reader struct {
 // that waits for it to become readable, and its first thread does not run (others
 // may: a runtime's garbage collector, say). This is what the kernel says, not a guess from what the process has written. Only processes of the
 // terminal's foreground group count: others would be stopped for reading.
-func (t *Tree) ReaderOf(pids []int, device uint64, foreground int) (Reader, bool) {
+func ReaderOf(pids []int, device uint64, foreground int) (Reader, bool) {
 	for _, pid := range pids {
 		if group, err := unix.Getpgid(pid); err != nil || group != foreground {
 			continue

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +46,10 @@ type leaderAnswer struct {
 // megabytes are as much as the kernel takes.
 const leaderMessage = 4 << 20
 
+// leaderTime bounds how long the leader may take for a request: milliseconds, or
+// for ever if a command has stopped it.
+const leaderTime = 10 * time.Second
+
 // NewTerminal starts a session in the tree whose controlling terminal is slave.
 func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -52,8 +57,12 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 		return nil, err
 	}
 	defer unix.Close(pair[1])
-	for _, fd := range pair {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, leaderMessage) // a long environment then fails, and says so
+	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, leaderMessage) // a long environment then fails, and says so
+	limit := unix.NsecToTimeval(leaderTime.Nanoseconds())
+	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &limit); err != nil {
+			return nil, errors.Join(err, unix.Close(pair[0]))
+		}
 	}
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -115,6 +124,8 @@ func (t *Terminal) Close() error {
 	return err
 }
 
+// ask puts one request to the leader. After one that failed on the way there is
+// no telling which answer comes next, so there is no other.
 func (t *Terminal) ask(q leaderRequest, files []int) (a leaderAnswer, err error) {
 	text, err := json.Marshal(q)
 	if err != nil {
@@ -125,29 +136,38 @@ func (t *Terminal) ask(q leaderRequest, files []int) (a leaderAnswer, err error)
 	if t.conn < 0 {
 		return a, errDying
 	}
-	if err := unix.Sendmsg(t.conn, text, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL); err != nil {
-		return a, fmt.Errorf("ask the leader of the terminal: %w", err)
-	}
-	buf := make([]byte, 4096)
-	var n int
-	for {
-		if n, err = unix.Read(t.conn, buf); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err == nil && n == 0 {
-		err = errors.New("it is gone")
-	}
+	answer, err := exchange(t.conn, text, files)
 	if err != nil {
+		_ = unix.Close(t.conn)
+		t.conn = -1
 		return a, fmt.Errorf("ask the leader of the terminal: %w", err)
 	}
-	if err := json.Unmarshal(buf[:n], &a); err != nil {
+	if err := json.Unmarshal(answer, &a); err != nil {
 		return a, err
 	}
 	if a.Error != "" {
 		return a, errors.New(a.Error)
 	}
 	return a, nil
+}
+
+func exchange(conn int, request []byte, files []int) ([]byte, error) {
+	if err := unix.Sendmsg(conn, request, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Read(conn, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return nil, err
+		case n == 0:
+			return nil, errors.New("it is gone")
+		default:
+			return buf[:n], nil
+		}
+	}
 }
 
 // leaderFD is the leader's end of the connection.

@@ -128,3 +128,31 @@ func TestLeadingATerminal(t *testing.T) {
 		}
 	})
 }
+
+// A command that stops the leader makes requests fail, and nothing hang.
+func TestStoppedLeader(t *testing.T) {
+	h := newHost(t, Config{})
+	tree := newTree(t, h)
+	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	term, err := tree.NewTerminal(slave)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer term.Close()
+	p := onTerminal(t, term, slave, "sleep 4242")
+	term.leader.Signal(unix.SIGSTOP)
+	soon := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(term.conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &soon); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second is not even asked
+		if err := term.Foreground(p); err == nil {
+			t.Error("a stopped leader answered")
+		}
+	}
+}

@@ -155,7 +155,13 @@ func (s *Session) askToLeave() {
 // mayLeave tells the processes that are asked to go from the driver's sleeping
 // copies of the shell, which just have to go. An interactive shell, as ash must
 // be, ignores SIGTERM and goes by SIGHUP.
+//
+// The leader of a terminal stays: with it the terminal would go, and SIGHUP
+// would take from the others the time they have.
 func (s *Session) mayLeave(pid int, mark uint32, asked bool) bool {
+	if s.term != nil && s.term.leads(pid) {
+		return false
+	}
 	if s.shell == nil || asked {
 		return true
 	}

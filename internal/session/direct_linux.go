@@ -53,7 +53,7 @@ func (e *execution) openFiles(spec *process.Spec) error {
 		return err
 	}
 	if t := e.session.term; t != nil {
-		fd := t.slaveFD()
+		fd := int(t.slave.Fd()) // a session that is being created is not closed meanwhile
 		spec.Files, spec.Leads = [3]int{fd, fd, fd}, true
 		return nil
 	}

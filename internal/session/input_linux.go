@@ -20,6 +20,8 @@ type input struct {
 	begun chan struct{} // closed when that is written: what comes later must wait
 	once  sync.Once     // closes begun
 
+	typing *typist // writes to pipe; nil as that
+
 	mu   sync.Mutex
 	pipe *os.File // writing end; nil when there is nothing to write to
 	done bool
@@ -49,6 +51,7 @@ func newInput(data []byte, open bool) (*input, error) {
 		return nil, errors.Join(err, unix.Close(p[0]), unix.Close(p[1]))
 	}
 	in := &input{read: p[0], first: data, begun: make(chan struct{}), pipe: os.NewFile(uintptr(p[1]), "stdin")}
+	in.typing = newTypist(in.pipe)
 	if len(data) == 0 {
 		in.begin()
 	}
@@ -97,11 +100,34 @@ func (in *input) write(ctx context.Context, data []byte) (int, error) {
 		return 0, api.Errorf(api.CodeInvalidParams, "the command's stdin is closed").
 			WithHint("start the command with stdin_open: true to write to it later")
 	}
+	return in.typing.write(ctx, data)
+}
+
+// typist writes to what a command reads, for one caller after the other.
+type typist struct {
+	to   *os.File
+	turn chan struct{} // holds one: whose turn it is, takes it
+}
+
+func newTypist(to *os.File) *typist {
+	w := &typist{to: to, turn: make(chan struct{}, 1)}
+	w.turn <- struct{}{}
+	return w
+}
+
+// write writes until all is taken or the caller stops waiting.
+func (w *typist) write(ctx context.Context, data []byte) (int, error) {
+	select {
+	case <-w.turn:
+		defer func() { w.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
+	}
 	// A context has no descriptor to poll; its end is a deadline in the past.
-	stop := context.AfterFunc(ctx, func() { _ = pipe.SetWriteDeadline(time.Unix(1, 0)) })
-	n, err := pipe.Write(data)
+	stop := context.AfterFunc(ctx, func() { _ = w.to.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := w.to.Write(data)
 	if !stop() {
-		_ = pipe.SetWriteDeadline(time.Time{})
+		_ = w.to.SetWriteDeadline(time.Time{})
 	}
 	if err != nil {
 		e := api.Errorf(api.CodeInvalidParams, "the command does not take its input: %w", err).With("bytes", n)

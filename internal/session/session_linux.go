@@ -335,7 +335,7 @@ func (s *Session) describe(pids []int) []api.Process {
 		switch {
 		case in.PID == shellPID:
 			p.Role = api.RoleShell
-		case s.term != nil && s.term.leader != nil && in.PID == s.term.leader.PID():
+		case s.term != nil && s.term.leads(in.PID):
 			p.Role = api.RoleLeader
 		case in.PID == standbyPID || s.shell != nil && in.Mark == 0:
 			p.Role = api.RoleStandby

@@ -26,6 +26,7 @@ type terminal struct {
 	pool   *Pool
 	master *os.File
 	raw    syscall.RawConn // of master
+	typing *typist         // writes to master
 	// slave is kept open, so that the master does not hang up between commands.
 	slave  *os.File
 	leader *process.Terminal // nil in a direct session, whose command leads
@@ -43,9 +44,9 @@ type terminal struct {
 // pages, for who looks at it; the journal has it all.
 const scrollback = 1000
 
-// terminalBytes is what one read takes: as much as the kernel ever holds for a
-// terminal.
-const terminalBytes = 64 << 10
+// terminalBytes is what one read takes: as much as the kernel ever gives of a
+// terminal at once.
+const terminalBytes = 4 << 10
 
 // openTerminal makes the terminal that was asked for.
 func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
@@ -57,6 +58,7 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes),
 		screen: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols, Scrollback: scrollback}),
 	}
+	t.typing = newTypist(master)
 	t.raw, err = master.SyscallConn()
 	if err == nil {
 		err = t.sane()
@@ -70,27 +72,51 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 	return t, nil
 }
 
+// onSlave calls fn with the descriptor of the slave, which is not closed
+// meanwhile: the number of one that is may be another session's.
+func (t *terminal) onSlave(fn func(fd int) error) error {
+	raw, err := t.slave.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = fn(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+func (t *terminal) currentSettings() (settings *unix.Termios, err error) {
+	err = t.onSlave(func(fd int) (err error) {
+		settings, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
+	return settings, err
+}
+
 // sane makes the settings those of a terminal for text in UTF-8. The key that
 // stops a program is taken away: nobody would be there to continue it.
 func (t *terminal) sane() error {
-	settings, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS)
+	settings, err := t.currentSettings()
 	if err != nil {
 		return err
 	}
 	settings.Iflag |= unix.IUTF8
-	settings.Cc[unix.VSUSP] = 0
+	settings.Cc[unix.VSUSP] = noKey
 	t.settings = *settings
-	return unix.IoctlSetTermios(t.slaveFD(), unix.TCSETS, settings)
+	return t.onSlave(func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, settings) })
 }
 
-// slaveFD is safe while the terminal is open: the slave is not in the poller.
-func (t *terminal) slaveFD() int { return int(t.slave.Fd()) }
+// noKey is the character of a function of the terminal that has no key.
+const noKey = 0
 
 // take makes the terminal's output that of e. What an earlier command left on
-// its settings or unread does not concern it.
+// its settings or unread does not concern it. (A terminal that is gone already
+// has no command to disturb.)
 func (t *terminal) take(e *execution) {
-	_ = unix.IoctlSetTermios(t.slaveFD(), unix.TCSETS, &t.settings)
-	_ = unix.IoctlSetInt(t.slaveFD(), unix.TCFLSH, unix.TCIFLUSH)
+	_ = t.onSlave(func(fd int) error {
+		return errors.Join(unix.IoctlSetTermios(fd, unix.TCSETS, &t.settings), unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH))
+	})
 	t.settle()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,6 +125,9 @@ func (t *terminal) take(e *execution) {
 	}
 	t.to = e
 }
+
+// leads reports whether a process holds the terminal for the others.
+func (t *terminal) leads(pid int) bool { return t.leader != nil && t.leader.PID() == pid }
 
 // pull moves what there is into the journal, at most limit bytes unless that is
 // negative, and says whether the terminal is gone.
@@ -156,6 +185,11 @@ func (t *terminal) close() {
 	if t.to != nil {
 		t.to.journal.Close()
 	}
+	// What is kept of a session that has ended is what it showed last.
+	rows, cols := t.screen.Size()
+	last := vt.New(vt.Config{Rows: rows, Cols: cols})
+	_, _ = last.Write(t.screen.ANSI(0))
+	t.screen, t.buf = last, nil
 	t.mu.Unlock()
 	if t.leader != nil {
 		_ = t.leader.Close()
@@ -171,7 +205,7 @@ func errNoTerminal() *api.Error {
 
 // input types data, and the key for end of input at eof.
 func (t *terminal) input(ctx context.Context, e *execution, data []byte, eof bool) (int, error) {
-	settings, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS)
+	settings, err := t.currentSettings()
 	if err != nil {
 		return 0, api.Errorf(api.CodeInternal, "the terminal: %w", err)
 	}
@@ -187,14 +221,9 @@ func (t *terminal) input(ctx context.Context, e *execution, data []byte, eof boo
 		default:
 		}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = t.master.SetWriteDeadline(time.Unix(1, 0)) })
-	n, err := t.master.Write(typed)
-	if !stop() {
-		_ = t.master.SetWriteDeadline(time.Time{})
-	}
+	n, err := t.typing.write(ctx, typed)
 	if err != nil {
-		return n, api.Errorf(api.CodeInvalidParams, "the terminal does not take more input: %w", err).With("bytes", n).
-			WithHint("the command does not read: exec.info says whether it is still running")
+		return n, err
 	}
 	e.lastByte.Store(time.Now().UnixNano())
 	return min(n, len(data)), nil
@@ -205,13 +234,15 @@ func signalOf(data []byte, settings *unix.Termios) unix.Signal {
 	switch {
 	case settings.Lflag&unix.ISIG == 0:
 		return 0
-	case bytes.IndexByte(data, settings.Cc[unix.VINTR]) >= 0:
+	case has(data, settings.Cc[unix.VINTR]):
 		return unix.SIGINT
-	case bytes.IndexByte(data, settings.Cc[unix.VQUIT]) >= 0:
+	case has(data, settings.Cc[unix.VQUIT]):
 		return unix.SIGQUIT
 	}
 	return 0
 }
+
+func has(data []byte, key byte) bool { return key != noKey && bytes.IndexByte(data, key) >= 0 }
 
 // shellIsAlone reports whether the command is all in its shell: a loop, say.
 func (e *execution) shellIsAlone() bool {
@@ -305,27 +336,11 @@ func (t *terminal) show(session string, params api.SessionScreenParams) *api.Ses
 	case api.ScreenANSI:
 		r.Text = string(t.screen.ANSI(params.Scrollback))
 	case api.ScreenJSON:
-		r.Lines = screenLines(cells.Lines)
+		r.Lines = cells.Lines
 	default:
 		r.Text = t.screen.Text(params.Scrollback)
 	}
 	return r
-}
-
-func screenLines(lines []vt.Line) []api.ScreenLine {
-	out := make([]api.ScreenLine, len(lines))
-	for i, l := range lines {
-		out[i].Wrapped = l.Wrapped
-		for _, run := range l.Runs {
-			r := api.ScreenRun{Text: run.Text, Width: run.Width}
-			if run.Style != (vt.Style{}) {
-				style := api.ScreenStyle(run.Style)
-				r.Style = &style
-			}
-			out[i].Runs = append(out[i].Runs, r)
-		}
-	}
-	return out
 }
 
 // inputTick is how often a command whose caller wants to know is looked at: it
@@ -346,13 +361,13 @@ func (s *Session) waiting() *api.Waiting {
 
 func (t *terminal) waiting(e *execution) *api.Waiting {
 	var st unix.Stat_t
-	if unix.Fstat(t.slaveFD(), &st) != nil {
+	if t.onSlave(func(fd int) error { return unix.Fstat(fd, &st) }) != nil {
 		return nil
 	}
 	group := 0
 	_ = t.raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
 	s := e.session
-	reader, ok := s.tree.ReaderOf(s.tree.Marked(e.mark, 0), st.Rdev, group)
+	reader, ok := process.ReaderOf(s.tree.Marked(e.mark, 0), st.Rdev, group)
 	if !ok {
 		return nil
 	}
@@ -360,7 +375,7 @@ func (t *terminal) waiting(e *execution) *api.Waiting {
 		For: api.WaitingInput, PID: reader.PID, Process: reader.Command,
 		Since: api.Time{Time: time.Unix(0, e.lastByte.Load())},
 	}
-	if set, err := unix.IoctlGetTermios(t.slaveFD(), unix.TCGETS); err == nil && set.Lflag&unix.ICANON != 0 && set.Lflag&unix.ECHO == 0 {
+	if set, err := t.currentSettings(); err == nil && set.Lflag&unix.ICANON != 0 && set.Lflag&unix.ECHO == 0 {
 		w.For = api.WaitingPassword
 	}
 	return w

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +227,50 @@ func TestScreen(t *testing.T) {
 	if _, err := p.Screen(t.Context(), api.SessionScreenParams{SessionID: s.SessionID, Format: "png"}); !api.IsCode(err, api.CodeInvalidParams) {
 		t.Error(err)
 	}
+}
+
+// A program on the terminal has the grace to leave in, and is not hung up
+// before; what it showed last stays to be looked at.
+func TestTTYGoesLast(t *testing.T) {
+	p := newPool(t, Config{})
+	s := onTTY(t, p, "bash")
+	file := t.TempDir() + "/cleaned"
+	r := sh(t, p, s, `sh -c 'trap "sleep 0.2; echo up >`+file+`; exit" TERM; echo ready; while :; do sleep 0.01; done' &`)
+	awaitText(t, p, r.ExecID, "ready")
+	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "up\n" {
+		t.Errorf("it was not let clean up: %q, %v", b, err)
+	}
+	if got, err := p.Screen(t.Context(), api.SessionScreenParams{SessionID: s.SessionID, Scrollback: 10}); err != nil || !strings.HasPrefix(got.Text, "ready") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Two who type at once do not cut each other off when one of them goes.
+func TestTTYTwoTypists(t *testing.T) {
+	p := newPool(t, Config{Grace: 100 * time.Millisecond})
+	s := onTTY(t, p, "dash")
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "stty raw -echo; echo ready; sleep 100", YieldMS: 1})
+	awaitText(t, p, r.ExecID, "ready")
+	full := strings.Repeat("x", 1<<20) // more than a terminal holds: it blocks
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := p.Input(ctx, api.ExecInputParams{ExecID: r.ExecID, Data: full})
+		first <- err
+	}()
+	impatient, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if _, err := p.Input(impatient, api.ExecInputParams{ExecID: r.ExecID, Data: full}); err == nil {
+		t.Error("a terminal took a megabyte that nobody reads")
+	}
+	select {
+	case err := <-first:
+		t.Errorf("the first was cut off with the second: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	cancel()
+	<-first
 }

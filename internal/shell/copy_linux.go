@@ -23,7 +23,7 @@ const (
 // adopt makes a copy that has reported ours: it is freed from the subshell
 // that forked it and tracked. It returns nil if it is gone already.
 func (s *Shell) adopt(rep report, k *kit, id string) *copied {
-	defer func() { _ = k.close() }() // the copy holds what it needs
+	defer s.hub.kits.drop(k) // the copy holds what it needs
 	if outer := rep.b; outer > 1 && outer != os.Getpid() && outer != s.proc.PID() {
 		s.cfg.Tree.Signal(outer, unix.SIGKILL) // only if it is in the tree
 	}
@@ -120,7 +120,7 @@ func (s *Shell) endTaking() {
 		return mark == 0 && (s.heir == nil || pid != s.heir.proc.PID()) && (s.standby == nil || pid != s.standby.proc.PID()) &&
 			(s.cfg.Terminal == nil || pid != s.cfg.Terminal.PID())
 	}, time.Now().Add(standbyTime))
-	_ = s.taking.close()
+	s.hub.kits.drop(s.taking)
 	s.taking = nil
 }
 
@@ -266,13 +266,13 @@ func (s *Shell) askStandby() {
 	if s.taking != nil || s.proc.Exited() {
 		return
 	}
-	k, err := s.hub.takeKit()
+	k, err := s.hub.kits.take()
 	if err != nil {
 		s.hub.log.Warn("no standby", "error", err)
 		return
 	}
 	if err := s.cfg.Tree.Mark(s.proc, 0); err != nil {
-		s.hub.putKit(k)
+		s.hub.kits.put(k)
 		return
 	}
 	ask := "__trl_k=t __trl_w=" + s.hub.path(k.wake[0]) + " __trl_q=" + s.hub.path(k.traps[1]) + "; "
@@ -282,7 +282,7 @@ func (s *Shell) askStandby() {
 		ask += `__trl_t "$@"`
 	}
 	if err := s.send(ask + "; __trl_w= __trl_q=\n"); err != nil {
-		s.hub.putKit(k)
+		s.hub.kits.drop(k)
 		return
 	}
 	s.taking = k

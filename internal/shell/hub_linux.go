@@ -26,22 +26,11 @@ type Hub struct {
 	status     *os.File          // reading end
 	texts      map[string]string // path of each embedded text, in a memfd
 	textFDs    []int
-	kits       chan *kit
+	kits       kits
 	clock      *clock
 	mu         sync.Mutex
 	shells     map[string]*Shell // by token
 	readerDone chan struct{}
-}
-
-// kitPool is how many unused kits are kept: enough for a burst of commands on
-// a small machine, at four descriptors each.
-const kitPool = 64
-
-// kit is the pair of pipes a shell needs in order to leave a copy of itself: one
-// on which the copy sleeps, one through which the shell's traps are told. A
-// kit that was not used is as good as new.
-type kit struct {
-	wake, traps [2]int
 }
 
 // NewHub opens the shared pipes and starts the reader of reports.
@@ -52,7 +41,6 @@ func NewHub(log *slog.Logger) (*Hub, error) {
 	h := &Hub{
 		log:        log,
 		prefix:     "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/",
-		kits:       make(chan *kit, kitPool),
 		clock:      newClock(),
 		shells:     map[string]*Shell{},
 		texts:      map[string]string{},
@@ -82,14 +70,10 @@ func (h *Hub) Close() error {
 		<-h.readerDone
 	}
 	err = errors.Join(err, closeFDs(h.textFDs...))
-	for {
-		select {
-		case k := <-h.kits:
-			err = errors.Join(err, k.close())
-		default:
-			return err
-		}
+	for _, k := range h.kits.spare {
+		err = errors.Join(err, k.close())
 	}
+	return err
 }
 
 // path is how a shell opens a descriptor of ours.
@@ -185,49 +169,6 @@ func (h *Hub) unregister(s *Shell) {
 	h.mu.Lock()
 	delete(h.shells, s.token)
 	h.mu.Unlock()
-}
-
-// takeKit returns a spare kit or a new one.
-func (h *Hub) takeKit() (*kit, error) {
-	select {
-	case k := <-h.kits:
-		return k, nil
-	default:
-	}
-	k := &kit{}
-	if err := unix.Pipe2(k.wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, err
-	}
-	if err := unix.Pipe2(k.traps[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, errors.Join(err, closeFDs(k.wake[:]...))
-	}
-	return k, nil
-}
-
-// putKit takes back a kit that no copy was made with.
-func (h *Hub) putKit(k *kit) {
-	select {
-	case h.kits <- k:
-	default:
-		_ = k.close()
-	}
-}
-
-func (k *kit) close() error {
-	return closeFDs(k.wake[0], k.wake[1], k.traps[0], k.traps[1])
-}
-
-// readTraps takes what the shell wrote into the kit before it forked.
-func (k *kit) readTraps() []byte {
-	var out []byte
-	buf := make([]byte, 4096)
-	for {
-		n, err := unix.Read(k.traps[0], buf)
-		if n <= 0 || err != nil {
-			return out
-		}
-		out = append(out, buf[:n]...)
-	}
 }
 
 func closeFDs(fds ...int) error {

@@ -148,7 +148,7 @@ func (r *running) start() (closeTexts func(), err error) {
 		fds = append(fds, fd)
 		return s.hub.path(fd)
 	}
-	if r.kit, err = s.hub.takeKit(); err != nil {
+	if r.kit, err = s.hub.kits.take(); err != nil {
 		return closeTexts, err
 	}
 	s.seq++
@@ -215,8 +215,9 @@ func (r *running) wait() error {
 				return err
 			}
 		case sig := <-r.cmd.Keys:
-			r.heed(sig)
-			again = time.Tick(abortEvery)
+			if r.heed(sig); r.keyed != 0 {
+				again = time.Tick(abortEvery)
+			}
 		case <-again:
 			r.heed(r.keyed)
 		case <-tick:
@@ -316,7 +317,7 @@ func (s *Shell) handle(rep report, r *running) {
 // heed makes a shell that is alone with its command give that up. It is asked
 // again while it does not: a trap that runs may keep another from running.
 func (r *running) heed(sig unix.Signal) {
-	if sig != 0 && len(r.cfg.Tree.Marked(r.cmd.Mark, r.proc.PID())) == 0 {
+	if len(r.cfg.Tree.Marked(r.cmd.Mark, r.proc.PID())) == 0 {
 		r.keyed = sig
 		r.proc.Signal(abortSignal)
 	}
@@ -340,9 +341,9 @@ func (r *running) finishKit() {
 		return
 	}
 	if r.reported && !r.stop.begun && r.exit == nil {
-		r.hub.putKit(r.kit)
+		r.hub.kits.put(r.kit)
 	} else {
-		_ = r.kit.close() // a dying shell may still have it open
+		r.hub.kits.drop(r.kit) // a dying shell may still have it open
 	}
 	r.kit = nil
 }

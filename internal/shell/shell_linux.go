@@ -354,7 +354,7 @@ func (s *Shell) Close() error {
 	}
 	s.closeControl()
 	if s.taking != nil {
-		_ = s.taking.close()
+		s.hub.kits.drop(s.taking)
 		s.taking = nil
 	}
 	return nil

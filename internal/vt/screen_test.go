@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
 )
 
 // Each feature, on a screen of 5 rows and 10 columns: what is shown, and where
@@ -154,7 +156,7 @@ func TestScreen(t *testing.T) {
 }
 
 func TestStyle(t *testing.T) {
-	for in, want := range map[string]Style{
+	for in, want := range map[string]api.ScreenStyle{
 		"\x1b[1;2;3;4;5;7;8;9;53m": {
 			Bold: true, Dim: true, Italic: true, Underline: "single", Blink: true, Inverse: true, Invisible: true, Strike: true, Overline: true,
 		},
@@ -190,7 +192,11 @@ func TestStyle(t *testing.T) {
 	} {
 		s := New(Config{Rows: 2, Cols: 4})
 		s.Write([]byte(in + "x"))
-		if d := cmp.Diff([]Run{{Text: "x", Width: 1, Style: want}}, s.Cells().Lines[0].Runs); d != "" {
+		run := api.ScreenRun{Text: "x", Width: 1}
+		if want != (api.ScreenStyle{}) {
+			run.Style = &want
+		}
+		if d := cmp.Diff([]api.ScreenRun{run}, s.Cells().Lines[0].Runs); d != "" {
 			t.Errorf("%q: %s", in, d)
 		}
 		restored := New(Config{Rows: 2, Cols: 4})
@@ -227,12 +233,12 @@ func TestBackgroundColorErase(t *testing.T) {
 	for _, in := range []string{"\x1b[2J", "\x1b[K", "\x1b[4X", "\x1b[4P", "\x1b[4@", "\x1b[M", "\x1b[L", "\x1b[S", "\x1bM", "\n\n", "\x1b[?1049h"} {
 		s := New(Config{Rows: 2, Cols: 4})
 		s.Write([]byte("\x1b[1;31;44m" + in))
-		want := Style{Background: "4"}
+		want := api.ScreenStyle{Background: "4"}
 		found := false
 		for _, l := range s.Cells().Lines {
 			for _, r := range l.Runs {
 				found = true
-				if r.Style != want {
+				if r.Style == nil || *r.Style != want {
 					t.Errorf("%q: %+v", in, r.Style)
 				}
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/terminal-runtime/trl/api"
 )
 
 // Cursor is where the next character goes, counted from 0. When PendingWrap is
@@ -105,38 +107,7 @@ type Snapshot struct {
 	Modes  Modes  `json:"modes,omitzero"`
 	Title  string `json:"title,omitempty"`
 	// Lines has one entry a row. What is after the last run of a line is blank.
-	Lines []Line `json:"lines"`
-}
-
-// Line is one row.
-type Line struct {
-	Runs    []Run `json:"runs,omitempty"`
-	Wrapped bool  `json:"wrapped,omitempty"` // it continues the line above
-}
-
-// Run is text of one style.
-type Run struct {
-	Text  string `json:"text"`
-	Width int    `json:"width"` // in columns
-	Style Style  `json:"style,omitzero"`
-}
-
-// Style is how text looks. A color is "" (the default), the number of a palette
-// entry from "0" to "255", or "#rrggbb".
-type Style struct {
-	Foreground     string `json:"fg,omitempty"`
-	Background     string `json:"bg,omitempty"`
-	Bold           bool   `json:"bold,omitempty"`
-	Dim            bool   `json:"dim,omitempty"`
-	Italic         bool   `json:"italic,omitempty"`
-	Underline      string `json:"underline,omitempty"` // single, double, curly, dotted or dashed
-	UnderlineColor string `json:"underline_color,omitempty"`
-	Blink          bool   `json:"blink,omitempty"`
-	Inverse        bool   `json:"inverse,omitempty"`
-	Invisible      bool   `json:"invisible,omitempty"`
-	Strike         bool   `json:"strike,omitempty"`
-	Overline       bool   `json:"overline,omitempty"`
-	Link           string `json:"link,omitempty"` // where it leads to (OSC 8)
+	Lines []api.ScreenLine `json:"lines"`
 }
 
 // Cells returns the screen as runs of styled text. Blanks of the default style
@@ -144,10 +115,10 @@ type Style struct {
 func (s *Screen) Cells() Snapshot {
 	snapshot := Snapshot{
 		Rows: s.rows, Cols: s.cols, Cursor: s.Cursor(), Modes: s.Modes(), Title: s.title,
-		Lines: make([]Line, 0, s.rows),
+		Lines: make([]api.ScreenLine, 0, s.rows),
 	}
 	for _, l := range s.on.lines {
-		line := Line{Wrapped: l.wrapped}
+		line := api.ScreenLine{Wrapped: l.wrapped}
 		var text []byte
 		end := l.used()
 		for x := 0; x < end; {
@@ -162,7 +133,7 @@ func (s *Screen) Cells() Snapshot {
 				}
 				text = s.appendChar(text, l.cells[x].ch)
 			}
-			line.Runs = append(line.Runs, Run{Text: string(text), Width: x - from, Style: s.styleOf(p)})
+			line.Runs = append(line.Runs, api.ScreenRun{Text: string(text), Width: x - from, Style: s.styleOf(p)})
 		}
 		snapshot.Lines = append(snapshot.Lines, line)
 	}
@@ -180,15 +151,20 @@ func (l *line) used() int {
 
 var underlineNames = [...]string{"", "single", "double", "curly", "dotted", "dashed", "", ""}
 
-func (s *Screen) styleOf(p pen) Style {
+// styleOf is nil for the default.
+func (s *Screen) styleOf(p pen) *api.ScreenStyle {
 	e := s.extras.get(p.extra())
-	return Style{
+	style := api.ScreenStyle{
 		Foreground: colorName(p.fg), Background: colorName(p.bg),
 		Bold: p.look&bold != 0, Dim: p.look&dim != 0, Italic: p.look&italic != 0,
 		Underline: underlineNames[p.underline()], UnderlineColor: colorName(e.underline),
 		Blink: p.look&blink != 0, Inverse: p.look&inverse != 0, Invisible: p.look&invisible != 0,
 		Strike: p.look&strike != 0, Overline: p.look&overline != 0, Link: e.link,
 	}
+	if style == (api.ScreenStyle{}) {
+		return nil
+	}
+	return &style
 }
 
 func colorName(c uint32) string {

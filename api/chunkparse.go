@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// ParseJSON reads a chunk. One that AppendJSON made, without a result, is read
-// in one pass; any other form of JSON by encoding/json.
+// ParseJSON reads a chunk. One that AppendJSON made, without a result and without
+// times, is read in one pass; any other form of JSON by encoding/json.
 func (c *Chunk) ParseJSON(b []byte) error {
 	if parsed, ok := quickChunk(b); ok {
 		*c = parsed

@@ -24,6 +24,8 @@ const (
 	MethodSessionWatch   = "session.watch"
 	MethodSessionResize  = "session.resize"
 	MethodSessionScreen  = "session.screen"
+	MethodSessionHold    = "session.hold"
+	MethodSessionRelease = "session.release"
 
 	MethodExecRun    = "exec.run"
 	MethodExecStream = "exec.stream"

@@ -33,6 +33,7 @@ const (
 	CodeRuntimeUnavailable Code = "RUNTIME_UNAVAILABLE"
 	CodeLimitsUnavailable  Code = "LIMITS_UNAVAILABLE"
 	CodeShuttingDown       Code = "SHUTTING_DOWN"
+	CodeSessionHeld        Code = "SESSION_HELD"
 )
 
 // numbers are the JSON-RPC error numbers. The first five are fixed by
@@ -59,6 +60,7 @@ var numbers = map[Code]int{
 	CodeRuntimeUnavailable: -32013,
 	CodeLimitsUnavailable:  -32014,
 	CodeShuttingDown:       -32015,
+	CodeSessionHeld:        -32016,
 }
 
 // Codes lists every error code of the contract, for documentation and tests.

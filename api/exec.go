@@ -39,8 +39,9 @@ type ExecRunParams struct {
 	StdinEncoding  string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
 	StdinOpen      bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
 	MaxOutputBytes *int64            `json:"max_output_bytes,omitempty"`
-	Wait           bool              `json:"wait,omitempty"` // queue for the session instead of SESSION_BUSY
-	Key            string            `json:"key,omitempty"`  // a retry with the same key returns the first exec
+	Wait           bool              `json:"wait,omitempty"`  // queue for the session instead of SESSION_BUSY
+	Key            string            `json:"key,omitempty"`   // a retry with the same key returns the first exec
+	Lease          string            `json:"lease,omitempty"` // of the session's hold, if it is held
 }
 
 // ExecResult is what is known of an exec: the answer to exec.run, and without
@@ -64,6 +65,7 @@ type ExecResult struct {
 	StderrBytes    int64     `json:"stderr_bytes"`
 	Truncated      bool      `json:"truncated"` // stdout or stderr above is not the whole
 	Cwd            string    `json:"cwd,omitempty"`
+	TTY            *TTYSize  `json:"tty,omitempty"`            // of its terminal when it began; null: it has pipes
 	Survivors      []Process `json:"survivors,omitempty"`      // what the command left running
 	RolledBack     bool      `json:"rolled_back,omitempty"`    // shell state was lost: it is now as it was after RolledBackTo
 	RolledBackTo   string    `json:"rolled_back_to,omitempty"` // an exec id; empty with rolled_back: the session's start
@@ -85,12 +87,14 @@ const (
 	ChunkStderr ChunkType = "stderr"
 	ChunkTTY    ChunkType = "tty"
 	ChunkGap    ChunkType = "gap"
-	ChunkExit   ChunkType = "exit" // always the last of a stream
+	ChunkResize ChunkType = "resize" // of the terminal; only where times are asked for
+	ChunkExit   ChunkType = "exit"   // always the last of a stream
 )
 
 // Chunk is a piece of a journal. Offset is the journal offset of its first
 // byte. A gap chunk stands for Bytes bytes that quota has dropped. Pushed in a
-// stream it names the stream and its exec; of exec.output it does not.
+// stream it names the stream and its exec; of exec.output it does not. Where
+// times are asked for, AtMS is when its first byte was captured.
 type Chunk struct {
 	StreamID string      `json:"stream_id,omitempty"`
 	ExecID   string      `json:"exec_id,omitempty"`
@@ -100,6 +104,8 @@ type Chunk struct {
 	Encoding string      `json:"encoding,omitempty"`
 	Bytes    int64       `json:"bytes,omitempty"`
 	Next     int64       `json:"next"`             // the offset that follows the chunk
+	AtMS     *int64      `json:"at_ms,omitempty"`  // after the command began; not of a gap
+	TTY      *TTYSize    `json:"tty,omitempty"`    // of a resize: the size from here on
 	Result   *ExecResult `json:"result,omitempty"` // of an exit chunk, without output
 }
 
@@ -117,6 +123,7 @@ type ExecStreamParams struct {
 	StdinOpen     bool              `json:"stdin_open,omitempty"`
 	Wait          bool              `json:"wait,omitempty"`
 	Key           string            `json:"key,omitempty"`
+	Lease         string            `json:"lease,omitempty"`
 }
 
 // ExecStreamResult is answered when the command has been accepted.
@@ -158,6 +165,7 @@ type ExecOutputParams struct {
 	WaitMS   int64     `json:"wait_ms,omitempty"` // long poll: wait so long for something past from
 	Stream   ChunkType `json:"stream,omitempty"`  // stdout or stderr; default both
 	View     string    `json:"view,omitempty"`    // raw (default) or text
+	Times    bool      `json:"times,omitempty"`   // of raw: cut chunks where time passed, and say when each came
 }
 
 // The views of exec.output.
@@ -187,6 +195,7 @@ type ExecInputParams struct {
 	// pasted, to a program that wants to know.
 	Keys  []string `json:"keys,omitempty"`
 	Paste bool     `json:"paste,omitempty"`
+	Lease string   `json:"lease,omitempty"` // of the session's hold, if it is held
 }
 
 // ExecInputResult says how many bytes the command's stdin took.

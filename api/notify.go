@@ -87,6 +87,15 @@ func (c *Chunk) append(b, raw []byte) ([]byte, error) {
 		number("bytes", c.Bytes)
 	}
 	number("next", c.Next)
+	if c.AtMS != nil {
+		number("at_ms", *c.AtMS)
+	}
+	if c.TTY != nil {
+		var err error
+		if b, err = appendValue(appendName(b, "tty"), c.TTY); err != nil {
+			return b, err
+		}
+	}
 	if c.Result != nil {
 		var err error
 		if b, err = appendValue(appendName(b, "result"), c.Result); err != nil {

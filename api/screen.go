@@ -7,6 +7,9 @@ type SessionScreenParams struct {
 	Scrollback int          `json:"scrollback,omitempty"` // of text and ansi: so many lines that have scrolled away come first
 }
 
+// TerminalType is what the terminal of a session is: the TERM of its programs.
+const TerminalType = "xterm-256color"
+
 // ScreenFormat is a form of what is on a terminal.
 type ScreenFormat string
 

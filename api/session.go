@@ -66,6 +66,7 @@ type Session struct {
 	IdleTTLMS      int64       `json:"idle_ttl_ms"`
 	EnvKeys        []string    `json:"env_keys,omitempty"`
 	ExecID         string      `json:"exec_id,omitempty"` // the running exec; of a direct session, its only one
+	Held           *Hold       `json:"held,omitempty"`    // who has its keyboard, if it is not free
 	Terminated     *Terminated `json:"terminated,omitempty"`
 }
 
@@ -110,7 +111,8 @@ type SessionInfo struct {
 	LastExec  *ExecResult `json:"last_exec,omitempty"` // the last finished one, without output
 	Processes []Process   `json:"processes"`           // every live process in its tree
 	Usage     *Usage      `json:"usage,omitempty"`
-	Waiting   *Waiting    `json:"waiting,omitempty"` // on a terminal: what the running command waits for
+	Waiting   *Waiting    `json:"waiting,omitempty"`  // on a terminal: what the running command waits for
+	TypedAt   *Time       `json:"typed_at,omitempty"` // when exec.input was last used without a hold
 }
 
 // Process is one live process of a session. Exec names the command that
@@ -165,6 +167,9 @@ const (
 	EventCreated   SessionEventType = "created"
 	EventState     SessionEventType = "state"     // it became idle or running
 	EventDestroyed SessionEventType = "destroyed" // it is terminated, for Reason
+	EventHeld      SessionEventType = "held"      // Holder has its keyboard from now on
+	EventReleased  SessionEventType = "released"  // its keyboard is free
+	EventResized   SessionEventType = "resized"   // its terminal has the size TTY
 	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events are not told
 )
 
@@ -179,6 +184,8 @@ type SessionEvent struct {
 	ExecID    string           `json:"exec_id,omitempty"` // the exec that runs, of a session that became running
 	At        Time             `json:"at"`
 	Reason    string           `json:"reason,omitempty"`
+	Holder    string           `json:"holder,omitempty"`
+	TTY       *TTYSize         `json:"tty,omitempty"`
 	Missed    int64            `json:"missed,omitempty"`
 }
 
@@ -187,6 +194,7 @@ type SessionResizeParams struct {
 	SessionID string `json:"session_id"`
 	Rows      int    `json:"rows"`
 	Cols      int    `json:"cols"`
+	Lease     string `json:"lease,omitempty"` // of the session's hold, if it is held
 }
 
 // SessionResizeResult is the size that the terminal has now.

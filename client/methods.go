@@ -94,6 +94,16 @@ func (c *Client) ResizeSession(ctx context.Context, p api.SessionResizeParams) (
 	return call[api.SessionResizeResult](ctx, c, api.MethodSessionResize, p)
 }
 
+// Hold takes the keyboard of a session, or renews a hold with its lease.
+func (c *Client) Hold(ctx context.Context, p api.SessionHoldParams) (*api.SessionHoldResult, error) {
+	return call[api.SessionHoldResult](ctx, c, api.MethodSessionHold, p)
+}
+
+// Release gives the keyboard of a session back.
+func (c *Client) Release(ctx context.Context, p api.SessionReleaseParams) (*api.SessionReleaseResult, error) {
+	return call[api.SessionReleaseResult](ctx, c, api.MethodSessionRelease, p)
+}
+
 // Screen shows what is on a session's terminal.
 func (c *Client) Screen(ctx context.Context, p api.SessionScreenParams) (*api.SessionScreenResult, error) {
 	return call[api.SessionScreenResult](ctx, c, api.MethodSessionScreen, p)

@@ -164,7 +164,7 @@ func TestStreamResumes(t *testing.T) {
 }
 
 func TestStreamErrors(t *testing.T) {
-	j := &journal{text: text(1_000_000)}
+	j := &journal{text: text(20_000_000)} // more than fits in what lies between
 	path, stop := daemon(t, transport.Config{Handler: j.table()})
 	c, err := DialWith(t.Context(), path, Options{Patience: 50 * time.Millisecond})
 	if err != nil {

@@ -59,6 +59,14 @@ var imports = []importRule{
 		why: "a terminal is bytes and a screen; what it is for, and whose it is, is decided above",
 	},
 	{
+		about: "internal/cast", only: []string{"api"}, bare: true,
+		why: "a recording is made of what any client is told",
+	},
+	{
+		about: "internal/svg", only: []string{"api", "internal/vt"}, bare: true,
+		why: "a picture is made of what any client is told; how wide a character is, is decided in one place",
+	},
+	{
 		about: "internal/access", only: []string{"api"}, without: []string{"net", "net/http"},
 		why: "who may do what does not depend on how a request came",
 	},
@@ -80,8 +88,8 @@ var imports = []importRule{
 		why:   "carriers only, no decisions: what a request does is the method table's",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/daemon"},
-		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone, and the token file for `token`",
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/svg", "internal/vt"},
+		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 }
 
@@ -104,8 +112,16 @@ var doors = []doorRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/session"},
-		why: "what a screen shows is asked of the session that has it",
+		about: "internal/vt", from: []string{"internal/cli", "internal/session", "internal/svg"},
+		why: "what a screen shows is asked of the session that has it; a person's terminal is painted from one too, and a picture needs to know what is wide",
+	},
+	{
+		about: "internal/cast", from: []string{"internal/cli"},
+		why: "the daemon tells output and times; what is made of them is for who asks",
+	},
+	{
+		about: "internal/svg", from: []string{"internal/cli"},
+		why: "the daemon tells what is on a screen; what is made of it is for who asks",
 	},
 	{
 		about: "internal/session", from: []string{"internal/daemon"},

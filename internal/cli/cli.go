@@ -91,6 +91,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
 	root.AddCommand(a.serveCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
+		a.attachCommand(), a.shellCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.tokenCommand(), a.versionCommand())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)

@@ -164,6 +164,10 @@ func forPeople(hint string) string {
 		api.MethodExecInfo, "`trl exec list`",
 		api.MethodExecList, "`trl exec list`",
 		api.MethodSystemInfo, "`trl info`",
+		api.MethodSessionHold+" with force: true", "`trl attach --write`",
+		api.MethodSessionWatch, "`trl attach`",
+		api.MethodSessionScreen, "`trl screen`",
+		api.MethodExecAttach, "`trl exec output --follow`",
 		"wait: true", "--wait",
 	).Replace(hint)
 }

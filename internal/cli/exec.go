@@ -61,21 +61,32 @@ func ending(e *api.ExecResult) string {
 }
 
 func (a *app) execOutputCommand() *cobra.Command {
-	var stdout, stderr, text, follow bool
+	var stdout, stderr, text, follow, cast bool
 	var from int64
 	cmd := &cobra.Command{
 		Use:   "output EXEC",
 		Short: "Print the output of a command, byte for byte",
 		Long: "Print the output of a command, byte for byte: its stdout to stdout, its stderr to\n" +
 			"stderr. With --json it is one answer of the daemon; the next one begins --from\n" +
-			"its \"next\".",
+			"its \"next\".\n\n" +
+			"With --cast it is a recording that asciinema plays (asciicast v3), with the times\n" +
+			"at which the output came. Output of pipes is shown on 80x24.",
+		Example: "  trl exec output $exec\n" +
+			"  trl exec output --cast $exec > build.cast   # asciinema play build.cast",
 	}
 	cmd.Flags().BoolVar(&stdout, "stdout", false, "only its stdout")
 	cmd.Flags().BoolVar(&stderr, "stderr", false, "only its stderr")
 	cmd.Flags().BoolVar(&text, "text", false, "without escape sequences and with progress bars folded")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
 	cmd.Flags().Int64Var(&from, "from", 0, "begin at this `OFFSET`")
+	cmd.Flags().BoolVar(&cast, "cast", false, "as a recording for asciinema, with its times")
 	cmd.RunE = action(words("EXEC"), func(ctx context.Context, args []string) error {
+		if cast {
+			if other := firstGiven(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
+				return usage("--cast and --%s exclude each other: a recording is the whole output in a form of its own", other)
+			}
+			return a.record(ctx, args[0], follow)
+		}
 		params := api.ExecOutputParams{ExecID: args[0], From: from}
 		if stdout != stderr {
 			params.Stream = api.ChunkStdout

@@ -40,10 +40,13 @@ const (
 	pollBytes = 1 << 20
 )
 
+// chunkSink is where chunks of output go.
+type chunkSink interface{ write(chunk api.Chunk) error }
+
 // output copies the output of one exec.
 type output struct {
 	calls  outputCalls
-	to     chunkWriter
+	to     chunkSink
 	params api.ExecOutputParams // From moves on
 	follow bool                 // until the command has ended; else what is there
 

@@ -166,9 +166,14 @@ func (r *running) createSession(ctx context.Context, env map[string]string) erro
 func (r *running) endSession(ctx context.Context, force bool) {
 	id := *r.made.Load()
 	_, err := r.client.DestroySession(ctx, api.SessionDestroyParams{SessionID: id, Force: force})
+	r.app.leftBehind(id, err)
+}
+
+// leftBehind says that a session could not be ended, unless it is gone.
+func (a *app) leftBehind(id string, err error) {
 	if err != nil && !errors.Is(err, client.ErrClosed) && // with the daemon the session is gone too
 		!api.IsCode(err, api.CodeShuttingDown) && !api.IsCode(err, api.CodeSessionTerminated) && !api.IsCode(err, api.CodeSessionNotFound) {
-		r.app.printError(fmt.Errorf("session %s is left behind: %w", id, err))
+		a.printError(fmt.Errorf("session %s is left behind: %w", id, err))
 	}
 }
 

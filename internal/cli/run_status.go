@@ -32,32 +32,44 @@ func commandStatus(e *api.ExecResult) int {
 	return code
 }
 
-// remark says on stderr what the command's own output can't. What went wrong
-// is always said; what is only worth knowing is for a person who looks.
+// remark says on stderr what the command's own output can't.
 func (r *running) remark(e *api.ExecResult) {
-	say := func(format string, args ...any) {
-		fmt.Fprintf(r.app.stderr, "trl: "+format+"\n", args...)
-	}
 	_, ours := r.signalled()
+	remarks(e, remarked{
+		own: r.own, cancelled: ours, all: r.options.verbose || isTerminal(r.app.stderr),
+	}, func(text string) { fmt.Fprintf(r.app.stderr, "trl: %s\n", text) })
+}
+
+// remarked is what is known to who reads remarks about a command.
+type remarked struct {
+	own       bool // its session is ended with it
+	cancelled bool // that it was cancelled: they did it
+	all       bool // they want to know also what is only worth knowing
+}
+
+// remarks tells what the output of a command can't. What went wrong is always
+// told; what is only worth knowing is for a person who looks.
+func remarks(e *api.ExecResult, to remarked, tell func(string)) {
+	say := func(format string, args ...any) { tell(fmt.Sprintf(format, args...)) }
 	switch {
 	case e.TimedOut:
 		say("the command timed out after %s", milliseconds(e.DurationMS))
-	case e.Cancelled && !ours:
+	case e.Cancelled && !to.cancelled:
 		say("the command was cancelled")
 	case e.Outcome == api.OutcomeShellDied:
 		say("the shell died under the command")
 	case e.Outcome == api.OutcomeOOMKilled:
 		say("the command was killed because memory ran out")
 	}
-	if !r.options.verbose && !isTerminal(r.app.stderr) {
+	if !to.all {
 		return
 	}
-	if len(e.Survivors) > 0 && r.own {
+	if len(e.Survivors) > 0 && to.own {
 		say("it left processes, which are ended with it: %s", names(e.Survivors))
 	} else if len(e.Survivors) > 0 {
 		say("it left processes running: %s", names(e.Survivors))
 	}
-	if e.RolledBack && !r.own {
+	if e.RolledBack && !to.own {
 		since := "at its start"
 		if e.RolledBackTo != "" {
 			since = "after " + visible(e.RolledBackTo)

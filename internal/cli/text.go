@@ -102,6 +102,16 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f%ciB", value, "KMGT"[unit])
 }
 
+// firstGiven is the first of the flags that was given on the command line.
+func firstGiven(cmd *cobra.Command, names ...string) string {
+	for _, name := range names {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // durationFlag is a duration on the command line: 300ms, 30s, 1h30m, or a
 // number of seconds.
 type durationFlag struct {

@@ -37,7 +37,8 @@ func (j *Journal) fits(st Stream, n int) bool {
 	if need > s.cfg.ExecMemory {
 		return false
 	}
-	return need <= smallJournal || s.memory.Load()-j.charged+need <= s.cfg.TotalMemory
+	// A journal that spills keeps its times.
+	return need <= smallJournal || s.memory.Load()-j.charged+j.times.memory()+need <= s.cfg.TotalMemory
 }
 
 // appendMemory adds p to the slice.
@@ -156,6 +157,7 @@ func (j *Journal) publish(st Stream, n int) {
 	if !x.ends(st) {
 		x.push(j.size, st)
 	}
+	j.mark()
 	j.size += int64(n)
 	j.total[st] += int64(n)
 	j.store.captured.Add(int64(n))

@@ -29,6 +29,10 @@
 // too and bounded: a program that alternates one byte of stdout with one of
 // stderr loses its middle early instead of growing the daemon.
 //
+// When bytes came is in a table of its own: marks of an offset and a time, at
+// least a hundredth of a second apart, and farther where there would be too many.
+// The bytes of most commands come at once, and then there is no table.
+//
 // # Locks
 //
 // Journal.wmu, then Journal.mu; the store's counters are atomics. wmu makes

@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Stream says where a byte came from.
@@ -33,6 +34,7 @@ type Journal struct {
 	mu       sync.Mutex
 	closed   bool
 	released bool
+	first    uint32        // when the byte at 0 came, in milliseconds after origin
 	wake     chan struct{} // closed at the next append; nil while nobody waits
 	size     int64
 	total    [streams]int64
@@ -41,6 +43,8 @@ type Journal struct {
 	head     index  // runs from 0 on, up to the gap or the tail's runs
 	spill    *spill // nil while everything is in mem
 	lossy    error
+	origin   time.Duration // what times are counted from, since store.began
+	times    *times        // when later bytes came; nil: with the first
 }
 
 // Append adds p to the journal as bytes of st and keeps no reference to it. On
@@ -144,6 +148,9 @@ func (j *Journal) Close() {
 	if j.spill != nil {
 		j.spill.tail.trim()
 	}
+	if j.times != nil {
+		j.times.marks = trimmed(j.times.marks)
+	}
 	j.charge()
 	j.broadcast()
 }
@@ -168,7 +175,7 @@ func (j *Journal) Release() {
 	}
 	j.closed, j.released = true, true
 	sp := j.spill
-	j.mem, j.head, j.spill = nil, index{}, nil
+	j.mem, j.head, j.spill, j.times = nil, index{}, nil, nil
 	j.charge()
 	j.broadcast()
 	j.mu.Unlock()
@@ -183,7 +190,7 @@ func (j *Journal) Release() {
 // charge brings the store's count of memory up to date with this journal's. The
 // caller holds mu.
 func (j *Journal) charge() {
-	n := int64(cap(j.mem)) + runSize*int64(cap(j.head.runs))
+	n := int64(cap(j.mem)) + runSize*int64(cap(j.head.runs)) + j.times.memory()
 	if sp := j.spill; sp != nil {
 		n += runSize*int64(cap(sp.tail.runs)) + int64(len(sp.ring))
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 var (
@@ -30,8 +31,8 @@ type Config struct {
 	ExecMemory int64
 
 	// TotalMemory is how many bytes all journals hold in memory. Past it a
-	// journal spills at its next append; past twice as much the indexes stop
-	// growing too. Default: 64 MiB.
+	// journal spills at its next append; past twice as much the indexes and
+	// the tables of times stop growing too. Default: 64 MiB.
 	TotalMemory int64
 
 	// ExecQuota is how many bytes of one journal are kept: half of it the
@@ -77,7 +78,9 @@ type Store struct {
 	headQuota  int64 // bytes of a spill file that are head
 	ringQuota  int64 // bytes of a spill file that are the tail's ring, at least 1
 	maxRuns    int
+	maxMarks   int
 	tailMemory int64
+	began      time.Time // what the clock of its journals counts from
 
 	memory   atomic.Int64
 	spilled  atomic.Int64
@@ -90,7 +93,7 @@ type Store struct {
 
 // Stats counts what the journals of a store hold.
 type Stats struct {
-	MemoryBytes   int64 // held in memory: content, indexes, tails
+	MemoryBytes   int64 // held in memory: content, indexes, times, tails
 	SpilledBytes  int64 // held in spill files
 	CapturedBytes int64 // ever appended, whether still held or not
 	Journals      int64 // made and not yet released
@@ -112,7 +115,9 @@ func NewStore(cfg Config) *Store {
 		headQuota:  cfg.ExecQuota / 2,
 		ringQuota:  cfg.ExecQuota - cfg.ExecQuota/2,
 		maxRuns:    maxRuns,
+		maxMarks:   maxMarks,
 		tailMemory: tailMemory,
+		began:      time.Now(),
 	}
 	s.bufs.New = func() any { return new([pullSize]byte) }
 	return s
@@ -129,7 +134,7 @@ func orDefault(v, def int64) int64 {
 // Release.
 func (s *Store) New() *Journal {
 	s.journals.Add(1)
-	return &Journal{store: s}
+	return &Journal{store: s, origin: time.Since(s.began)}
 }
 
 // Stats returns the counters as they are now. They are read one after the

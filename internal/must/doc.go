@@ -6,5 +6,6 @@
 // The tests are named TestMust… and are run alone, because they measure. Time
 // is judged as a ratio to something measured in the same run, but for the
 // clocks that the contract itself names. Each prints one line with its figures.
-// TRL_LONG=1 makes the scale test as large as the promise is.
+// TRL_LONG=1 makes those as large as the promise is that would take too long for
+// every change.
 package must

@@ -24,42 +24,16 @@ func flood(t *testing.T, command string) error {
 	plain := timeCat(t, command)
 
 	before := r.stats().Memory
-	type peak struct {
-		bytes   int64
-		samples int
-		err     error
-	}
-	done, sampled := make(chan struct{}), make(chan peak, 1)
-	go func() {
-		var p peak
-		for p.err == nil {
-			var st *api.SystemStats
-			if st, p.err = r.client.Stats(r.ctx); p.err == nil {
-				p.bytes = max(p.bytes, st.Memory)
-				p.samples++
-			}
-			select {
-			case <-done:
-				sampled <- p
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-		sampled <- p
-	}()
-	conn := r.dial()
-	began := time.Now()
-	res, err := conn.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
-	took := time.Since(began)
-	close(done)
-	p := <-sampled
-	if err != nil || p.err != nil {
-		t.Fatal(err, p.err)
-	}
+	var res *api.ExecResult
+	var took time.Duration
+	p := r.peakMemory(func() {
+		began := time.Now()
+		res = r.run(s, command)
+		took = time.Since(began)
+	})
 	if res.StdoutBytes != floodBytes || !res.Truncated {
 		t.Errorf("captured %d bytes (truncated %t), want %d", res.StdoutBytes, res.Truncated, floodBytes)
 	}
-	conn.Close()
 	r.client.Close()
 	if err := r.Stop(); err != nil {
 		t.Error(err)
@@ -73,6 +47,45 @@ func flood(t *testing.T, command string) error {
 			speed, floodRate, grown, floodMemory)
 	}
 	return nil
+}
+
+// peak is the most memory that a daemon had, of some samples.
+type peak struct {
+	bytes   int64
+	samples int
+	err     error
+}
+
+// peakMemory looks at the daemon's memory while fn runs.
+func (r *rig) peakMemory(fn func()) peak {
+	r.t.Helper()
+	conn := r.dial()
+	defer conn.Close()
+	done, sampled := make(chan struct{}), make(chan peak, 1)
+	go func() {
+		var p peak
+		for p.err == nil {
+			var st *api.SystemStats
+			if st, p.err = conn.Stats(r.ctx); p.err == nil {
+				p.bytes = max(p.bytes, st.Memory)
+				p.samples++
+			}
+			select {
+			case <-done:
+				sampled <- p
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		sampled <- p
+	}()
+	fn()
+	close(done)
+	p := <-sampled
+	if p.err != nil {
+		r.t.Fatal(p.err)
+	}
+	return p
 }
 
 // timeCat is how long a command takes whose output nobody wants.

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 	beEcho()
 	beTicker()
 	beRelay()
+	beDrain()
 	if err := process.CleanSelf(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

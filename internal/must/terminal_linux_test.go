@@ -2,13 +2,10 @@ package must
 
 import (
 	"fmt"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/internal/pty"
 )
 
 const (
@@ -20,7 +17,10 @@ const (
 func TestMustReadTerminals(t *testing.T) {
 	command := textCommand(terminalBytes)
 	tries(t, func(t *testing.T) error {
-		plain := bareTerminal(t, command)
+		plain, err := drain(command, func() {})
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := start(t)
 		s := r.create(api.SessionCreateParams{Shell: "dash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 		began := time.Now()
@@ -42,30 +42,4 @@ func TestMustReadTerminals(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// bareTerminal is how long the command takes on a terminal that is only read.
-func bareTerminal(t *testing.T, command string) time.Duration {
-	t.Helper()
-	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer master.Close()
-	cmd := exec.Command("dash", "-c", command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	slave.Close()
-	buf := make([]byte, 64<<10)
-	for err == nil {
-		_, err = master.Read(buf) // until EIO: the last one on it is gone
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	return time.Since(began)
 }

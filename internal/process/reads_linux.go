@@ -2,7 +2,9 @@ package process
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,47 +15,128 @@ import (
 type Reader struct {
 	PID     int
 	Command string
+	Hidden  bool // what is typed is a line, and not shown
 }
 
 // ReaderOf finds the process among pids that waits for input of the terminal
-// with a device number: a thread of it is blocked in a read of it, or in a call
+// whose master is given: a thread of it is blocked in a read of it, or in a call
 // that waits for it to become readable, and its first thread does not run (others
-// may: a runtime's garbage collector, say). This is what the kernel says, not a guess from what the process has written. Only processes of the
-// terminal's foreground group count: others would be stopped for reading.
-func ReaderOf(pids []int, device uint64, foreground int) (Reader, bool) {
+// may: a runtime's garbage collector, say). This is what the kernel says, not a
+// guess from what the process has written. Only processes of the terminal's
+// foreground group count: others would be stopped for reading.
+func ReaderOf(pids []int, master int) (Reader, bool) { return readerOf(pids, master, maxNested) }
+
+// maxNested bounds how many terminals within terminals are looked into: sudo,
+// script and a multiplexer may be on top of each other.
+const maxNested = 4
+
+func readerOf(pids []int, master, nested int) (Reader, bool) {
+	number, err1 := unix.IoctlGetUint32(master, unix.TIOCGPTN)
+	foreground, err2 := unix.IoctlGetInt(master, unix.TIOCGPGRP)
+	if nested == 0 || err1 != nil || err2 != nil {
+		return Reader{}, false
+	}
+	device := unix.Mkdev(slaveMajor+number>>8, number&0xff)
 	for _, pid := range pids {
 		if group, err := unix.Getpgid(pid); err != nil || group != foreground {
 			continue
 		}
-		if !waitsFor(pid, device) {
+		w := waitsFor(pid, device)
+		switch {
+		case w.closed:
+		case !w.found || w.runs && holdsMaster(pid):
+			continue // one that relays in several threads, and is at it, is not seen to wait for both
+		case len(w.masters) > 0:
+			// It must still wait: what was written on the far side is on this one then.
+			if r, ok := readerBehind(pids, pid, w.masters, nested-1); ok && waitsFor(pid, device).found {
+				return r, true
+			}
 			continue
 		}
-		st, err := readStat(pid)
-		if err != nil || st.dead() {
+		// Only now: it may have changed them just before it began to wait.
+		settings, err1 := unix.IoctlGetTermios(master, unix.TCGETS)
+		st, err2 := readStat(pid)
+		if err1 != nil || err2 != nil || st.dead() {
 			continue
 		}
-		return Reader{PID: pid, Command: commandLine(pid, st.comm)}, true
+		hidden := hides(settings)
+		// What is known of another user's process, sudo say, is that it sleeps, and
+		// that somebody has made the terminal one for a password.
+		if w.closed && (!hidden || st.state != 'S') {
+			continue
+		}
+		return Reader{PID: pid, Command: commandLine(pid, st.comm), Hidden: hidden}, true
 	}
 	return Reader{}, false
 }
 
+// hides reports whether a terminal takes a line and does not show it.
+func hides(settings *unix.Termios) bool {
+	return settings.Lflag&unix.ICANON != 0 && settings.Lflag&unix.ECHO == 0
+}
+
+// readerBehind looks at the terminals that a process made, and to which it passes
+// on what is typed: sudo does, and script. It always waits for both sides, so
+// what counts is whether anybody waits on the far one, and has nothing left to
+// be passed back.
+func readerBehind(pids []int, relay int, masters []int, nested int) (Reader, bool) {
+	pidfd, err := unix.PidfdOpen(relay, 0)
+	if err != nil {
+		return Reader{}, false
+	}
+	defer unix.Close(pidfd)
+	for _, fd := range masters {
+		master, err := unix.PidfdGetfd(pidfd, fd, 0)
+		if err != nil {
+			continue
+		}
+		r, ok := readerOf(pids, master, nested)
+		unread, err := unix.Poll([]unix.PollFd{{Fd: int32(master), Events: unix.POLLIN}}, 0)
+		unix.Close(master)
+		if ok && unread == 0 && err == nil {
+			return r, true
+		}
+	}
+	return Reader{}, false
+}
+
+// waits is what the threads of a process do.
+type waits struct {
+	closed  bool  // the kernel does not let us look
+	found   bool  // one waits for the terminal
+	runs    bool  // one that is not the first is in no call
+	masters []int // of other terminals, for which any of them waits
+}
+
 // waitsFor looks at every thread.
-func waitsFor(pid int, device uint64) bool {
+func waitsFor(pid int, device uint64) (w waits) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	found := false
-	for _, tid := range pidsIn(dir + "/task") {
+	for _, tid := range numbersIn(dir + "/task") {
 		var small [256]byte
 		b, err := readKernelFile(unix.AT_FDCWD, dir+"/task/"+strconv.Itoa(tid)+"/syscall", small[:])
-		if err != nil {
-			return false
-		}
 		call, ok := parseCall(string(b))
-		if !ok && tid == pid {
-			return false // it runs
+		if err != nil || !ok {
+			if tid == pid {
+				return waits{closed: errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)} // or it runs
+			}
+			w.runs = true
+			continue
 		}
-		found = found || call.waitsFor(pid, device)
+		for _, fd := range call.waitsOn(pid) {
+			switch deviceOf(pid, fd) {
+			case device, ttyDevice:
+				w.found = true
+			case masterDevice:
+				w.masters = append(w.masters, fd)
+			}
+		}
 	}
-	return found
+	return w
+}
+
+// holdsMaster reports whether a process has the master of a terminal open.
+func holdsMaster(pid int) bool {
+	return slices.ContainsFunc(numbersIn("/proc/"+strconv.Itoa(pid)+"/fd"), func(fd int) bool { return deviceOf(pid, fd) == masterDevice })
 }
 
 // call is a system call that a thread is in.
@@ -84,75 +167,87 @@ func parseCall(text string) (c call, ok bool) {
 	return c, true
 }
 
-// ttyDevice is /dev/tty, by which programs ask for a terminal whatever their
-// stdin is.
-var ttyDevice = unix.Mkdev(5, 0)
+// slaveMajor is the first of the kernel's numbers for slaves, each for 256.
+const slaveMajor = 136
 
-func isTerminal(pid, fd int, device uint64) bool {
+var (
+	// ttyDevice is /dev/tty, by which programs ask for a terminal whatever their
+	// stdin is.
+	ttyDevice = unix.Mkdev(5, 0)
+	// masterDevice is that of every master.
+	masterDevice = unix.Mkdev(5, 2)
+)
+
+// deviceOf is the number of the device that a process has open, 0 if it is none.
+func deviceOf(pid, fd int) uint64 {
 	var st unix.Stat_t
 	err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/fd/"+strconv.Itoa(fd), &st)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && (st.Rdev == device || st.Rdev == ttyDevice)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return 0
+	}
+	return st.Rdev
 }
 
 // maxWaited bounds the descriptors that are looked at in one call; who waits
 // for more is a server.
 const maxWaited = 256
 
-func (c call) waitsFor(pid int, device uint64) bool {
+// waitsOn lists the descriptors that the call waits to read from.
+func (c call) waitsOn(pid int) []int {
 	switch waitCalls[c.number] {
 	case callRead:
-		return isTerminal(pid, int(int32(c.args[0])), device)
+		return []int{int(int32(c.args[0]))}
 	case callPoll:
-		return c.polls(pid, device)
+		return c.polled(pid)
 	case callSelect:
-		return c.selects(pid, device)
+		return c.selected(pid)
 	case callEpoll:
-		return epolls(pid, int(int32(c.args[0])), device)
+		return epolled(pid, int(int32(c.args[0])))
 	default:
-		return false
+		return nil
 	}
 }
 
-// polls looks into the array of a poll.
-func (c call) polls(pid int, device uint64) bool {
+// polled looks into the array of a poll.
+func (c call) polled(pid int) (waited []int) {
 	const size = 8 // of a struct pollfd: fd, events, revents
 	n := min(c.args[1], maxWaited)
 	fds, ok := memoryOf(pid, c.args[0], int(n)*size)
 	if !ok {
-		return false
+		return nil
 	}
 	for ; len(fds) >= size; fds = fds[size:] {
 		fd := int(int32(binary.NativeEndian.Uint32(fds)))
-		if events := binary.NativeEndian.Uint16(fds[4:]); events&unix.POLLIN != 0 && fd >= 0 && isTerminal(pid, fd, device) {
-			return true
+		if events := binary.NativeEndian.Uint16(fds[4:]); events&unix.POLLIN != 0 && fd >= 0 {
+			waited = append(waited, fd)
 		}
 	}
-	return false
+	return waited
 }
 
-// selects looks into the set of a select that is to become readable.
-func (c call) selects(pid int, device uint64) bool {
+// selected looks into the set of a select that is to become readable.
+func (c call) selected(pid int) (waited []int) {
 	n := int(min(c.args[0], maxWaited))
 	if c.args[1] == 0 {
-		return false
+		return nil
 	}
 	set, ok := memoryOf(pid, c.args[1], (n+63)/64*8)
 	if !ok {
-		return false
+		return nil
 	}
 	for fd := range n {
-		if binary.NativeEndian.Uint64(set[fd/64*8:])>>(fd%64)&1 != 0 && isTerminal(pid, fd, device) {
-			return true
+		if binary.NativeEndian.Uint64(set[fd/64*8:])>>(fd%64)&1 != 0 {
+			waited = append(waited, fd)
 		}
 	}
-	return false
+	return waited
 }
 
-// epolls asks the kernel what an epoll descriptor watches.
-func epolls(pid, fd int, device uint64) bool {
+// epolled asks the kernel what an epoll descriptor watches.
+func epolled(pid, fd int) (waited []int) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/fdinfo/" + strconv.Itoa(fd))
 	if err != nil {
-		return false
+		return nil
 	}
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line) // tfd: 0 events: 19 data: …
@@ -161,11 +256,11 @@ func epolls(pid, fd int, device uint64) bool {
 		}
 		watched, err1 := strconv.Atoi(f[1])
 		events, err2 := strconv.ParseUint(f[3], 16, 32)
-		if err1 == nil && err2 == nil && events&unix.EPOLLIN != 0 && isTerminal(pid, watched, device) {
-			return true
+		if err1 == nil && err2 == nil && events&unix.EPOLLIN != 0 {
+			waited = append(waited, watched)
 		}
 	}
-	return false
+	return waited
 }
 
 // memoryOf reads a process's memory.

@@ -66,9 +66,10 @@ func (h *Host) walk() []member {
 }
 
 // allPIDs lists the processes of this PID namespace.
-func allPIDs() []int { return pidsIn("/proc") }
+func allPIDs() []int { return numbersIn("/proc") }
 
-func pidsIn(dir string) []int {
+// numbersIn lists the names in a directory that are numbers.
+func numbersIn(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil
@@ -78,11 +79,11 @@ func pidsIn(dir string) []int {
 	if err != nil {
 		return nil
 	}
-	pids := make([]int, 0, len(names))
+	numbers := make([]int, 0, len(names))
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
+		if n, err := strconv.Atoi(name); err == nil {
+			numbers = append(numbers, n)
 		}
 	}
-	return pids
+	return numbers
 }

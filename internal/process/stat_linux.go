@@ -121,7 +121,7 @@ func commandLine(pid int, comm string) string {
 // ownChildren lists the direct children of this OS process, over all threads.
 func ownChildren() []int {
 	var pids []int
-	for _, tid := range pidsIn("/proc/self/task") {
+	for _, tid := range numbersIn("/proc/self/task") {
 		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
 		if err != nil {
 			continue

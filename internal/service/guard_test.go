@@ -115,7 +115,7 @@ func TestForeignSessionsDoNotExist(t *testing.T) {
 	sessions := &taggedSessions{}
 	table := New(Config{Sessions: sessions, System: fakeSystem{}})
 	ctx := as(t, access.ScopeAdmin, "red")
-	others := `"command":"x","data":"x","signal":"INT","rows":1,"cols":1`
+	others := `"command":"x","data":"x","signal":"INT","rows":1,"cols":1,"holder":"x","lease":"x"`
 	named := 0
 	for _, m := range table.Methods() {
 		for field, code := range map[string]api.Code{"session_id": api.CodeSessionNotFound, "exec_id": api.CodeExecNotFound} {

@@ -41,6 +41,12 @@ func methods(b Backend, s System) []Method {
 		method(api.MethodSessionScreen, ScopeRead,
 			"Show what is on a session's terminal now, as text, as styled runs, or as bytes that restore it in another terminal.",
 			b.Screen),
+		method(api.MethodSessionHold, ScopeRun,
+			"Take the keyboard of a session, or renew it: others are refused and told who has it, until it is released or runs out.",
+			b.Hold),
+		method(api.MethodSessionRelease, ScopeRun,
+			"Give the keyboard of a session back.",
+			b.Release),
 
 		method(api.MethodExecRun, ScopeRun,
 			"Run a command in a session and return its exit code and output; with yield_ms, return early and let it go on.",

@@ -31,6 +31,8 @@ type Backend interface {
 	Destroy(context.Context, api.SessionDestroyParams) (*api.SessionDestroyResult, error)
 	Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error)
 	Resize(context.Context, api.SessionResizeParams) (*api.SessionResizeResult, error)
+	Hold(context.Context, api.SessionHoldParams) (*api.SessionHoldResult, error)
+	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
 	Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error)
 
 	Run(context.Context, api.ExecRunParams) (*api.ExecResult, error)

@@ -89,6 +89,9 @@ func (s *Session) end(why string, status *process.Status) {
 		s.terminated.Signal = process.SignalName(status.Signal)
 	}
 	s.env = nil
+	if s.held != nil {
+		s.endHold()
+	}
 	s.become(api.StateTerminated)
 	s.mu.Unlock()
 	s.pool.mu.Lock()

@@ -54,6 +54,7 @@ type execution struct {
 	res   api.ExecResult // without output
 	began time.Time
 	ended time.Time
+	sizes []resize // of its terminal, in order
 }
 
 func (s *Session) newExecution(key string) *execution {
@@ -91,6 +92,7 @@ func (e *execution) begin(now time.Time) {
 	e.began = now
 	e.res.State = api.ExecRunning
 	e.res.StartedAt = api.Time{Time: now}
+	e.journal.Begin(now)
 	e.lastByte.Store(now.UnixNano())
 }
 
@@ -332,6 +334,7 @@ func (s *Session) execEnded(e *execution, err error) {
 			next = s.queue[0]
 			s.queue = s.queue[1:]
 			s.running = next // the session stays running: it changes hands
+			s.tell(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.id})
 		} else {
 			s.become(api.StateIdle)
 		}

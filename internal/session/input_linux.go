@@ -71,12 +71,12 @@ func (in *input) sendFirst() {
 	defer in.begin()
 	first := in.first
 	in.first = nil
-	_, _ = in.write(context.Background(), first) // a command that does not read is no error
+	_, _ = in.write(context.Background(), context.Background(), first) // a command that does not read is no error
 }
 
 // send writes to the pipe, after what was given with the command, and closes it
 // at eof.
-func (in *input) send(ctx context.Context, data []byte, eof bool) (int, error) {
+func (in *input) send(ctx, fence context.Context, data []byte, eof bool) (int, error) {
 	if in.begun != nil {
 		select {
 		case <-in.begun:
@@ -84,15 +84,16 @@ func (in *input) send(ctx context.Context, data []byte, eof bool) (int, error) {
 			return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 		}
 	}
-	n, err := in.write(ctx, data)
+	n, err := in.write(ctx, fence, data)
 	if err == nil && eof {
 		in.closePipe()
 	}
 	return n, err
 }
 
-// write writes to the pipe until all is taken or the caller stops waiting.
-func (in *input) write(ctx context.Context, data []byte) (int, error) {
+// write writes to the pipe until all is taken, the caller stops waiting or the
+// fence is done.
+func (in *input) write(ctx, fence context.Context, data []byte) (int, error) {
 	in.mu.Lock()
 	pipe, done := in.pipe, in.done
 	in.mu.Unlock()
@@ -100,7 +101,7 @@ func (in *input) write(ctx context.Context, data []byte) (int, error) {
 		return 0, api.Errorf(api.CodeInvalidParams, "the command's stdin is closed").
 			WithHint("start the command with stdin_open: true to write to it later")
 	}
-	return in.typing.write(ctx, data)
+	return in.typing.write(ctx, fence, data)
 }
 
 // typist writes to what a command reads, for one caller after the other.
@@ -115,18 +116,23 @@ func newTypist(to *os.File) *typist {
 	return w
 }
 
-// write writes until all is taken or the caller stops waiting.
-func (w *typist) write(ctx context.Context, data []byte) (int, error) {
+// write writes until all is taken, the caller stops waiting, or the fence is
+// done: somebody else types from then on.
+func (w *typist) write(ctx, fence context.Context, data []byte) (int, error) {
 	select {
 	case <-w.turn:
 		defer func() { w.turn <- struct{}{} }()
 	case <-ctx.Done():
 		return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 	}
+	if err := fence.Err(); err != nil {
+		return 0, err
+	}
 	// A context has no descriptor to poll; its end is a deadline in the past.
-	stop := context.AfterFunc(ctx, func() { _ = w.to.SetWriteDeadline(time.Unix(1, 0)) })
+	interrupt := func() { _ = w.to.SetWriteDeadline(time.Unix(1, 0)) }
+	stopped, fenced := context.AfterFunc(ctx, interrupt), context.AfterFunc(fence, interrupt)
 	n, err := w.to.Write(data)
-	if !stop() {
+	if a, b := stopped(), fenced(); !a || !b {
 		_ = w.to.SetWriteDeadline(time.Time{})
 	}
 	if err != nil {
@@ -134,6 +140,12 @@ func (w *typist) write(ctx context.Context, data []byte) (int, error) {
 		return n, e.WithHint("exec.info says whether it is still running")
 	}
 	return n, nil
+}
+
+// settle returns when what was being written when a fence was done has ended.
+func (w *typist) settle() {
+	<-w.turn
+	w.turn <- struct{}{}
 }
 
 func (in *input) closePipe() {

@@ -88,7 +88,7 @@ func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, err
 		return nil, err
 	}
 	e.followed = how == followed
-	entered, queued, err := s.enter(e, params.Wait)
+	entered, queued, err := s.enter(e, params.Lease, params.Wait)
 	if err != nil || entered != e {
 		e.discard()
 		return entered, err
@@ -216,7 +216,7 @@ func (e *execution) discard() {
 
 // enter makes e the session's running exec, or puts it into the queue, or
 // returns the exec that has the same key.
-func (s *Session) enter(e *execution, wait bool) (entered *execution, queued bool, err error) {
+func (s *Session) enter(e *execution, lease string, wait bool) (entered *execution, queued bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.key != "" {
@@ -229,6 +229,9 @@ func (s *Session) enter(e *execution, wait bool) (entered *execution, queued boo
 	}
 	if s.ending || s.state == api.StateTerminated {
 		return nil, false, s.errTerminated()
+	}
+	if err := s.mayAct(lease); err != nil {
+		return nil, false, err
 	}
 	if s.state == api.StateCreating || s.running != nil && !wait {
 		busy := api.Errorf(api.CodeSessionBusy, "the session runs another command").With("session_id", s.id).
@@ -277,33 +280,41 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 	if err != nil {
 		return nil, err
 	}
-	if t := e.session.term; t != nil {
-		if e.over() {
-			return nil, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
-				WithHint("exec.info says how; what is typed belongs to the command that runs")
-		}
-		typed, err := t.typed(params, data)
-		if err != nil {
-			return nil, err
-		}
-		n, err := t.input(ctx, e, typed, params.EOF)
-		if err != nil {
-			return nil, err
-		}
-		return &api.ExecInputResult{ExecID: e.id, Bytes: n}, nil
+	fence, err := e.session.mayType(params.Lease)
+	if err != nil {
+		return nil, err
 	}
-	if len(params.Keys) > 0 || params.Paste {
-		return nil, errNoTerminal().With("session_id", e.session.id)
+	n, err := e.input(ctx, fence, params, data)
+	if err != nil && fence.Err() != nil {
+		return nil, e.session.lostKeyboard(n)
 	}
-	if e.stdin == nil {
-		return nil, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
-			WithHint("start it with stdin_open: true, then exec.input writes to it")
-	}
-	n, err := e.stdin.send(ctx, data, params.EOF)
 	if err != nil {
 		return nil, err
 	}
 	return &api.ExecInputResult{ExecID: e.id, Bytes: n}, nil
+}
+
+// input types or writes what the command is to read.
+func (e *execution) input(ctx, fence context.Context, params api.ExecInputParams, data []byte) (int, error) {
+	if t := e.session.term; t != nil {
+		if e.over() {
+			return 0, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
+				WithHint("exec.info says how; what is typed belongs to the command that runs")
+		}
+		typed, err := t.typed(params, data)
+		if err != nil {
+			return 0, err
+		}
+		return t.input(ctx, fence, e, typed, params.EOF)
+	}
+	if len(params.Keys) > 0 || params.Paste {
+		return 0, errNoTerminal().With("session_id", e.session.id)
+	}
+	if e.stdin == nil {
+		return 0, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
+			WithHint("start it with stdin_open: true, then exec.input writes to it")
+	}
+	return e.stdin.send(ctx, fence, data, params.EOF)
 }
 
 // Signal signals the processes of a running command, not its shell.

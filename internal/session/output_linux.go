@@ -126,6 +126,10 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 		res.State = api.ExecRunning // it ended after the look above; the next call says so
 	}
 	res.Closed = closed && next == e.journal.Size()
+	if params.Times {
+		res.Chunks = e.timed(segs, streams)
+		return res, nil
+	}
 	for _, seg := range segs {
 		if c, ok := chunkOf(seg, streams, params.View); ok {
 			res.Chunks = append(res.Chunks, c)
@@ -162,6 +166,9 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 	}
 	if params.View != "" && params.View != api.ViewRaw && params.View != api.ViewText {
 		return nil, 0, invalid("view", `use "raw" or "text"`)
+	}
+	if params.Times && params.View == api.ViewText {
+		return nil, 0, invalid("times", "text is folded over time, so that only raw output has times: leave view out")
 	}
 	switch params.Stream {
 	case "":

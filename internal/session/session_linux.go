@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -50,6 +51,10 @@ type Session struct {
 	keys       map[string]*execution
 	execCount  int64
 	terminated *api.Terminated
+	held       *hold           // nil: everybody may type
+	typing     context.Context // of those who may type now; nil: nobody has since the last fence
+	endTyping  context.CancelFunc
+	typed      time.Time // when somebody did last without a hold
 }
 
 // newSession checks the parameters and makes a session that is not started.
@@ -265,6 +270,9 @@ func (s *Session) snapshot() api.Session {
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
 		EnvKeys: s.envKeys, Terminated: s.terminated,
 	}
+	if s.held != nil {
+		out.Held = s.held.describe()
+	}
 	if s.running != nil {
 		out.ExecID = s.running.id
 	} else if len(s.params.Argv) > 0 && len(s.finished) > 0 {
@@ -298,6 +306,9 @@ func (s *Session) info() *api.SessionInfo {
 	info := &api.SessionInfo{Session: s.snapshot(), Processes: []api.Process{}}
 	s.mu.Lock()
 	running := s.running
+	if !s.typed.IsZero() {
+		info.TypedAt = &api.Time{Time: s.typed}
+	}
 	var last *execution
 	if n := len(s.finished); n > 0 {
 		last = s.finished[n-1]

@@ -294,6 +294,43 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A session that goes from one command to the next that waits says which runs.
+func TestWatchQueue(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{})
+	_, feed, err := p.Watch(t.Context(), api.SessionWatchParams{SessionID: s.SessionID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "read x", StdinOpen: true, YieldMS: 1})
+	queued, _, err := p.Stream(t.Context(), api.ExecStreamParams{SessionID: s.SessionID, Command: "true", Wait: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: first.ExecID, EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		info, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: queued.ExecID})
+		return err == nil && info.State == api.ExecExited
+	})
+	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
+		t.Fatal(err)
+	}
+	var ran []string
+	if err := feed(t.Context(), func(n api.Notification) error {
+		if e := n.(*api.SessionEvent); e.State == api.StateRunning {
+			ran = append(ran, e.ExecID)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{first.ExecID, queued.ExecID}, ran); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWatcherThatLags(t *testing.T) {
 	var ev events
 	const lost = 10

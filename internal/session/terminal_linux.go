@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,6 +33,8 @@ type terminal struct {
 	leader *process.Terminal // nil in a direct session, whose command leads
 
 	settings unix.Termios // those that every command begins with
+
+	silent atomic.Bool // programs get their answers from the terminal of who holds the session
 
 	mu     sync.Mutex // one pull at a time; guards what follows
 	to     *execution // whose output it is: the one that runs, or the last
@@ -124,6 +127,13 @@ func (t *terminal) take(e *execution) {
 		t.to.journal.Close()
 	}
 	t.to = e
+	e.beginsOn(t.size())
+}
+
+// size is that of the screen. Under mu.
+func (t *terminal) size() api.TTYSize {
+	rows, cols := t.screen.Size()
+	return api.TTYSize{Rows: rows, Cols: cols}
 }
 
 // leads reports whether a process holds the terminal for the others.
@@ -158,7 +168,7 @@ func (t *terminal) step(fd int) (n int, gone, empty bool) {
 			t.to.journal.Append(journal.TTY, t.buf[:n])
 		}
 		_, _ = t.screen.Write(t.buf[:n]) // it takes everything
-		if answers := t.screen.Answers(); len(answers) > 0 {
+		if answers := t.screen.Answers(); len(answers) > 0 && !t.silent.Load() {
 			_, _ = unix.Write(fd, answers) // who asks and does not read gets none
 		}
 		return n, false, false
@@ -204,7 +214,7 @@ func errNoTerminal() *api.Error {
 }
 
 // input types data, and the key for end of input at eof.
-func (t *terminal) input(ctx context.Context, e *execution, data []byte, eof bool) (int, error) {
+func (t *terminal) input(ctx, fence context.Context, e *execution, data []byte, eof bool) (int, error) {
 	settings, err := t.currentSettings()
 	if err != nil {
 		return 0, api.Errorf(api.CodeInternal, "the terminal: %w", err)
@@ -221,7 +231,7 @@ func (t *terminal) input(ctx context.Context, e *execution, data []byte, eof boo
 		default:
 		}
 	}
-	n, err := t.typing.write(ctx, typed)
+	n, err := t.typing.write(ctx, fence, typed)
 	if err != nil {
 		return n, err
 	}
@@ -260,9 +270,6 @@ func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.S
 	if err != nil {
 		return nil, err
 	}
-	if err := s.errIfTerminated(); err != nil {
-		return nil, err
-	}
 	if s.term == nil {
 		return nil, errNoTerminal().With("session_id", s.id)
 	}
@@ -270,16 +277,37 @@ func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.S
 	if err := checkSize(size, "rows"); err != nil {
 		return nil, err
 	}
-	if err := pty.SetSize(s.term.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == api.StateTerminated {
+		return nil, s.errTerminated()
+	}
+	if err := s.mayAct(params.Lease); err != nil {
+		return nil, err
+	}
+	if s.held != nil && s.held.size == nil {
+		s.held.size = s.params.TTY
+	}
+	if err := s.setSize(size); err != nil {
 		return nil, api.Errorf(api.CodeInternal, "%w", err)
+	}
+	return &api.SessionResizeResult{SessionID: s.id, TTY: size}, nil
+}
+
+// setSize gives the terminal a size. Under s.mu.
+func (s *Session) setSize(size api.TTYSize) error {
+	if err := pty.SetSize(s.term.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
+		return err
 	}
 	s.term.mu.Lock()
 	s.term.screen.Resize(size.Rows, size.Cols)
+	if e := s.term.to; e != nil {
+		e.resized(size)
+	}
 	s.term.mu.Unlock()
-	s.mu.Lock()
 	s.params.TTY = &size
-	s.mu.Unlock()
-	return &api.SessionResizeResult{SessionID: s.id, TTY: size}, nil
+	s.tell(api.SessionEvent{Type: api.EventResized, TTY: &size})
+	return nil
 }
 
 // typed is what the terminal sends for an input.
@@ -360,22 +388,19 @@ func (s *Session) waiting() *api.Waiting {
 }
 
 func (t *terminal) waiting(e *execution) *api.Waiting {
-	var st unix.Stat_t
-	if t.onSlave(func(fd int) error { return unix.Fstat(fd, &st) }) != nil {
+	var reader process.Reader
+	found := false
+	pids := e.session.tree.Marked(e.mark, 0)
+	_ = t.raw.Control(func(fd uintptr) { reader, found = process.ReaderOf(pids, int(fd)) }) // an error means closed
+	if !found {
 		return nil
 	}
-	group := 0
-	_ = t.raw.Control(func(fd uintptr) { group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
-	s := e.session
-	reader, ok := process.ReaderOf(s.tree.Marked(e.mark, 0), st.Rdev, group)
-	if !ok {
-		return nil
-	}
+	t.settle() // who is told that it waits finds what it asked
 	w := &api.Waiting{
 		For: api.WaitingInput, PID: reader.PID, Process: reader.Command,
 		Since: api.Time{Time: time.Unix(0, e.lastByte.Load())},
 	}
-	if set, err := t.currentSettings(); err == nil && set.Lflag&unix.ICANON != 0 && set.Lflag&unix.ECHO == 0 {
+	if reader.Hidden {
 		w.For = api.WaitingPassword
 	}
 	return w
@@ -426,5 +451,5 @@ func checkSize(size api.TTYSize, field string) error {
 func terminalEnv(env []string) []string {
 	const name = "TERM="
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, name) })
-	return append(env, name+"xterm-256color")
+	return append(env, name+api.TerminalType)
 }

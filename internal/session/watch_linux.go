@@ -135,10 +135,7 @@ func (ev *events) feed(ctx context.Context, id, session string, at int64, send f
 func (s *Session) become(next api.State) {
 	before := s.state
 	s.state = move(s.state, next)
-	e := api.SessionEvent{
-		Type: api.EventState, SessionID: s.id, Name: s.params.Name, Tags: s.params.Tags, State: next,
-		At: api.Time{Time: time.Now()},
-	}
+	e := api.SessionEvent{Type: api.EventState, State: next}
 	if s.running != nil && next == api.StateRunning {
 		e.ExecID = s.running.id
 	}
@@ -150,5 +147,11 @@ func (s *Session) become(next api.State) {
 	case before == api.StateCreating:
 		e.Type = api.EventCreated
 	}
+	s.tell(e)
+}
+
+// tell adds an event of the session's. Under s.mu.
+func (s *Session) tell(e api.SessionEvent) {
+	e.SessionID, e.Name, e.Tags, e.At = s.id, s.params.Name, s.params.Tags, api.Time{Time: time.Now()}
 	s.pool.events.add(e)
 }

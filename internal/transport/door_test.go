@@ -47,6 +47,8 @@ var methodDoors = map[string]struct {
 	api.MethodSessionWatch:   {`{}`, forRead},
 	api.MethodSessionResize:  {`{"session_id":"s-1","rows":24,"cols":80}`, forRun},
 	api.MethodSessionScreen:  {`{"session_id":"s-1"}`, forRead},
+	api.MethodSessionHold:    {`{"session_id":"s-1","holder":"me"}`, forRun},
+	api.MethodSessionRelease: {`{"session_id":"s-1","lease":"l-1"}`, forRun},
 	api.MethodExecRun:        {`{"session_id":"s-1","command":"true"}`, forRun},
 	api.MethodExecStream:     {`{"session_id":"s-1","command":"true"}`, forRun},
 	api.MethodExecAttach:     {`{"exec_id":"e-1"}`, forRead},

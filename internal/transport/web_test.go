@@ -54,6 +54,14 @@ func (webSessions) Resize(context.Context, api.SessionResizeParams) (*api.Sessio
 	return &api.SessionResizeResult{}, nil
 }
 
+func (webSessions) Hold(context.Context, api.SessionHoldParams) (*api.SessionHoldResult, error) {
+	return &api.SessionHoldResult{}, nil
+}
+
+func (webSessions) Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error) {
+	return &api.SessionReleaseResult{}, nil
+}
+
 func (webSessions) Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error) {
 	return &api.SessionScreenResult{}, nil
 }

@@ -234,17 +234,26 @@ func (w *painter) use(p pen) {
 		w.print("\x1b[%d\"q", protect/protected)
 	}
 	if old.link != e.link || old.id != e.id {
-		id := ""
-		if e.id != "" {
-			id = "id=" + e.id
-		}
-		w.print("\x1b]8;%s;%s\x1b\\", id, e.link)
+		w.out = appendLink(w.out, e.id, e.link)
 	}
 	w.pen = p
 }
 
+// appendLink adds the sequence that begins a link, or ends it if that is empty.
+func appendLink(b []byte, id, link string) []byte {
+	if id != "" {
+		id = "id=" + id
+	}
+	return fmt.Appendf(b, "\x1b]8;%s;%s\x1b\\", id, link)
+}
+
 // appendSGR adds the sequence that selects p from whatever was before.
 func (s *Screen) appendSGR(b []byte, p pen) []byte {
+	return appendSGR(b, p, s.extras.get(p.extra()).underline)
+}
+
+// appendSGR does it for a pen whose extra is known to have that underline color.
+func appendSGR(b []byte, p pen, underline uint32) []byte {
 	b = append(b, "\x1b[0"...)
 	for i, code := range [...]int{1, 2, 3, 5, 7, 8, 9, 53} { // in the order of the bits
 		if p.look>>i&1 != 0 {
@@ -262,7 +271,7 @@ func (s *Screen) appendSGR(b []byte, p pen) []byte {
 	}
 	b = appendColor(b, p.fg, 30)
 	b = appendColor(b, p.bg, 40)
-	b = appendColor(b, s.extras.get(p.extra()).underline, 50)
+	b = appendColor(b, underline, 50)
 	return append(b, 'm')
 }
 

@@ -35,3 +35,7 @@ func runeWidth(r rune) int {
 	}
 	return int(widthTable[i].width)
 }
+
+// Columns is how many columns of a screen a character takes: none if it joins
+// the one before it.
+func Columns(r rune) int { return runeWidth(r) }

@@ -179,6 +179,13 @@ class OnEachCarrier(unittest.TestCase):
 
         self.each(test)
 
+    def output(self, client: trl.Client, exec_id: str) -> bool:
+        self.assertIsNone(client.output(exec_id, wait=5).chunks[0].at)
+        timed = client.output(exec_id, times=True).chunks
+        self.assertEqual([c.data for c in timed], [b"out\n", b"err\n"])
+        self.assertGreater(timed[1].at or 0, timed[0].at or 0)
+        return client.output(exec_id, wait=5, stream="stderr").text == "err\n"
+
     def test_every_method(self) -> None:
         def test(client: trl.Client) -> None:
             tag = os.urandom(4).hex()
@@ -192,7 +199,7 @@ class OnEachCarrier(unittest.TestCase):
                     "system.stats": lambda: client.stats()["execs_running"] >= 1,
                     "session.list": lambda: [x["session_id"] for x in client.sessions(tag=tag)] == [s.id],
                     "session.info": lambda: client.session_info(s.id)["state"] == "running",
-                    "exec.output": lambda: client.output(e, wait=5, stream="stderr").text == "err\n",
+                    "exec.output": lambda: self.output(client, e),
                     "exec.info": lambda: client.exec_info(e).running,
                     "exec.list": lambda: [x.exec_id for x in client.execs(s.id)] == [e],
                     "stream.close": lambda: client.call("stream.close", stream_id="st-0000000000")["closed"] is False,
@@ -205,6 +212,8 @@ class OnEachCarrier(unittest.TestCase):
                     "session.watch": lambda: self.watch(client, s),
                     "session.resize": lambda: client.resize(tty, 30, 90)["tty"] == {"rows": 30, "cols": 90},
                     "session.screen": lambda: client.screen(tty)["cols"] == 90,
+                    "session.hold": lambda: client.hold(tty, "me")["hold"]["holder"] == "me",
+                    "session.release": lambda: client.release(tty, client.hold(tty, "me", force=True)["lease"]),
                     "session.create": lambda: client.get_session(client.call("session.create")["session_id"]).destroy(),
                     "session.destroy": lambda: client.destroy_session(s.id)["survivors"] == [],
                 }

@@ -323,11 +323,19 @@ export class Exec {
     return this.#client.call("exec.output", { ...toWire(params), exec_id: this.id }, options);
   }
 
-  /** Writes to its stdin, which `stdinOpen` keeps open, and ends that with `eof`. */
-  input(data: string | Uint8Array, options: { eof?: boolean } & CallOptions = {}): Promise<api.ExecInputResult> {
-    const { eof, ...call } = options;
+  /**
+   * Writes to its stdin, which `stdinOpen` keeps open, and ends that with `eof`.
+   * On a terminal, `keys` are typed after it by name, and `paste` gives it as
+   * pasted.
+   */
+  input(
+    data: string | Uint8Array,
+    options: { eof?: boolean; keys?: string[]; paste?: boolean; lease?: string } & CallOptions = {},
+  ): Promise<api.ExecInputResult> {
+    const { eof, keys, paste, lease, ...call } = options;
     const { text, encoding } = input(data);
-    return this.#client.call("exec.input", { ...toWire({ data: text, encoding, eof }), exec_id: this.id }, call);
+    const params = toWire({ data: text, encoding, eof, keys, paste, lease });
+    return this.#client.call("exec.input", { ...params, exec_id: this.id }, call);
   }
 
   /** Sends a signal to its processes: a name or a number. */

@@ -86,6 +86,9 @@ export class LimitsUnavailableError extends TrlError {
 export class ShuttingDownError extends TrlError {
   declare readonly code: "SHUTTING_DOWN";
 }
+export class SessionHeldError extends TrlError {
+  declare readonly code: "SESSION_HELD";
+}
 
 /** The class of each code of the contract. */
 export const errorClasses = {
@@ -109,6 +112,7 @@ export const errorClasses = {
   RUNTIME_UNAVAILABLE: RuntimeUnavailableError,
   LIMITS_UNAVAILABLE: LimitsUnavailableError,
   SHUTTING_DOWN: ShuttingDownError,
+  SESSION_HELD: SessionHeldError,
 } as const satisfies Record<ErrorCode, typeof TrlError>;
 
 /** Whether an error is one that the daemon answered with this code. */

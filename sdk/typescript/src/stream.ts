@@ -80,6 +80,8 @@ function chunkFrom(wire: Chunk): StreamChunk {
       return { type: "exit", offset, next, data: none, text: "", result: resultFrom(wire.result) };
     case "gap":
       return { type: "gap", offset, next, data: none, text: "", bytes: wire.bytes ?? next - offset };
+    case "resize":
+      throw new ProtocolError("the daemon sent a resize, which is told by exec.output alone");
     default:
       return new Output(wire.type, offset, next, wire.data ?? "", wire.encoding === "base64");
   }

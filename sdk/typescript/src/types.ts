@@ -153,6 +153,16 @@ export type State =
   /** ended; no process is left */
   | "terminated";
 
+/** Hold says who has the keyboard of a session. */
+export interface Hold {
+  /** who has it */
+  holder: string;
+  /** from when on */
+  since: string;
+  /** it ends then, unless it is renewed or used */
+  until: string;
+}
+
 /** Terminated says when and why a session ended. */
 export interface Terminated {
   /** when its tree was verified empty */
@@ -210,6 +220,8 @@ export interface Session {
   env_keys?: Array<string>;
   /** the running exec; of a direct session its only one, also after it has ended */
   exec_id?: string;
+  /** who has its keyboard; absent: nobody, so all may type */
+  held?: Hold;
   /** when and why it ended */
   terminated?: Terminated;
 }
@@ -343,6 +355,8 @@ export interface ExecResult {
   truncated: boolean;
   /** the session's directory after the command */
   cwd?: string;
+  /** of a command on a terminal: the size when it began */
+  tty?: TTYSize;
   /** what the command left running */
   survivors?: Array<Process>;
   /** the state of the shell was lost: it is now as it was after `rolled_back_to` */
@@ -384,6 +398,11 @@ export interface SessionInfo extends Session {
   usage?: Usage;
   /** on a terminal, what the running command waits for; absent: nothing that can be typed */
   waiting?: Waiting;
+  /**
+   * when `exec.input` was last used without a lease: somebody types who does not hold the
+   * session
+   */
+  typed_at?: string;
 }
 
 /** SessionDestroyParams ends a session. Force skips the grace period. */
@@ -428,6 +447,8 @@ export interface SessionResizeParams {
   rows: number;
   /** 1 to 1000 */
   cols: number;
+  /** of the hold, if the session is held */
+  lease?: string;
 }
 
 /** SessionResizeResult is the size that the terminal has now. */
@@ -547,6 +568,53 @@ export interface SessionScreenResult {
   waiting?: Waiting;
 }
 
+/**
+ * SessionHoldParams takes the keyboard of a session: as long as it is held, only its holder
+ * starts commands in the session, types, and changes the size of its terminal. Looking and
+ * stopping stay open to all.
+ */
+export interface SessionHoldParams {
+  /** the session */
+  session_id: string;
+  /** who it is, such as `alice@laptop`, in 1 to 100 bytes: told to those who are refused */
+  holder: string;
+  /** renews the hold of this lease instead of beginning one */
+  lease?: string;
+  /** take it from who has it */
+  force?: boolean;
+  /** it ends so long after it was last renewed or used; 1000 to 600000, default 15000 */
+  ttl_ms?: number;
+  /**
+   * the holder's own terminal answers what programs ask of theirs (its size, its colors), so the
+   * daemon does not
+   */
+  answers?: boolean;
+}
+
+/** SessionHoldResult is a hold and the lease that proves it. */
+export interface SessionHoldResult {
+  /** the session */
+  session_id: string;
+  /** proves the hold in later calls */
+  lease: string;
+  /** who has it, and until when */
+  hold: Hold;
+}
+
+/** SessionReleaseParams gives the keyboard of a session back. */
+export interface SessionReleaseParams {
+  /** the session */
+  session_id: string;
+  /** of the hold that is to end */
+  lease: string;
+}
+
+/** SessionReleaseResult names the session that is nobody's now. */
+export interface SessionReleaseResult {
+  /** the session */
+  session_id: string;
+}
+
 /** ExecRunParams runs one command in a session. */
 export interface ExecRunParams {
   /** the session */
@@ -580,6 +648,8 @@ export interface ExecRunParams {
   wait?: boolean;
   /** makes a retry safe */
   key?: string;
+  /** of the hold, if the session is held */
+  lease?: string;
 }
 
 /**
@@ -609,6 +679,8 @@ export interface ExecStreamParams {
   wait?: boolean;
   /** makes a retry safe: the first exec is followed, from offset 0 on */
   key?: string;
+  /** of the hold, if the session is held */
+  lease?: string;
 }
 
 /** ExecStreamResult is answered when the command has been accepted. */
@@ -647,6 +719,8 @@ export type ChunkType =
   | "tty"
   /** bytes that quota has dropped stood here */
   | "gap"
+  /** the terminal has another size from here on; only with `times` */
+  | "resize"
   /** the exec is over; always the last of a stream, and only there */
   | "exit";
 
@@ -667,12 +741,18 @@ export interface ExecOutputParams {
    * backspaces rewrote in their last form
    */
   view?: "raw" | "text";
+  /**
+   * say when output came: `chunks` are cut where time passed, and have `at_ms`. Not with `view:
+   * "text"`
+   */
+  times?: boolean;
 }
 
 /**
  * Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
  * stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
- * its exec; of exec.output it does not.
+ * its exec; of exec.output it does not. Where times are asked for, AtMS is when its first byte
+ * was captured.
  */
 export interface Chunk {
   /** the stream it is sent in; absent in `exec.output` */
@@ -691,6 +771,13 @@ export interface Chunk {
   bytes?: number;
   /** the offset that follows the chunk, from which to resume */
   next: number;
+  /**
+   * with `times`, not of a gap: when the first byte was captured, in milliseconds after the
+   * command began
+   */
+  at_ms?: number;
+  /** of a resize: the size from here on */
+  tty?: TTYSize;
   /** of an exit: how the exec ended, without output */
   result?: ExecResult;
 }
@@ -731,6 +818,8 @@ export interface ExecInputParams {
   keys?: Array<string>;
   /** of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is */
   paste?: boolean;
+  /** of the hold, if the session is held */
+  lease?: string;
 }
 
 /** ExecInputResult says how many bytes the command's stdin took. */
@@ -806,10 +895,19 @@ export interface StreamCloseResult {
 export type SessionEventType =
   /** it can be used: it is `idle`, or `running` if it is a direct one */
   | "created"
-  /** it became `idle` or `running` */
+  /**
+   * it became `idle`, or `running` with the command `exec_id`; also when the next of several
+   * that wait begins
+   */
   | "state"
   /** it is `terminated`, for a reason */
   | "destroyed"
+  /** `holder` has the keyboard from now on */
+  | "held"
+  /** the keyboard is free */
+  | "released"
+  /** the terminal has the size `tty` */
+  | "resized"
   /** the watcher was too slow: so many events are not told */
   | "gap";
 
@@ -833,6 +931,10 @@ export interface SessionEvent {
   at: string;
   /** of `destroyed`: why, as in Terminated */
   reason?: string;
+  /** of `held`: who has the keyboard now */
+  holder?: string;
+  /** of `resized`: the size of the terminal now */
+  tty?: TTYSize;
   /** of a gap: how many events are not told, of any session */
   missed?: number;
 }
@@ -905,7 +1007,12 @@ export type ErrorCode =
   /** `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored */
   | "LIMITS_UNAVAILABLE"
   /** the daemon ends its sessions: no new session, no new command */
-  | "SHUTTING_DOWN";
+  | "SHUTTING_DOWN"
+  /**
+   * somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the
+   * `lease` that was given has ended
+   */
+  | "SESSION_HELD";
 
 /** What an error carries besides its message; details have names of their own. */
 export interface ErrorData {
@@ -967,6 +1074,13 @@ export interface Methods {
    * it in another terminal. Scope: read.
    */
   "session.screen": { params: SessionScreenParams; result: SessionScreenResult };
+  /**
+   * Take the keyboard of a session, or renew it: others are refused and told who has it, until
+   * it is released or runs out. Scope: run.
+   */
+  "session.hold": { params: SessionHoldParams; result: SessionHoldResult };
+  /** Give the keyboard of a session back. Scope: run. */
+  "session.release": { params: SessionReleaseParams; result: SessionReleaseResult };
   /**
    * Run a command in a session and return its exit code and output; with yield_ms, return early
    * and let it go on. Scope: run.

@@ -127,6 +127,7 @@ describe("a client on the Unix socket", () => {
 
     const { chunks, next } = await exec.output({ waitMs: 1_000, maxBytes: 5 });
     assert.deepEqual([chunks.map((chunk) => chunk.data).join(""), next], ["typed", 5]);
+    assert.equal(typeof (await exec.output({ times: true })).chunks[0].at_ms, "number");
     await session.destroy();
   });
 

@@ -146,6 +146,11 @@ class LimitsUnavailable(TRLError):
     """A limit or isolation was asked for that can't be enforced there."""
 
 
+@_of("SESSION_HELD")
+class SessionHeld(TRLError):
+    """Somebody else has the session's keyboard."""
+
+
 @_of("SHUTTING_DOWN")
 class ShuttingDown(TRLError):
     """The daemon is ending."""

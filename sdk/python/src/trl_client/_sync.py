@@ -144,6 +144,25 @@ class Client:
         """Changes the size of a session's terminal."""
         return drive(self._inner.resize(session_id, rows, cols))
 
+    def hold(
+        self,
+        session_id: str,
+        holder: str,
+        *,
+        lease: Optional[str] = None,
+        force: bool = False,
+        ttl_ms: Optional[int] = None,
+        answers: bool = False,
+    ) -> types.SessionHoldResult:
+        """Takes the keyboard of a session, or renews a hold with its ``lease``; ``force`` takes it from who has it."""
+        return drive(
+            self._inner.hold(session_id, holder, lease=lease, force=force, ttl_ms=ttl_ms, answers=answers)
+        )
+
+    def release(self, session_id: str, lease: str) -> types.SessionReleaseResult:
+        """Gives the keyboard of a session back."""
+        return drive(self._inner.release(session_id, lease))
+
     def screen(
         self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
     ) -> types.SessionScreenResult:
@@ -173,6 +192,7 @@ class Client:
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> Result:
         """Runs a command in a session; see ``Session.run``."""
@@ -190,6 +210,7 @@ class Client:
                 max_output_bytes=max_output_bytes,
                 wait=wait,
                 key=key,
+                lease=lease,
                 call_timeout=call_timeout,
             )
         )
@@ -207,6 +228,7 @@ class Client:
         stdin_open: bool = False,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
@@ -221,6 +243,7 @@ class Client:
             stdin_open=stdin_open,
             wait=wait,
             key=key,
+            lease=lease,
             call_timeout=call_timeout,
         )
         drive(inner.open())
@@ -241,13 +264,31 @@ class Client:
         wait: Optional[float] = None,
         stream: Optional[str] = None,
         view: Optional[str] = None,
+        times: bool = False,
     ) -> Output:
-        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes."""
-        return drive(self._inner.output(exec_id, from_, max_bytes=max_bytes, wait=wait, stream=stream, view=view))
+        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
 
-    def input(self, exec_id: str, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
-        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took."""
-        return drive(self._inner.input(exec_id, data, eof=eof))
+        With ``times`` the chunks are cut where time passed, and their ``at`` says when they came.
+        """
+        return drive(
+            self._inner.output(exec_id, from_, max_bytes=max_bytes, wait=wait, stream=stream, view=view, times=times)
+        )
+
+    def input(
+        self,
+        exec_id: str,
+        data: Union[str, bytes] = b"",
+        *,
+        eof: bool = False,
+        keys: Sequence[str] = (),
+        paste: bool = False,
+        lease: Optional[str] = None,
+    ) -> int:
+        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
+
+        On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
+        """
+        return drive(self._inner.input(exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease))
 
     def signal(self, exec_id: str, signal: Union[str, int]) -> int:
         """Signals the processes of a command; returns how many there were."""
@@ -300,6 +341,7 @@ class Session:
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> Result:
         """Runs a command and returns how it ended, with its output.
@@ -308,7 +350,7 @@ class Session:
         return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
         raises. ``env`` and ``cwd`` hold for this command alone. ``wait`` queues while the session is busy. ``key``
         makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
-        connection never runs it twice; ``key=""`` sends none.
+        connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
         """
         return self.client.run(
             self.id,
@@ -323,6 +365,7 @@ class Session:
             max_output_bytes=max_output_bytes,
             wait=wait,
             key=key,
+            lease=lease,
             call_timeout=call_timeout,
         )
 
@@ -338,6 +381,7 @@ class Session:
         stdin_open: bool = False,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
         """Runs a command and gives its output as it is written, in chunks; the last one is of type ``exit``.
@@ -355,6 +399,7 @@ class Session:
             stdin_open=stdin_open,
             wait=wait,
             key=key,
+            lease=lease,
             call_timeout=call_timeout,
         )
 
@@ -431,9 +476,17 @@ class Stream:
         """Reads to the end, drops what is read, and returns how the command ended."""
         return drive(self._inner.wait())
 
-    def input(self, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
+    def input(
+        self,
+        data: Union[str, bytes] = b"",
+        *,
+        eof: bool = False,
+        keys: Sequence[str] = (),
+        paste: bool = False,
+        lease: Optional[str] = None,
+    ) -> int:
         """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it."""
-        return drive(self._inner.input(data, eof=eof))
+        return drive(self._inner.input(data, eof=eof, keys=keys, paste=paste, lease=lease))
 
     def signal(self, signal: Union[str, int]) -> int:
         """Signals the command's processes."""

@@ -158,6 +158,17 @@ session package.
 """
 
 
+class Hold(TypedDict):
+    """Hold says who has the keyboard of a session."""
+
+    #: who has it
+    holder: str
+    #: from when on
+    since: str
+    #: it ends then, unless it is renewed or used
+    until: str
+
+
 class _TerminatedRequired(TypedDict):
     #: when its tree was verified empty
     at: str
@@ -218,6 +229,8 @@ class Session(_SessionRequired, total=False):
     env_keys: List[str]
     #: the running exec; of a direct session its only one, also after it has ended
     exec_id: str
+    #: who has its keyboard; absent: nobody, so all may type
+    held: Hold
     #: when and why it ended
     terminated: Terminated
 
@@ -350,6 +363,8 @@ class ExecResult(_ExecResultRequired, total=False):
     stderr_encoding: str
     #: the session's directory after the command
     cwd: str
+    #: of a command on a terminal: the size when it began
+    tty: TTYSize
     #: what the command left running
     survivors: List[Process]
     #: the state of the shell was lost: it is now as it was after `rolled_back_to`
@@ -397,6 +412,9 @@ class SessionInfo(_SessionInfoRequired, total=False):
     usage: Usage
     #: on a terminal, what the running command waits for; absent: nothing that can be typed
     waiting: Waiting
+    #: when `exec.input` was last used without a lease: somebody types who does not hold the
+    #: session
+    typed_at: str
 
 
 class _SessionDestroyParamsRequired(TypedDict):
@@ -439,15 +457,20 @@ class SessionWatchResult(TypedDict):
     stream_id: str
 
 
-class SessionResizeParams(TypedDict):
-    """SessionResizeParams changes the size of a session's terminal."""
-
+class _SessionResizeParamsRequired(TypedDict):
     #: the session
     session_id: str
     #: 1 to 1000
     rows: int
     #: 1 to 1000
     cols: int
+
+
+class SessionResizeParams(_SessionResizeParamsRequired, total=False):
+    """SessionResizeParams changes the size of a session's terminal."""
+
+    #: of the hold, if the session is held
+    lease: str
 
 
 class SessionResizeResult(TypedDict):
@@ -583,6 +606,57 @@ class SessionScreenResult(_SessionScreenResultRequired, total=False):
     waiting: Waiting
 
 
+class _SessionHoldParamsRequired(TypedDict):
+    #: the session
+    session_id: str
+    #: who it is, such as `alice@laptop`, in 1 to 100 bytes: told to those who are refused
+    holder: str
+
+
+class SessionHoldParams(_SessionHoldParamsRequired, total=False):
+    """SessionHoldParams takes the keyboard of a session: as long as it is held, only its holder
+    starts commands in the session, types, and changes the size of its terminal. Looking and
+    stopping stay open to all.
+    """
+
+    #: renews the hold of this lease instead of beginning one
+    lease: str
+    #: take it from who has it
+    force: bool
+    #: it ends so long after it was last renewed or used; 1000 to 600000, default 15000
+    ttl_ms: int
+    #: the holder's own terminal answers what programs ask of theirs (its size, its colors), so the
+    #: daemon does not
+    answers: bool
+
+
+class SessionHoldResult(TypedDict):
+    """SessionHoldResult is a hold and the lease that proves it."""
+
+    #: the session
+    session_id: str
+    #: proves the hold in later calls
+    lease: str
+    #: who has it, and until when
+    hold: Hold
+
+
+class SessionReleaseParams(TypedDict):
+    """SessionReleaseParams gives the keyboard of a session back."""
+
+    #: the session
+    session_id: str
+    #: of the hold that is to end
+    lease: str
+
+
+class SessionReleaseResult(TypedDict):
+    """SessionReleaseResult names the session that is nobody's now."""
+
+    #: the session
+    session_id: str
+
+
 class _ExecRunParamsRequired(TypedDict):
     #: the session
     session_id: str
@@ -618,6 +692,8 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     wait: bool
     #: makes a retry safe
     key: str
+    #: of the hold, if the session is held
+    lease: str
 
 
 class _ExecStreamParamsRequired(TypedDict):
@@ -650,6 +726,8 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     wait: bool
     #: makes a retry safe: the first exec is followed, from offset 0 on
     key: str
+    #: of the hold, if the session is held
+    lease: str
 
 
 class ExecStreamResult(TypedDict):
@@ -690,6 +768,7 @@ ChunkType = Literal[
     "stderr",  # bytes of stderr
     "tty",  # of a terminal, which has one stream
     "gap",  # bytes that quota has dropped stood here
+    "resize",  # the terminal has another size from here on; only with `times`
     "exit",  # the exec is over; always the last of a stream, and only there
 ]
 """ChunkType says which stream a chunk is of, or what else it is."""
@@ -715,6 +794,9 @@ class ExecOutputParams(_ExecOutputParamsRequired, _ExecOutputParamsKeywords, tot
     #: `raw` (default), or `text`: escape sequences stripped, lines that carriage returns or
     #: backspaces rewrote in their last form
     view: Literal["raw", "text"]
+    #: say when output came: `chunks` are cut where time passed, and have `at_ms`. Not with `view:
+    #: "text"`
+    times: bool
 
 
 class _ChunkRequired(TypedDict):
@@ -729,7 +811,8 @@ class _ChunkRequired(TypedDict):
 class Chunk(_ChunkRequired, total=False):
     """Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
     stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
-    its exec; of exec.output it does not.
+    its exec; of exec.output it does not. Where times are asked for, AtMS is when its first byte
+    was captured.
     """
 
     #: the stream it is sent in; absent in `exec.output`
@@ -742,6 +825,11 @@ class Chunk(_ChunkRequired, total=False):
     encoding: str
     #: of a gap: how many bytes quota has dropped
     bytes: int
+    #: with `times`, not of a gap: when the first byte was captured, in milliseconds after the
+    #: command began
+    at_ms: int
+    #: of a resize: the size from here on
+    tty: TTYSize
     #: of an exit: how the exec ended, without output
     result: ExecResult
 
@@ -784,6 +872,8 @@ class ExecInputParams(_ExecInputParamsRequired, total=False):
     keys: List[str]
     #: of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is
     paste: bool
+    #: of the hold, if the session is held
+    lease: str
 
 
 class ExecInputResult(TypedDict):
@@ -865,8 +955,11 @@ class StreamCloseResult(TypedDict):
 
 SessionEventType = Literal[
     "created",  # it can be used: it is `idle`, or `running` if it is a direct one
-    "state",  # it became `idle` or `running`
+    "state",  # it became `idle`, or `running` with the command `exec_id`; also when the next of several that wait begins
     "destroyed",  # it is `terminated`, for a reason
+    "held",  # `holder` has the keyboard from now on
+    "released",  # the keyboard is free
+    "resized",  # the terminal has the size `tty`
     "gap",  # the watcher was too slow: so many events are not told
 ]
 """SessionEventType says what happened to a session."""
@@ -896,6 +989,10 @@ class SessionEvent(_SessionEventRequired, total=False):
     exec_id: str
     #: of `destroyed`: why, as in Terminated
     reason: str
+    #: of `held`: who has the keyboard now
+    holder: str
+    #: of `resized`: the size of the terminal now
+    tty: TTYSize
     #: of a gap: how many events are not told, of any session
     missed: int
 
@@ -921,6 +1018,7 @@ ErrorCode = Literal[
     "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for places out of reach; the command line uses it when it finds no daemon
     "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored
     "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
+    "SESSION_HELD",  # somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the `lease` that was given has ended
 ]
 """ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
 it is for JSON-RPC libraries.
@@ -970,6 +1068,7 @@ ERROR_NUMBERS: Dict[str, int] = {
     "RUNTIME_UNAVAILABLE": -32013,
     "LIMITS_UNAVAILABLE": -32014,
     "SHUTTING_DOWN": -32015,
+    "SESSION_HELD": -32016,
 }
 
 #: Method name: (type of its params, type of its result, scope).
@@ -984,6 +1083,8 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
     "session.watch": ("SessionWatchParams", "SessionWatchResult", "read"),
     "session.resize": ("SessionResizeParams", "SessionResizeResult", "run"),
     "session.screen": ("SessionScreenParams", "SessionScreenResult", "read"),
+    "session.hold": ("SessionHoldParams", "SessionHoldResult", "run"),
+    "session.release": ("SessionReleaseParams", "SessionReleaseResult", "run"),
     "exec.run": ("ExecRunParams", "ExecResult", "run"),
     "exec.stream": ("ExecStreamParams", "ExecStreamResult", "run"),
     "exec.attach": ("ExecAttachParams", "ExecAttachResult", "read"),

@@ -158,16 +158,20 @@ class Chunk:
 
     ``type`` is ``stdout``, ``stderr``, ``gap`` (the daemon's quota dropped ``size`` bytes here) or ``exit`` (always
     the last of a stream, with ``result``). ``offset`` is the place of its first byte in all of the output, ``next``
-    that of the byte after it.
+    that of the byte after it. From ``output`` with ``times``, ``at`` is when it came, in seconds after the command began,
+    and ``tty`` the new size of the terminal (``rows`` and ``cols``) in a chunk of the type ``resize``.
     """
 
-    __slots__ = ("type", "offset", "next", "result", "_data", "_encoding")
+    __slots__ = ("type", "offset", "next", "at", "tty", "result", "_data", "_encoding")
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.type: str = raw["type"]
         self.offset: int = raw["offset"]
         self._data: Union[str, bytes] = raw.get("data", "")
         self._encoding: Optional[str] = raw.get("encoding")
+        at = raw.get("at_ms")
+        self.at: Optional[float] = None if at is None else at / 1000
+        self.tty: Optional[Mapping[str, int]] = raw.get("tty")
         result = raw.get("result")
         self.result: Optional[Result] = None if result is None else Result(result)
         after = raw.get("next")

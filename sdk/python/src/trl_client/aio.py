@@ -204,6 +204,27 @@ class Client:
         params = {"session_id": session_id, "rows": rows, "cols": cols}
         return cast(types.SessionResizeResult, await self._core.call("session.resize", params))
 
+    async def hold(
+        self,
+        session_id: str,
+        holder: str,
+        *,
+        lease: Optional[str] = None,
+        force: bool = False,
+        ttl_ms: Optional[int] = None,
+        answers: bool = False,
+    ) -> types.SessionHoldResult:
+        """Takes the keyboard of a session, or renews a hold with its ``lease``; ``force`` takes it from who has it."""
+        params = given(
+            session_id=session_id, holder=holder, lease=lease, force=force or None, ttl_ms=ttl_ms, answers=answers or None
+        )
+        return cast(types.SessionHoldResult, await self._core.call("session.hold", params))
+
+    async def release(self, session_id: str, lease: str) -> types.SessionReleaseResult:
+        """Gives the keyboard of a session back."""
+        params = {"session_id": session_id, "lease": lease}
+        return cast(types.SessionReleaseResult, await self._core.call("session.release", params))
+
     async def screen(
         self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
     ) -> types.SessionScreenResult:
@@ -232,10 +253,11 @@ class Client:
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> Result:
         """Runs a command in a session; see ``Session.run``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key)
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key, lease)
         params.update(given(yield_ms=milliseconds(yield_after), max_output_bytes=max_output_bytes))
         return Result(await self._core.call("exec.run", params, call_timeout))
 
@@ -252,10 +274,11 @@ class Client:
         stdin_open: bool = False,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key)
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key, lease)
         return Stream(self, Place(None, 0, params), call_timeout)
 
     def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
@@ -271,23 +294,55 @@ class Client:
         wait: Optional[float] = None,
         stream: Optional[str] = None,
         view: Optional[str] = None,
+        times: bool = False,
     ) -> Output:
-        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes."""
-        params = given(exec_id=exec_id, max_bytes=max_bytes, wait_ms=milliseconds(wait), stream=stream, view=view)
+        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
+
+        With ``times`` the chunks are cut where time passed, and their ``at`` says when they came.
+        """
+        params = given(
+            exec_id=exec_id,
+            max_bytes=max_bytes,
+            wait_ms=milliseconds(wait),
+            stream=stream,
+            view=view,
+            times=times or None,
+        )
         params["from"] = from_
         raw = await self._core.call("exec.output", params)
         chunks = [Chunk(chunk) for chunk in raw["chunks"]]
         return Output(raw["exec_id"], chunks, raw["next"], raw["state"], raw["closed"])
 
-    async def input(self, exec_id: str, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
-        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took."""
+    async def input(
+        self,
+        exec_id: str,
+        data: Union[str, bytes] = b"",
+        *,
+        eof: bool = False,
+        keys: Sequence[str] = (),
+        paste: bool = False,
+        lease: Optional[str] = None,
+    ) -> int:
+        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
+
+        On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
+        """
         if isinstance(data, str):
             data = data.encode()
         taken = 0
         while True:
             part, data = data[:INPUT_BYTES], data[INPUT_BYTES:]
             text, encoding = encode_bytes(part)
-            params = given(exec_id=exec_id, data=text, encoding=encoding, eof=(eof and not data) or None)
+            last = not data
+            params = given(
+                exec_id=exec_id,
+                data=text,
+                encoding=encoding,
+                eof=(eof and last) or None,
+                keys=(list(keys) if last else None) or None,
+                paste=paste or None,
+                lease=lease,
+            )
             taken += (await self._core.call("exec.input", params))["bytes"]
             if not data:
                 return taken
@@ -326,6 +381,7 @@ def _command(
     stdin_open: bool,
     wait: bool,
     key: Optional[str],
+    lease: Optional[str],
 ) -> Json:
     """The params that running and streaming a command share. Without a key it gets one, so that it can be repeated."""
     text, encoding = (None, None) if stdin is None else encode_bytes(stdin)
@@ -341,6 +397,7 @@ def _command(
         stdin_open=stdin_open or None,
         wait=wait or None,
         key=new_key() if key is None else key,
+        lease=lease,
     )
 
 
@@ -398,6 +455,7 @@ class Session:
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> Result:
         """Runs a command and returns how it ended, with its output.
@@ -406,7 +464,7 @@ class Session:
         return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
         raises. ``env`` and ``cwd`` hold for this command alone. ``wait`` queues while the session is busy. ``key``
         makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
-        connection never runs it twice; ``key=""`` sends none.
+        connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
         """
         return await self.client.run(
             self.id,
@@ -421,6 +479,7 @@ class Session:
             max_output_bytes=max_output_bytes,
             wait=wait,
             key=key,
+            lease=lease,
             call_timeout=call_timeout,
         )
 
@@ -436,6 +495,7 @@ class Session:
         stdin_open: bool = False,
         wait: bool = False,
         key: Optional[str] = None,
+        lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
         """Runs a command and gives its output as it is written, in chunks; the last one is of type ``exit``.
@@ -453,6 +513,7 @@ class Session:
             stdin_open=stdin_open,
             wait=wait,
             key=key,
+            lease=lease,
             call_timeout=call_timeout,
         )
 
@@ -547,9 +608,17 @@ class Stream:
             raise RuntimeError("the stream was closed before the command ended")
         return self.result
 
-    async def input(self, data: Union[str, bytes] = b"", *, eof: bool = False) -> int:
+    async def input(
+        self,
+        data: Union[str, bytes] = b"",
+        *,
+        eof: bool = False,
+        keys: Sequence[str] = (),
+        paste: bool = False,
+        lease: Optional[str] = None,
+    ) -> int:
         """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it."""
-        return await self.client.input((await self.open()).exec_id, data, eof=eof)
+        return await self.client.input((await self.open()).exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease)
 
     async def signal(self, signal: Union[str, int]) -> int:
         """Signals the command's processes."""

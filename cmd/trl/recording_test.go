@@ -1,0 +1,156 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/vt"
+)
+
+// event is one of a recording.
+type event struct {
+	after float64
+	kind  string
+	data  string
+}
+
+// recordingOf is what `trl exec output --cast` says: the size it begins on, and
+// the events.
+func recordingOf(t *testing.T, d *trltest.Daemon, args ...string) (size api.TTYSize, events []event) {
+	t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, append([]string{"--socket", d.Socket, "exec", "output", "--cast"}, args...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	var header struct {
+		Version int
+		Term    api.TTYSize
+	}
+	if err := json.Unmarshal([]byte(lines[0]), &header); err != nil || header.Version != 3 {
+		t.Fatalf("%v: %s", err, lines[0])
+	}
+	for _, line := range lines[1:] {
+		var e event
+		if err := json.Unmarshal([]byte(line), &[]any{&e.after, &e.kind, &e.data}); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		events = append(events, e)
+	}
+	return header.Term, events
+}
+
+// A recording of a progress bar has each of its states, as far apart as they
+// were, where the text has the last one alone. Played to its end it shows what
+// the session's screen shows.
+func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
+	d, err := trltest.Start(trltest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(d.Dir)
+	defer d.Kill()
+	c, err := client.Dial(t.Context(), d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.CreateSession(t.Context(), api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 6, Cols: 50}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each state says by its own clock when it is shown.
+	run, err := c.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, YieldOnInput: true, Command: `
+		for i in 0 20 40 60 80 100; do
+			printf '\r\033[32m%-10s\033[0m %3d%% žluť 日 %s' "${bar:0:$((i / 10))}" $i "$EPOCHREALTIME"; bar=##########; sleep 0.1
+		done; echo
+		read -p 'make it small: '; printf 'a line that is longer than the terminal is wide by now\n'; stty size`})
+	if err != nil || run.State != api.ExecRunning {
+		t.Fatal(run, err)
+	}
+	if _, early := recordingOf(t, d, run.ExecID); early[len(early)-1].kind != "o" {
+		t.Errorf("a running command ended: %v", early)
+	}
+	if _, err := c.ResizeSession(t.Context(), api.SessionResizeParams{SessionID: s.SessionID, Rows: 5, Cols: 30}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Input(t.Context(), api.ExecInputParams{ExecID: run.ExecID, Keys: []string{"enter"}}); err != nil {
+		t.Fatal(err)
+	}
+	size, events := recordingOf(t, d, "--follow", run.ExecID)
+	info, err := c.ExecInfo(t.Context(), api.ExecParams{ExecID: run.ExecID})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	screen := vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})
+	clock := 0.0
+	var frames []string
+	for _, e := range events {
+		clock += e.after
+		switch e.kind {
+		case "o":
+			_, _ = screen.Write([]byte(e.data))
+			first, _, _ := strings.Cut(screen.Text(0), "\n")
+			if len(frames) == 6 || len(frames) > 0 && frames[len(frames)-1] == first {
+				continue
+			}
+			frames = append(frames, first)
+			shown, err := strconv.ParseFloat(first[strings.LastIndexByte(first, ' ')+1:], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What comes within 10 ms has the time of the first of it; a
+			// machine that is busy reads late.
+			if late := float64(info.StartedAt.UnixMilli())/1000 + clock - shown; late < -0.015 || late > 2 {
+				t.Errorf("%q is played %.3f s late", first, late)
+			}
+		case "r":
+			var rows, cols int
+			if _, err := fmt.Sscanf(e.data, "%dx%d", &cols, &rows); err != nil {
+				t.Fatal(err)
+			}
+			screen.Resize(rows, cols)
+		}
+	}
+	if got := events[len(events)-1]; got.kind != "x" || got.data != "0" || int64(clock*1000+0.5) != info.DurationMS {
+		t.Errorf("it ends with %+v after %.3f s; the command took %d ms", got, clock, info.DurationMS)
+	}
+	for i, percent := range []string{"  0%", " 20%", " 40%", " 60%", " 80%", "100%"} {
+		if i >= len(frames) || !strings.Contains(frames[i], percent+" žluť 日") {
+			t.Errorf("frame %d of %q is not that of %s", i, frames, percent)
+		}
+	}
+	shown, err := c.Screen(t.Context(), api.SessionScreenParams{SessionID: s.SessionID, Format: api.ScreenANSI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shown.Text, string(screen.ANSI(0))); diff != "" {
+		t.Errorf("the recording ends with another screen: %s", diff)
+	}
+	text, err := c.Output(t.Context(), api.ExecOutputParams{ExecID: run.ExecID, View: api.ViewText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text.Chunks[0].Data; strings.Contains(got, "80%") || !strings.Contains(got, "100%") {
+		t.Errorf("the text is not of the last state: %q", got)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+}

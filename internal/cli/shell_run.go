@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/vt"
+)
+
+// shellLine is a command line of a `trl shell` that runs. It belongs to the
+// goroutine of the shell.
+type shellLine struct {
+	*personShell
+	exec    string
+	queued  bool // it waits for another command
+	holding bool // the keyboard is this person's
+	asked   int  // how often they asked it to end
+	// like is what the person's terminal has become: what the command left
+	// behind on it is undone.
+	like   *vt.Screen
+	chunks chan received
+}
+
+// received is a piece of output, or what kept it from coming.
+type received struct {
+	chunk *api.Chunk
+	err   error
+}
+
+// run runs a line to its end. io.EOF means that it was to leave the shell.
+func (s *personShell) run(ctx context.Context, command string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	size := s.local.size()
+	l := &shellLine{personShell: s, chunks: make(chan received), like: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
+	never := int64(0) // a person is there to end it
+	params := api.ExecStreamParams{
+		SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text(),
+	}
+	if s.tty {
+		if err := l.holdIdle(ctx); err != nil {
+			return err
+		}
+		defer s.keys.release()
+		params.Lease = s.keys.held()
+	} else {
+		s.local.lines()
+		defer func() { _ = s.local.raw() }() // it worked before
+	}
+	st, err := s.client.Stream(ctx, params)
+	if err != nil {
+		return err
+	}
+	l.exec = st.ExecID()
+	s.local.start(func() { l.receive(ctx, st) })
+	defer s.keys.to("")
+	result, err := l.follow(ctx)
+	l.tidy()
+	if err != nil {
+		return err
+	}
+	return s.ended(result, l.asked > 0)
+}
+
+// holdIdle takes the keyboard if no command runs, so that this one begins with
+// the person's size and answers. Of a busy session it is taken when it is this
+// command's turn: until then others type.
+func (l *shellLine) holdIdle(ctx context.Context) error {
+	info, err := l.client.SessionInfo(ctx, api.SessionParams{SessionID: l.session})
+	if err != nil || info.State == api.StateRunning {
+		return err
+	}
+	return l.hold(ctx)
+}
+
+func (l *shellLine) hold(ctx context.Context) error {
+	if err := l.keys.take(ctx, false); err != nil {
+		return err
+	}
+	l.holding = true
+	return l.keys.resize(ctx, l.local.size())
+}
+
+// receive hands over what the command writes, up to its exit. The stream is its
+// own, and ends with ctx.
+func (l *shellLine) receive(ctx context.Context, st *client.Stream) {
+	defer st.Close()
+	for chunk, err := range st.Chunks() {
+		select {
+		case l.chunks <- received{chunk, err}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// turnWait is how often a queued command is looked at.
+const turnWait = 50 * time.Millisecond
+
+// follow passes output on one way and keys the other until the command ends.
+func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
+	drain(l.trouble)
+	turn, err := l.awaitTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !l.queued { // before any key is heeded: what is typed now is for it
+		turn = nil
+		if err := l.begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		select {
+		case <-turn:
+			turn = nil
+			if err := l.begin(ctx); err != nil {
+				return nil, err
+			}
+		case got := <-l.chunks:
+			if got.err != nil {
+				return nil, got.err
+			}
+			if got.chunk.Type == api.ChunkExit {
+				return got.chunk.Result, nil
+			}
+			if err := l.show(*got.chunk); err != nil {
+				return nil, err
+			}
+		case keys, ok := <-l.local.keys:
+			if !ok {
+				return nil, l.abandon(ctx, syscall.SIGHUP)
+			}
+			if err := l.typed(ctx, keys); err != nil {
+				return nil, err
+			}
+		case sig := <-l.local.signals:
+			switch sig {
+			case syscall.SIGINT:
+				_, _ = l.like.Write([]byte("^C")) // the terminal shows the key
+				l.interrupt(ctx)
+			case syscall.SIGQUIT:
+				return nil, errLeft{l.exec}
+			default:
+				return nil, l.abandon(ctx, sig)
+			}
+		case <-l.local.resized:
+			l.fit(ctx)
+		case err := <-l.trouble:
+			l.refused(err)
+		}
+	}
+}
+
+func drain(c <-chan error) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
+// awaitTurn returns a channel that is closed when the command runs.
+func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
+	turn := make(chan struct{})
+	info, err := l.client.ExecInfo(ctx, api.ExecParams{ExecID: l.exec})
+	if err != nil {
+		return nil, err
+	}
+	if info.State != api.ExecQueued {
+		close(turn)
+		return turn, nil
+	}
+	l.queued, l.holding = true, false
+	l.keys.release() // it is another's turn
+	l.say("trl: waiting for the command that runs in %s; ctrl-c gives up", l.session)
+	l.local.start(func() {
+		defer close(turn)
+		for pause(ctx, turnWait) {
+			// An error is told by the stream.
+			if info, err := l.client.ExecInfo(ctx, api.ExecParams{ExecID: l.exec}); err != nil || info.State != api.ExecQueued {
+				return
+			}
+		}
+	})
+	return turn, nil
+}
+
+// begin lets the person type.
+func (l *shellLine) begin(ctx context.Context) error {
+	l.queued = false
+	if l.tty && !l.holding && l.asked == 0 {
+		err := l.hold(ctx)
+		if by, held := heldBy(err); held {
+			l.say("trl: %s is typing: you look on; ctrl-c interrupts the command", by)
+		} else if err != nil {
+			return err
+		}
+	}
+	l.keys.to(l.exec)
+	if ahead := l.prompt.typedAhead(); len(ahead) > 0 {
+		return l.typed(ctx, ahead)
+	}
+	return nil
+}
+
+// typed does with keys what the person wants.
+func (l *shellLine) typed(ctx context.Context, keys []byte) error {
+	if !l.tty && keys == nil {
+		l.keys.end()
+		return nil
+	}
+	if !l.tty {
+		keys = l.cook(keys)
+	}
+	before, _, detach := bytes.Cut(keys, []byte{byte(l.options.detach)})
+	switch {
+	case l.queued && bytes.IndexByte(before, interruptKey) >= 0:
+		l.interrupt(ctx)
+	case l.queued:
+		l.prompt.ahead = append(l.prompt.ahead, before...)
+	case l.tty && !l.holding:
+		if bytes.IndexByte(before, interruptKey) >= 0 {
+			l.interrupt(ctx)
+		}
+	case len(before) > 0 && !l.keys.press(before):
+		l.say("trl: the command does not read what is typed: this was not taken")
+	}
+	if detach && l.tty {
+		return errLeft{l.exec}
+	}
+	return nil
+}
+
+// cook makes a line of keys that were typed before the terminal edited lines.
+func (l *shellLine) cook(keys []byte) []byte {
+	if bytes.IndexByte(keys, '\r') < 0 {
+		return keys
+	}
+	keys = bytes.ReplaceAll(keys, []byte("\r"), []byte("\n"))
+	_ = l.local.write(keys) // nobody has shown them yet
+	return keys
+}
+
+// interrupt asks the command to end, and makes it the second time. One that
+// waits for its turn gives it up.
+func (l *shellLine) interrupt(ctx context.Context) {
+	l.asked++
+	cancel, exec := l.queued || l.asked > 1, l.exec
+	l.local.start(func() {
+		// An error means that it has ended, which its stream tells.
+		if cancel {
+			_, _ = l.client.Cancel(ctx, api.ExecCancelParams{ExecID: exec})
+		} else {
+			_, _ = l.client.Signal(ctx, api.ExecSignalParams{ExecID: exec, Signal: "INT"})
+		}
+	})
+}
+
+// abandon ends the command of a person who is gone.
+func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
+	ctx, cancel := context.WithTimeout(ctx, partingTime)
+	defer cancel()
+	_, _ = l.client.Cancel(ctx, api.ExecCancelParams{ExecID: l.exec})
+	return errSignalled{sig}
+}
+
+// fit follows the size of the person's window.
+func (l *shellLine) fit(ctx context.Context) {
+	size := l.local.size()
+	l.prompt.fit()
+	l.like.Resize(size.Rows, size.Cols)
+	if l.holding {
+		l.local.start(func() { _ = l.keys.resize(ctx, size) }) // the next one may work
+	}
+}
+
+// refused says why something was not typed.
+func (l *shellLine) refused(err error) {
+	if _, lost := errors.AsType[errNotHeld](err); lost {
+		l.holding = false
+		l.say("\ntrl: %s; ctrl-c interrupts the command", err)
+	} else if unreachable(err) {
+		l.say("\ntrl: the connection to the daemon is lost, and maybe what you typed last")
+	} // else the command has ended
+}
+
+// show passes on what the command writes.
+func (l *shellLine) show(chunk api.Chunk) error {
+	if chunk.Type == api.ChunkGap {
+		l.say("\ntrl: %d bytes of output are missing here: they were dropped by quota", chunk.Bytes)
+		return nil
+	}
+	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
+	if err != nil {
+		return err
+	}
+	shown := data
+	if !l.tty {
+		shown = bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")) // as the terminal does
+	}
+	_, _ = l.like.Write(shown) // it takes everything
+	l.like.Answers()           // the person's terminal answers
+	return l.local.write(data)
+}
+
+// tidy makes the person's terminal fit for a prompt.
+func (l *shellLine) tidy() {
+	undo := l.like.Undo()
+	_, _ = l.like.Write(undo)
+	_ = l.local.write(undo) // the prompt finds out
+	if l.like.Cursor().Column > 0 {
+		l.say("")
+	}
+}
+
+// ended takes in how a command ended.
+func (s *personShell) ended(e *api.ExecResult, asked bool) error {
+	s.status, s.took = commandStatus(e), time.Duration(e.DurationMS)*time.Millisecond
+	remarks(e, remarked{cancelled: asked, all: true}, func(text string) { s.say("trl: %s", text) })
+	if e.Outcome == api.OutcomeShellExited {
+		return io.EOF
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// personTerminal is the terminal of the person in front of this program. It is
+// taken over once, by newPersonTerminal, and given back by close, which may be
+// called from anywhere and again.
+type personTerminal struct {
+	in, out *os.File
+	keys    chan []byte    // what is typed; closed when no more can come
+	signals chan os.Signal // those that end this program
+	resized chan os.Signal // the window has another size
+
+	cooked atomic.Bool // the terminal edits lines; then an empty read is the key for end of input
+
+	mu       sync.Mutex
+	saved    *term.State   // nil: as it was found
+	farewell func() []byte // what is to be written before it is given back; nil: nothing
+	closed   bool
+}
+
+// newPersonTerminal takes over the terminal that stdin and stdout are, and
+// begins to read it. What else reads it loses keys.
+func (a *app) newPersonTerminal() (*personTerminal, error) {
+	in, isFile := a.stdin.(*os.File)
+	out, isFileToo := a.stdout.(*os.File)
+	if !isFile || !isFileToo || !isTerminal(in) || !isTerminal(out) {
+		return nil, errors.New("stdin and stdout are not a terminal")
+	}
+	t := &personTerminal{
+		in: in, out: out, keys: make(chan []byte), // so that who does not take them does not lose them
+		signals: make(chan os.Signal, 4), resized: make(chan os.Signal, 1),
+	}
+	if err := t.raw(); err != nil {
+		return nil, err
+	}
+	signal.Notify(t.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(t.resized, syscall.SIGWINCH)
+	// A person who has gone must not kill this program before it has cleaned up.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGTTOU)
+	t.start(t.read)
+	return t, nil
+}
+
+// raw hands every key over as it is.
+func (t *personTerminal) raw() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.saved != nil {
+		return nil
+	}
+	t.cooked.Store(false)
+	state, err := term.MakeRaw(int(t.in.Fd()))
+	t.saved = state
+	return err
+}
+
+// lines lets the terminal edit lines and make signals of keys, as it was found.
+func (t *personTerminal) lines() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || t.saved == nil {
+		return
+	}
+	t.cooked.Store(true)
+	_ = term.Restore(int(t.in.Fd()), t.saved) // it fails when the terminal is gone
+	t.saved = nil
+}
+
+// start runs fn beside the others. If it panics, the terminal is given back
+// before the world ends, or nobody could read why.
+func (t *personTerminal) start(fn func()) {
+	go func() {
+		defer t.rescue()
+		fn()
+	}()
+}
+
+// rescue is deferred by whoever works while the terminal is taken over.
+func (t *personTerminal) rescue() {
+	if cause := recover(); cause != nil {
+		t.close()
+		panic(cause)
+	}
+}
+
+// readBytes is what one read of a terminal gives at most.
+const readBytes = 4 << 10
+
+func (t *personTerminal) read() {
+	defer close(t.keys)
+	buf := make([]byte, readBytes)
+	for {
+		n, err := t.in.Read(buf)
+		switch {
+		case n > 0:
+			t.keys <- bytes.Clone(buf[:n])
+		case errors.Is(err, io.EOF) && t.cooked.Load():
+			t.keys <- nil // the end of what is typed for now
+		case err != nil:
+			return
+		}
+	}
+}
+
+// size is that of the terminal, within what a session's can have.
+func (t *personTerminal) size() api.TTYSize {
+	cols, rows, err := term.GetSize(int(t.out.Fd()))
+	if err != nil || cols == 0 || rows == 0 {
+		return api.TTYSize{Rows: 24, Cols: 80}
+	}
+	return api.TTYSize{Rows: min(rows, maxTTYSide), Cols: min(cols, maxTTYSide)}
+}
+
+// maxTTYSide is the most rows and columns that a session's terminal can have.
+const maxTTYSide = 1000
+
+func (t *personTerminal) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if _, err := t.out.Write(b); err != nil {
+		return &writeError{err}
+	}
+	return nil
+}
+
+// onClose says what is to be written before the terminal is given back.
+func (t *personTerminal) onClose(farewell func() []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.farewell = farewell
+}
+
+// farewellTime is how long a terminal that takes nothing, as one that was
+// stopped by ctrl-s, is given to take what restores it.
+const farewellTime = time.Second
+
+// close gives the terminal back as it was found.
+func (t *personTerminal) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	t.closed = true
+	if t.farewell != nil {
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			_ = t.write(t.farewell()) // it fails when the terminal is gone
+		}()
+		select {
+		case <-written:
+		case <-time.After(farewellTime):
+		}
+	}
+	if t.saved != nil {
+		_ = term.Restore(int(t.in.Fd()), t.saved) // likewise
+	}
+}

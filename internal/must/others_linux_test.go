@@ -1,0 +1,173 @@
+package must
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/pty"
+)
+
+// drainVariable makes this test binary a process that runs a command on a
+// terminal and does nothing but read it.
+const drainVariable = "MUST_DRAIN"
+
+const (
+	othersCommand = "yes | head -c %d"
+	// Each round starts two floods and ends them.
+	othersRoundsLeast, othersRounds = 10, 60
+	// othersSlower is how much longer than beside the same flood outside a command
+	// may take. In both there are three busy processes; in the daemon the one that
+	// reads also keeps a screen.
+	othersSlower = 2.0
+	// othersQuota is what may be kept of the flood, little enough to be seen.
+	othersQuota = 16 << 20
+	// othersIndex is for what is known about what is kept: when it came, in a table
+	// of 64 KiB at most, and where it begins.
+	othersIndex = 64<<10 + 4<<10
+)
+
+// beDrain reads a terminal until the command on it is done, and says when it is
+// at it.
+func beDrain() {
+	command := os.Getenv(drainVariable)
+	if command == "" {
+		return
+	}
+	if _, err := drain(command, func() { fmt.Println("at it") }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// drain is how long a command takes on a terminal that is only read. atIt is
+// called once it has written enough to be.
+func drain(command string, atIt func()) (time.Duration, error) {
+	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
+	if err != nil {
+		return 0, err
+	}
+	defer master.Close()
+	cmd := exec.Command("dash", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	slave.Close()
+	buf := make([]byte, 64<<10)
+	for total, n := 0, 0; err == nil; total += n {
+		n, err = master.Read(buf) // until EIO: the last one on it is gone
+		if total < floodBegun && total+n >= floodBegun {
+			atIt()
+		}
+	}
+	err = cmd.Wait()
+	return time.Since(began), err
+}
+
+// floodBegun is how much a flood has written when it is at its full height.
+const floodBegun = 1 << 20
+
+// TestMustNotSlowOthers floods a terminal, and runs commands in another session
+// meanwhile.
+func TestMustNotSlowOthers(t *testing.T) {
+	r := start(t, "--exec-quota-bytes", strconv.Itoa(othersQuota))
+	flooded := r.create(api.SessionCreateParams{Shell: "dash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
+	s := r.create(api.SessionCreateParams{Shell: "dash"})
+	l, line := r.dialLines(), runLine(s.SessionID)
+	runs := func() *series { return &series{n: 100, fn: func() error { return askTrue(l, line) }} }
+	alone, outside, inside := runs(), runs(), runs()
+	var slower float64
+	for i := range othersRounds {
+		if err := errors.Join(alone.round(), besideDrain(outside), r.besideFlood(flooded, inside)); err != nil {
+			t.Fatal(err)
+		}
+		if slower = ratio(inside.best, outside.best); i >= othersRoundsLeast && slower <= othersSlower {
+			break
+		}
+	}
+	figures(t, "exec.run true beside `%s` on a terminal p50 %v (in all rounds %v) = %.2f × beside the same outside %v (%v); alone %v",
+		fmt.Sprintf(othersCommand, floodBytes), inside.best, median(inside.all), slower, outside.best, median(outside.all), alone.best)
+	if slower > othersSlower {
+		t.Errorf("a command takes %.2f × as long as beside the same load outside, want at most %.1f", slower, othersSlower)
+	}
+	r.keepsLittle(flooded)
+	r.client.Close()
+	if err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// besideDrain makes a round while another process floods a terminal of its own.
+func besideDrain(s *series) error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), drainVariable+"="+fmt.Sprintf(othersCommand, floodBytes))
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = out.Read(make([]byte, 1)); err == nil {
+		err = s.round()
+	}
+	_ = cmd.Process.Kill() // what runs on its terminal is hung up
+	_ = cmd.Wait()         // it says that it was killed
+	return err
+}
+
+// besideFlood makes a round while a session floods its terminal.
+func (r *rig) besideFlood(flooded *api.Session, s *series) error {
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes), YieldMS: 1})
+	if err != nil {
+		return err
+	}
+	for next := int64(0); err == nil && next < floodBegun; {
+		var out *api.ExecOutputResult
+		if out, err = r.client.Output(r.ctx, api.ExecOutputParams{ExecID: res.ExecID, From: next, WaitMS: 1000}); err == nil {
+			next = out.Next
+		}
+	}
+	if err == nil {
+		err = s.round()
+	}
+	_, cancelled := r.client.Cancel(r.ctx, api.ExecCancelParams{ExecID: res.ExecID})
+	return errors.Join(err, cancelled)
+}
+
+// keepsLittle lets a session write to the end. No terminal takes more than some
+// ten megabytes a second of such lines, so it is all of the flood in the long run
+// alone.
+func (r *rig) keepsLittle(flooded *api.Session) {
+	r.t.Helper()
+	size := int64(64 << 20)
+	if os.Getenv("TRL_LONG") == "1" {
+		size = floodBytes
+	}
+	before := r.stats()
+	var res *api.ExecResult
+	began := time.Now()
+	most := r.peakMemory(func() { res = r.run(flooded, fmt.Sprintf(othersCommand, size)) })
+	took, after := time.Since(began), r.stats()
+	grown := most.bytes - before.Memory
+	kept := after.JournalMemory + after.JournalSpilled - before.JournalMemory - before.JournalSpilled
+	figures(r.t, "%d MiB on the terminal in %v; of %d MiB that may be kept %.1f are; the daemon grew by %.1f MiB (%d samples)",
+		res.StdoutBytes>>20, took.Round(time.Millisecond), othersQuota>>20, float64(kept)/(1<<20), float64(grown)/(1<<20), most.samples)
+	// Every line has become longer by a carriage return.
+	if *res.ExitCode != 0 || res.StdoutBytes != size/2*3 {
+		r.t.Errorf("exit code %d, %d bytes", *res.ExitCode, res.StdoutBytes)
+	}
+	if kept > othersQuota+othersIndex || grown > floodMemory {
+		r.t.Errorf("%d bytes are kept, want at most %d; the daemon grew by %d, want at most %d", kept, othersQuota+othersIndex, grown, floodMemory)
+	}
+}

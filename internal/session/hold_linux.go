@@ -1,0 +1,236 @@
+package session
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+const (
+	// holdTTL outlasts a lost connection that the client makes anew, and not
+	// the patience of who waits behind a person whose machine went to sleep.
+	holdTTL = 15 * time.Second
+	// minHoldTTL leaves a holder on a slow line the time to renew, maxHoldTTL
+	// keeps a forgotten hold from lasting for ever.
+	minHoldTTL, maxHoldTTL = time.Second, 10 * time.Minute
+	// maxHolder is a name and a machine, in bytes.
+	maxHolder = 100
+)
+
+// hold is who has the keyboard of a session. It belongs to the session, under
+// whose mu it is.
+type hold struct {
+	lease   string
+	holder  string
+	since   time.Time
+	until   time.Time
+	ttl     time.Duration
+	answers bool
+	size    *api.TTYSize // the terminal's, before holders changed it
+	expiry  *time.Timer
+}
+
+func (h *hold) describe() *api.Hold {
+	return &api.Hold{Holder: h.holder, Since: api.Time{Time: h.since}, Until: api.Time{Time: h.until}}
+}
+
+// extend puts the end of the hold off.
+func (h *hold) extend(now time.Time) { h.until = now.Add(h.ttl) }
+
+// Hold gives the keyboard of a session to the caller, or renews its hold. When
+// it returns, nobody else types any more.
+func (p *Pool) Hold(_ context.Context, params api.SessionHoldParams) (*api.SessionHoldResult, error) {
+	ttl, err := checkHold(params)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	result, changed, err := s.take(params, ttl)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		s.settleTypists()
+	}
+	return result, nil
+}
+
+func checkHold(params api.SessionHoldParams) (time.Duration, error) {
+	if params.Holder == "" || len(params.Holder) > maxHolder || strings.ContainsFunc(params.Holder, unicode.IsControl) {
+		return 0, api.Errorf(api.CodeInvalidParams, "holder must be a name of 1 to %d bytes on one line", maxHolder).With("field", "holder").
+			WithHint("say who you are, as in alice@laptop: it is told to those who find the session held")
+	}
+	if params.TTLMS == 0 {
+		return holdTTL, nil
+	}
+	ttl := time.Duration(params.TTLMS) * time.Millisecond
+	if params.TTLMS > maxHoldTTL.Milliseconds() || ttl < minHoldTTL {
+		return 0, api.Errorf(api.CodeInvalidParams, "ttl_ms must be between %d and %d", minHoldTTL.Milliseconds(), maxHoldTTL.Milliseconds()).
+			With("field", "ttl_ms").WithHint("leave it out for %d, and renew with session.hold and the lease", holdTTL.Milliseconds())
+	}
+	return ttl, nil
+}
+
+// take begins a hold or renews one, and says whether somebody else could type
+// before.
+func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result *api.SessionHoldResult, changed bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending || s.state == api.StateTerminated {
+		return nil, false, s.errTerminated()
+	}
+	now := time.Now()
+	before := s.held
+	renewed := before != nil && params.Lease == before.lease
+	if !renewed && !params.Force && (before != nil || params.Lease != "") {
+		return nil, false, s.errHeld()
+	}
+	h := before
+	if !renewed {
+		h = &hold{lease: newID("l-"), holder: params.Holder, since: now}
+		if before != nil {
+			before.expiry.Stop()
+			h.size = before.size
+		}
+		h.expiry = time.AfterFunc(ttl, func() { s.expire(h) })
+		s.held = h
+		s.fence()
+	}
+	h.ttl, h.answers = ttl, params.Answers
+	h.extend(now)
+	s.active = now
+	if s.term != nil {
+		s.term.silent.Store(h.answers)
+	}
+	if !renewed {
+		s.tell(api.SessionEvent{Type: api.EventHeld, Holder: h.holder})
+	}
+	return &api.SessionHoldResult{SessionID: s.id, Lease: h.lease, Hold: *h.describe()}, !renewed, nil
+}
+
+// Release ends the caller's hold. A hold that has ended already is not an
+// error, unless another has taken its place.
+func (p *Pool) Release(_ context.Context, params api.SessionReleaseParams) (*api.SessionReleaseResult, error) {
+	s, err := p.session(params.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held != nil {
+		if s.held.lease != params.Lease {
+			return nil, s.errHeld()
+		}
+		s.endHold()
+	}
+	return &api.SessionReleaseResult{SessionID: s.id}, nil
+}
+
+// expire ends a hold that was not renewed in time.
+func (s *Session) expire(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held != h {
+		return
+	}
+	if left := time.Until(h.until); left > 0 {
+		h.expiry.Reset(left)
+		return
+	}
+	s.endHold()
+}
+
+// endHold makes the session nobody's, and gives its terminal the size back
+// that it had for those who go on with it. Under s.mu.
+func (s *Session) endHold() {
+	h := s.held
+	h.expiry.Stop()
+	s.held = nil
+	s.fence()
+	if s.term != nil {
+		s.term.silent.Store(false)
+	}
+	if s.ending || s.state == api.StateTerminated {
+		return
+	}
+	s.tell(api.SessionEvent{Type: api.EventReleased})
+	if h.size != nil && *h.size != *s.params.TTY {
+		_ = s.setSize(*h.size) // a terminal that is gone has no size
+	}
+}
+
+// mayAct refuses who does not have the keyboard while somebody does. Under s.mu.
+func (s *Session) mayAct(lease string) *api.Error {
+	switch {
+	case s.held == nil && lease == "":
+		return nil
+	case s.held == nil || s.held.lease != lease:
+		return s.errHeld()
+	}
+	s.held.extend(time.Now())
+	return nil
+}
+
+// errHeld tells who has the keyboard. Under s.mu.
+func (s *Session) errHeld() *api.Error {
+	if s.held == nil {
+		return api.Errorf(api.CodeSessionHeld, "this hold of the session has ended").With("session_id", s.id).
+			WithHint("session.hold without a lease begins another; without one, exec.input needs none")
+	}
+	return api.Errorf(api.CodeSessionHeld, "%s has taken the session's keyboard", s.held.holder).
+		With("session_id", s.id).With("holder", s.held.holder).With("since", api.Time{Time: s.held.since}).
+		WithHint("session.hold with force: true takes it over; session.watch tells when it is free; session.screen still shows it")
+}
+
+// fence stops what is being typed by those who may not any more. Under s.mu.
+func (s *Session) fence() {
+	if s.endTyping != nil {
+		s.endTyping()
+		s.typing, s.endTyping = nil, nil
+	}
+}
+
+// mayType returns a context that is done when the caller may not type any more.
+func (s *Session) mayType(lease string) (context.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.mayAct(lease); err != nil {
+		return nil, err
+	}
+	if s.typing == nil {
+		s.typing, s.endTyping = context.WithCancel(context.Background())
+	}
+	if lease == "" { // a holder is told by name
+		s.typed = time.Now()
+	}
+	return s.typing, nil
+}
+
+// lostKeyboard is the error of who was typing when another took over, after so
+// many bytes.
+func (s *Session) lostKeyboard(typed int) *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errHeld().With("bytes", typed)
+}
+
+// settleTypists returns when what was being typed at the time of a fence has
+// ended.
+func (s *Session) settleTypists() {
+	if s.term != nil {
+		s.term.typing.settle()
+		return
+	}
+	s.mu.Lock()
+	running := s.running
+	s.mu.Unlock()
+	if running != nil && running.stdin != nil && running.stdin.typing != nil {
+		running.stdin.typing.settle()
+	}
+}

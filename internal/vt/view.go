@@ -1,0 +1,499 @@
+package vt
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// View shows a Screen on a real terminal, of any size: it makes the bytes that
+// change what that terminal shows into what it should show, and no more. A
+// terminal that is smaller sees the part with the cursor. Queries and whatever
+// else has no place in the cells never get there, so the real terminal answers
+// nothing, and text of a program can do no more to it than be seen.
+//
+// It belongs to one goroutine at a time.
+type View struct {
+	rows, cols int
+	top, left  int // the part of the screen that is shown begins here
+
+	fresh       bool   // the terminal is not known to show what shown says
+	shown, want []face // row by row
+	ink         look   // what the terminal writes with
+	x, y        int    // where it writes; x < 0: not known
+
+	set    terminalModes
+	title  string
+	bells  int
+	cursor Cursor
+	out    []byte
+}
+
+// face is a cell by itself: what refers to the shelves of a screen, which may
+// renumber them or be replaced, is resolved.
+type face struct {
+	ch      uint32 // as that of a cell; a cluster has no number
+	cluster string
+	look    look
+}
+
+// look is a pen by itself.
+type look struct {
+	pen   pen // without its extra, and without what is not seen
+	extra extra
+}
+
+// terminalModes are the modes that the real terminal gets.
+type terminalModes struct {
+	appCursor, appKeypad, bracketedPaste, focus, altScroll, reverse bool
+	mouse, encoding                                                 int
+}
+
+// Painting is what a View shows besides the screen.
+type Painting struct {
+	// Typing says that what is typed on the real terminal goes to the program:
+	// then it is given the modes that decide what keys and the mouse send.
+	Typing bool
+	// Status is shown in the last row if the screen leaves that free.
+	Status string
+	// Notice is shown in place of the status, or else over the screen.
+	Notice string
+}
+
+// NewView makes a view for a terminal of that size, of which nothing is known.
+func NewView(rows, cols int) *View {
+	v := &View{}
+	v.Resize(rows, cols)
+	return v
+}
+
+// Begin takes the real terminal over: its alternate screen, without wrapping,
+// and its title to be given back.
+func (v *View) Begin() []byte {
+	return []byte("\x1b[?1049h\x1b[22;2t\x1b[?7l\x1b[?1l\x1b>")
+}
+
+// End gives it back as it was before Begin.
+func (v *View) End() []byte {
+	v.out = v.out[:0]
+	v.modes(terminalModes{})
+	if v.cursor.Style != (CursorStyle{}) {
+		v.print("\x1b[0 q")
+	}
+	v.print("\x1b]8;;\x1b\\\x1b[0m\x1b[?25h\x1b[?7h\x1b[23;2t\x1b[?1049l")
+	return v.out
+}
+
+// Resize says that the real terminal has another size.
+func (v *View) Resize(rows, cols int) {
+	v.rows, v.cols = max(rows, 1), max(cols, 1)
+	v.shown, v.want = make([]face, v.rows*v.cols), make([]face, v.rows*v.cols)
+	v.Forget()
+}
+
+// Forget says that what the real terminal shows is not known any more.
+func (v *View) Forget() { v.fresh = true }
+
+// Shows is the part of the screen that was painted last.
+func (v *View) Shows() (top, left, rows, cols int) { return v.top, v.left, v.rows, v.cols }
+
+// Paint returns what to write to the real terminal; nil is nothing. It is valid
+// until the next call.
+func (v *View) Paint(s *Screen, p Painting) []byte {
+	v.out = v.out[:0]
+	// The terminal may wait for the end of it with showing it.
+	v.print("\x1b[?2026h\x1b[?25l")
+	start := len(v.out)
+	v.follow(s)
+	v.compose(s, p)
+	v.difference()
+	v.use(look{})
+	var modes terminalModes
+	if p.Typing {
+		modes = terminalModes{
+			appCursor: s.modes.on(appCursor), appKeypad: s.modes.on(appKeypad), bracketedPaste: s.modes.on(bracketedPaste),
+			focus: s.modes.on(focusEvents), altScroll: s.modes.on(altScroll), mouse: s.modes.tracking, encoding: s.modes.encoding,
+		}
+	}
+	modes.reverse = s.modes.on(reverseVideo)
+	v.modes(modes)
+	if title := printable(s.title); title != v.title {
+		v.title = title
+		v.print("\x1b]2;%s\x1b\\", title)
+	}
+	if s.bells > v.bells {
+		v.print("\a")
+	}
+	v.bells = s.bells
+	cursor := s.Cursor()
+	cursor.Row, cursor.Column, cursor.PendingWrap = cursor.Row-v.top, cursor.Column-v.left, false
+	cursor.Hidden = cursor.Hidden || cursor.Row >= v.rows || cursor.Column >= v.cols
+	if len(v.out) == start && cursor == v.cursor {
+		return nil
+	}
+	if cursor.Style != v.cursor.Style {
+		n := 0 // that of the terminal's own settings
+		if cursor.Style != (CursorStyle{}) {
+			n = cursor.Style.number()
+		}
+		v.print("\x1b[%d q", n)
+	}
+	v.cursor = cursor
+	if !cursor.Hidden {
+		v.goTo(cursor.Row, cursor.Column)
+		v.print("\x1b[?25h")
+	}
+	v.print("\x1b[?2026l")
+	return v.out
+}
+
+// follow moves the part that is shown no further than the cursor demands.
+func (v *View) follow(s *Screen) {
+	v.top = min(max(v.top, s.y-v.rows+1), s.y, max(0, s.rows-v.rows))
+	v.left = min(max(v.left, s.x-v.cols+1), s.x, max(0, s.cols-v.cols))
+}
+
+// compose makes want what the terminal should show.
+func (v *View) compose(s *Screen, p Painting) {
+	for y := range v.rows {
+		row := v.row(v.want, y)
+		n := 0
+		if v.top+y < s.rows {
+			cells := s.on.lines[v.top+y].cells[v.left:]
+			n = min(len(cells), len(row))
+			for x, c := range cells[:n] {
+				row[x] = s.face(c)
+			}
+			cut(row[:n])
+		}
+		for x := n; x < len(row); x++ {
+			row[x] = blankFace
+		}
+	}
+	spare := v.rows > s.rows
+	if spare && p.Notice == "" && p.Status != "" {
+		v.caption(v.rows-1, p.Status, look{pen: pen{look: dim}})
+	}
+	if p.Notice == "" {
+		return
+	}
+	y := v.rows - 1
+	if !spare && s.y-v.top == y && v.rows > 1 {
+		y = 0 // not over what is being typed
+	}
+	v.caption(y, " "+p.Notice+" ", look{pen: pen{look: inverse}})
+}
+
+func (v *View) row(of []face, y int) []face { return of[y*v.cols : (y+1)*v.cols] }
+
+var blankFace = face{ch: ' '}
+
+// cut blanks the halves of wide characters whose other half is not in the row.
+func cut(row []face) {
+	if len(row) == 0 {
+		return
+	}
+	if first := &row[0]; first.ch&chTail != 0 {
+		*first = face{ch: ' ', look: first.look}
+	}
+	if last := &row[len(row)-1]; last.ch&chWide != 0 {
+		*last = face{ch: ' ', look: last.look}
+	}
+}
+
+// caption writes a line of this program's own over a row.
+func (v *View) caption(y int, text string, as look) {
+	row := v.row(v.want, y)
+	x := 0
+	for _, r := range printable(text) {
+		w := runeWidth(r)
+		if w == 0 {
+			continue
+		}
+		if x+w > len(row) {
+			row[len(row)-1] = face{ch: '…', look: as}
+			if len(row) > 1 {
+				cut(row[:len(row)-1])
+			}
+			return
+		}
+		row[x] = face{ch: uint32(r), look: as}
+		if w == 2 {
+			row[x].ch |= chWide
+			row[x+1] = face{ch: chTail, look: as}
+		}
+		x += w
+	}
+	if x < len(row) && row[x].ch&chTail != 0 {
+		row[x] = blankFace
+	}
+}
+
+// printable is text without what would act on a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// face resolves a cell. Colors that the program has changed are given by their
+// values: the real terminal keeps its own.
+func (s *Screen) face(c cell) face {
+	f := face{ch: c.ch, look: look{pen: c.pen}}
+	if extra := c.extra(); extra != 0 {
+		f.look.extra = s.extras.get(extra)
+		f.look.extra.underline = s.palette.resolve(f.look.extra.underline, -1)
+	}
+	f.look.pen.setExtra(0)
+	f.look.pen.look &^= protected
+	f.look.pen.fg = s.palette.resolve(c.fg, 0)
+	f.look.pen.bg = s.palette.resolve(c.bg, 1)
+	switch {
+	case c.ch&chCluster != 0:
+		f.cluster, f.ch = s.clusters.get(c.ch&chValue), c.ch&^chValue
+	case c.ch == 0:
+		f.ch = ' '
+	}
+	return f
+}
+
+// resolve is a color, or what the program has made of it. special says which of
+// the special colors is its default; none if negative.
+func (p *palette) resolve(color uint32, special int) uint32 {
+	switch {
+	case color&colorKind == colorIndexed:
+		if set, ok := p.indexed[uint8(color&colorValue)]; ok {
+			return set
+		}
+	case color == colorDefault && special >= 0 && p.special[special] != 0:
+		return p.special[special]
+	}
+	return color
+}
+
+// ---------------------------------------------------------------- painting
+
+func (v *View) print(format string, args ...any) { v.out = fmt.Appendf(v.out, format, args...) }
+
+// difference paints what is in want and not yet shown.
+func (v *View) difference() {
+	if v.fresh {
+		v.print("\x1b]8;;\x1b\\\x1b[0m\x1b[2J")
+		v.ink = look{}
+		for i := range v.shown {
+			v.shown[i] = blankFace
+		}
+		v.fresh = false
+	}
+	v.x = -1
+	for y := range v.rows {
+		v.paintRow(y, v.row(v.shown, y), v.row(v.want, y))
+	}
+}
+
+// shortGap is how many cells that have not changed are written again rather
+// than passed over: moving the cursor costs about as many bytes.
+const shortGap = 4
+
+func (v *View) paintRow(y int, shown, want []face) {
+	blank := len(want) // from here on the row is to be blank
+	for blank > 0 && want[blank-1] == blankFace {
+		blank--
+	}
+	for x := 0; x < len(want); x++ {
+		if shown[x] == want[x] {
+			continue
+		}
+		if x >= blank {
+			v.goTo(y, x)
+			v.use(look{})
+			v.print("\x1b[K")
+			copy(shown[x:], want[x:])
+			return
+		}
+		from := x
+		if want[from].ch&chTail != 0 {
+			from--
+		}
+		if v.y == y && v.x >= 0 && v.x < from && from-v.x <= shortGap && plain(want[v.x:from]) {
+			from = v.x
+		}
+		v.goTo(y, from)
+		for from <= x {
+			from += v.put(want, from)
+		}
+		copy(shown[:from], want[:from])
+		x = from - 1
+		if from < len(want) && contested(want[x]) {
+			// The terminal may have written over the next place too.
+			shown[from] = face{}
+		}
+	}
+}
+
+// plain reports whether cells can be written again for little: ASCII of one
+// look.
+func plain(cells []face) bool {
+	for _, c := range cells {
+		if c.ch >= utf8.RuneSelf || c.look != cells[0].look {
+			return false
+		}
+	}
+	return true
+}
+
+// contested reports whether terminals differ about the width of a character, as
+// they do for emoji.
+func contested(f face) bool {
+	return f.ch&chCluster != 0 || f.ch&(chWide|chTail) == 0 && f.ch&chValue >= 0x2000
+}
+
+// put writes the character at x and returns its width.
+func (v *View) put(row []face, x int) int {
+	f := row[x]
+	v.use(f.look)
+	width := 1
+	if f.ch&chWide != 0 {
+		width = 2
+	}
+	switch {
+	case f.ch&chTail != 0: // without its other half, which no screen has
+		v.out = append(v.out, ' ')
+	case f.ch&chCluster != 0:
+		v.out = append(v.out, printable(f.cluster)...)
+	default:
+		if alone(f.ch) {
+			v.print("\x1b[%dG", x+1)
+		}
+		v.out = utf8.AppendRune(v.out, rune(f.ch&chValue))
+	}
+	v.x += width
+	if f.ch >= utf8.RuneSelf || v.x >= v.cols {
+		v.x = -1 // where other terminals are now is not sure
+	}
+	if v.x < 0 && x+width < len(row) {
+		v.print("\x1b[%dG", x+width+1)
+		v.x = x + width
+	}
+	return width
+}
+
+func (v *View) goTo(y, x int) {
+	switch {
+	case v.x == x && v.y == y:
+		return
+	case v.x >= 0 && v.y == y:
+		v.print("\x1b[%dG", x+1)
+	default:
+		v.print("\x1b[%d;%dH", y+1, x+1)
+	}
+	v.y, v.x = y, x
+}
+
+// use makes the terminal write with a look.
+func (v *View) use(l look) {
+	if l == v.ink {
+		return
+	}
+	old := v.ink
+	v.ink = l
+	if l.pen != old.pen || l.extra.underline != old.extra.underline {
+		v.out = appendSGR(v.out, l.pen, l.extra.underline)
+	}
+	if l.extra.link != old.extra.link || l.extra.id != old.extra.id {
+		v.out = appendLink(v.out, l.extra.id, l.extra.link)
+	}
+}
+
+// modes gives the terminal modes, as far as it has others.
+func (v *View) modes(m terminalModes) {
+	old := v.set
+	v.set = m
+	for _, flag := range [...]struct {
+		number  int
+		was, is bool
+	}{
+		{1, old.appCursor, m.appCursor},
+		{5, old.reverse, m.reverse},
+		{1004, old.focus, m.focus},
+		{1007, old.altScroll, m.altScroll},
+		{2004, old.bracketedPaste, m.bracketedPaste},
+	} {
+		if flag.was != flag.is {
+			v.print("\x1b[?%d%c", flag.number, "lh"[bit(flag.is)])
+		}
+	}
+	if old.appKeypad != m.appKeypad {
+		v.print("\x1b%c", ">="[bit(m.appKeypad)]) // which more terminals know than ?66
+	}
+	v.exclusive(old.mouse, m.mouse)
+	v.exclusive(old.encoding, m.encoding)
+}
+
+// exclusive replaces one of several modes by another; 0 is none.
+func (v *View) exclusive(old, now int) {
+	if old == now {
+		return
+	}
+	if old != 0 {
+		v.print("\x1b[?%dl", old)
+	}
+	if now != 0 {
+		v.print("\x1b[?%dh", now)
+	}
+}
+
+func bit(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// Undo returns what takes a real terminal that got the same bytes back to where
+// a command finds it: the main screen, the usual modes, no color. It is for the
+// end of a program that did not clean up; nil if there is nothing to do.
+func (s *Screen) Undo() []byte {
+	v := View{set: terminalModes{
+		appCursor: s.modes.on(appCursor), appKeypad: s.modes.on(appKeypad), bracketedPaste: s.modes.on(bracketedPaste),
+		focus: s.modes.on(focusEvents), altScroll: s.modes.on(altScroll), reverse: s.modes.on(reverseVideo),
+		mouse: s.modes.tracking, encoding: s.modes.encoding,
+	}}
+	v.modes(terminalModes{})
+	back := s.modes.on(altScreen) // with whatever was saved when it came
+	if back {
+		v.print("\x1b[?1049l")
+	}
+	if s.main.top > 0 || s.main.bottom < s.rows-1 || s.modes.on(leftRightMargins) {
+		v.print("\x1b7\x1b[r\x1b[?69l\x1b8")
+	}
+	if back && s.main.saved.origin || !back && s.modes.on(origin) {
+		v.print("\x1b[?6l")
+	}
+	if s.modes.on(hiddenCursor) {
+		v.print("\x1b[?25h")
+	}
+	if s.style != (CursorStyle{}) {
+		v.print("\x1b[0 q")
+	}
+	if s.modes.on(insertMode) {
+		v.print("\x1b[4l")
+	}
+	if !s.modes.on(autoWrap) {
+		v.print("\x1b[?7h")
+	}
+	if back || s.sets != (charsets{}) {
+		v.print("\x1b(B\x0f")
+	}
+	if back || s.extra.link != "" {
+		v.out = appendLink(v.out, "", "")
+	}
+	if back || s.pen != (pen{}) {
+		v.print("\x1b[0m\x1b[0\"q")
+	}
+	return v.out
+}

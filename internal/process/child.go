@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
 // The binary re-executes itself as a helper for what must happen in the child
@@ -34,7 +35,9 @@ func RunChild() {
 	}
 	switch os.Args[2] {
 	case childPause:
-		select {}
+		for { // not select: with nothing else to run Go takes that for a deadlock
+			time.Sleep(time.Hour)
+		}
 	case childLead:
 		lead()
 	case childOrphan:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -339,4 +340,24 @@ func FuzzStat(f *testing.F) {
 			t.Errorf("no state in %q", b)
 		}
 	})
+}
+
+// The helper by which a cgroup is tried must live until it is killed: one that
+// ends by itself may be gone before it is looked for.
+func TestPauseLasts(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", childArgv(childPause)[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		t.Errorf("it ended: %v", err)
+	case <-time.After(300 * time.Millisecond): // a Go program that deadlocks does so within a few
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	}
 }

@@ -30,6 +30,10 @@ type SessionCreateParams struct {
 	Runtime    string            `json:"runtime,omitempty"` // default "host"
 }
 
+// MaxTTYSide bounds the rows and columns of a terminal: larger ones are a
+// mistake, and a screen is memory.
+const MaxTTYSide = 1000
+
 // TTYSize is the size of a terminal in characters.
 type TTYSize struct {
 	Rows int `json:"rows"`

@@ -123,11 +123,8 @@ func (t *personTerminal) size() api.TTYSize {
 	if err != nil || cols == 0 || rows == 0 {
 		return api.TTYSize{Rows: 24, Cols: 80}
 	}
-	return api.TTYSize{Rows: min(rows, maxTTYSide), Cols: min(cols, maxTTYSide)}
+	return api.TTYSize{Rows: min(rows, api.MaxTTYSide), Cols: min(cols, api.MaxTTYSide)}
 }
-
-// maxTTYSide is the most rows and columns that a session's terminal can have.
-const maxTTYSide = 1000
 
 func (t *personTerminal) write(b []byte) error {
 	if len(b) == 0 {

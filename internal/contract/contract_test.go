@@ -18,6 +18,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/service"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 var update = flag.Bool("update", false, "write the generated files")
@@ -510,12 +511,7 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 // TestPythonTypes has Python read its file and tell which keys each type has.
 func TestPythonTypes(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	trltest.Need(t, err)
 	const script = `
 import json, runpy, sys
 types = runpy.run_path(sys.argv[1])

@@ -3,10 +3,13 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // A command that fills its pipe is pulled by splice, from a larger pipe.
@@ -25,7 +28,7 @@ func TestFullPipeIsSpliced(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	if got, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err != nil || got != pipeSize {
-		t.Skipf("the pipe was not enlarged: %d, %v", got, err)
+		trltest.Need(t, fmt.Errorf("a pipe of %d bytes, not %d (%w)", pipeSize, got, err))
 	}
 	fill(text[pullSize:])
 	if n, err := j.AppendFrom(Stdout, fd); n != pipeSize || err != nil {
@@ -65,7 +68,7 @@ func fullDir(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("mount: %v", err)
+		trltest.Need(t, fmt.Errorf("a file system to fill: %w", err))
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -114,9 +117,7 @@ func TestDiskFull(t *testing.T) {
 // On a device that refuses every byte, all that was written before stays.
 func TestDeviceFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
+	trltest.Need(t, err)
 	j := newJournal(t, Config{})
 	j.Append(Stdout, []byte("abc"))
 	j.toFile()

@@ -25,8 +25,8 @@ func TestMustBearLoad(t *testing.T) {
 			if carrier == "http" {
 				addr = "http://" + r.HTTP
 			}
-			r.run(r.create(api.SessionCreateParams{Shell: "dash"}), "true") // what is made once is made
-			before := r.stats()
+			idle := r.create(api.SessionCreateParams{Shell: "dash"})
+			before := r.settled(idle)
 			began := time.Now()
 			var wg sync.WaitGroup
 			for i := range conns {
@@ -38,14 +38,9 @@ func TestMustBearLoad(t *testing.T) {
 			}
 			wg.Wait()
 			took := time.Since(began)
-			var after *api.SystemStats
-			if err := eventually(10*time.Second, func() error {
-				if after = r.stats(); after.FDs > before.FDs || after.Goroutines > before.Goroutines {
-					return fmt.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
-				}
-				return nil
-			}); err != nil {
-				t.Error(err)
+			after := r.settled(idle)
+			if after.FDs > before.FDs || after.Goroutines > before.Goroutines {
+				t.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
 			}
 			figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
 				conns, execs, carrier, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())
@@ -55,6 +50,30 @@ func TestMustBearLoad(t *testing.T) {
 			}
 		})
 	}
+}
+
+// settled are the stats once a command was run in a session and what follows it
+// is over: its shell has forked a standby, which takes what was spare.
+func (r *rig) settled(s *api.Session) *api.SystemStats {
+	r.t.Helper()
+	const steady = 10 // looks that must agree, half a second
+	r.run(s, "true")
+	var stats *api.SystemStats
+	same := 0
+	if err := eventually(10*time.Second, func() error {
+		now := r.stats()
+		if stats == nil || now.FDs != stats.FDs || now.Goroutines != stats.Goroutines {
+			same = 0
+		}
+		stats = now
+		if same++; same < steady {
+			return fmt.Errorf("fds %d, goroutines %d, and changing", now.FDs, now.Goroutines)
+		}
+		return nil
+	}); err != nil {
+		r.t.Error(err)
+	}
+	return stats
 }
 
 // agent is one client: a session, its commands, every tenth as a stream.

@@ -42,20 +42,25 @@ func until(t *testing.T, master *os.File, want string) string {
 	return string(got)
 }
 
+// newTerminal makes a terminal in a tree, for as long as the test lasts.
+func newTerminal(t *testing.T, tree *Tree) (master, slave *os.File, term *Terminal) {
+	t.Helper()
+	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close(); slave.Close() })
+	if term, err = tree.NewTerminal(slave); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = term.Close() })
+	return master, slave, term
+}
+
 func TestTerminal(t *testing.T) {
 	hosts(t, func(t *testing.T, h *Host) {
 		tree := newTree(t, h)
-		master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer master.Close()
-		defer slave.Close()
-		term, err := tree.NewTerminal(slave)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer term.Close()
+		master, slave, term := newTerminal(t, tree)
 
 		first := onTerminal(t, term, slave, "trap 'exit 3' USR1; echo on $(tty) >/dev/tty; while :; do sleep 0.01; done")
 		until(t, master, "on /dev/pts/")
@@ -133,17 +138,7 @@ func TestLeadingATerminal(t *testing.T) {
 func TestStoppedLeader(t *testing.T) {
 	h := newHost(t, Config{})
 	tree := newTree(t, h)
-	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer master.Close()
-	defer slave.Close()
-	term, err := tree.NewTerminal(slave)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer term.Close()
+	_, slave, term := newTerminal(t, tree)
 	p := onTerminal(t, term, slave, "sleep 4242")
 	term.leader.Signal(unix.SIGSTOP)
 	soon := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())

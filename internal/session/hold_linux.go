@@ -29,7 +29,6 @@ type hold struct {
 	until   time.Time
 	ttl     time.Duration
 	answers bool
-	size    *api.TTYSize // the terminal's, before holders changed it
 	expiry  *time.Timer
 }
 
@@ -56,7 +55,7 @@ func (p *Pool) Hold(_ context.Context, params api.SessionHoldParams) (*api.Sessi
 		return nil, err
 	}
 	if changed {
-		s.settleTypists()
+		s.settleOthers()
 	}
 	return result, nil
 }
@@ -85,6 +84,9 @@ func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result 
 	if s.ending || s.state == api.StateTerminated {
 		return nil, false, s.errTerminated()
 	}
+	if s.state == api.StateCreating {
+		return nil, false, s.errCreating()
+	}
 	now := time.Now()
 	before := s.held
 	renewed := before != nil && params.Lease == before.lease
@@ -96,7 +98,6 @@ func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result 
 		h = &hold{lease: newID("l-"), holder: params.Holder, since: now}
 		if before != nil {
 			before.expiry.Stop()
-			h.size = before.size
 		}
 		h.expiry = time.AfterFunc(ttl, func() { s.expire(h) })
 		s.held = h
@@ -121,33 +122,48 @@ func (p *Pool) Release(_ context.Context, params api.SessionReleaseParams) (*api
 	if err != nil {
 		return nil, err
 	}
+	if err := s.release(params.Lease); err != nil {
+		return nil, err
+	}
+	s.giveSizeBack()
+	return &api.SessionReleaseResult{SessionID: s.id}, nil
+}
+
+func (s *Session) release(lease string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held != nil {
-		if s.held.lease != params.Lease {
-			return nil, s.errHeld()
-		}
-		s.endHold()
+	if s.held == nil {
+		return nil
 	}
-	return &api.SessionReleaseResult{SessionID: s.id}, nil
+	if s.held.lease != lease {
+		return s.errHeld()
+	}
+	s.endHold()
+	return nil
 }
 
 // expire ends a hold that was not renewed in time.
 func (s *Session) expire(h *hold) {
+	if s.ranOut(h) {
+		s.giveSizeBack()
+	}
+}
+
+func (s *Session) ranOut(h *hold) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held != h {
-		return
+		return false
 	}
 	if left := time.Until(h.until); left > 0 {
 		h.expiry.Reset(left)
-		return
+		return false
 	}
 	s.endHold()
+	return true
 }
 
-// endHold makes the session nobody's, and gives its terminal the size back
-// that it had for those who go on with it. Under s.mu.
+// endHold makes the session nobody's. Under s.mu.
 func (s *Session) endHold() {
 	h := s.held
 	h.expiry.Stop()
@@ -156,12 +172,8 @@ func (s *Session) endHold() {
 	if s.term != nil {
 		s.term.silent.Store(false)
 	}
-	if s.ending || s.state == api.StateTerminated {
-		return
-	}
-	s.tell(api.SessionEvent{Type: api.EventReleased})
-	if h.size != nil && *h.size != *s.params.TTY {
-		_ = s.setSize(*h.size) // a terminal that is gone has no size
+	if !s.ending && s.state != api.StateTerminated {
+		s.tell(api.SessionEvent{Type: api.EventReleased})
 	}
 }
 
@@ -220,9 +232,11 @@ func (s *Session) lostKeyboard(typed int) *api.Error {
 	return s.errHeld().With("bytes", typed)
 }
 
-// settleTypists returns when what was being typed at the time of a fence has
+// settleOthers returns when what others were doing at the time of a fence has
 // ended.
-func (s *Session) settleTypists() {
+func (s *Session) settleOthers() {
+	s.sizing.Lock()
+	s.sizing.Unlock() //nolint:gocritic,staticcheck // the wait is all there is to do
 	if s.term != nil {
 		s.term.typing.settle()
 		return
@@ -230,7 +244,7 @@ func (s *Session) settleTypists() {
 	s.mu.Lock()
 	running := s.running
 	s.mu.Unlock()
-	if running != nil && running.stdin != nil && running.stdin.typing != nil {
-		running.stdin.typing.settle()
+	if running != nil && running.stdin != nil {
+		running.stdin.settle()
 	}
 }

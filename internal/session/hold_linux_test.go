@@ -159,6 +159,31 @@ func TestHoldCutsOff(t *testing.T) {
 	}
 }
 
+// What was given with a command is not typed by anybody: a command that does not
+// read it keeps nobody from the keyboard.
+func TestHoldBeforeStdinIsRead(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{Shell: "dash"})
+	stdin := strings.Repeat("x\n", 1<<20) // more than a pipe takes
+	e := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", Stdin: &stdin, StdinOpen: true, YieldMS: 1})
+	held := make(chan *api.SessionHoldResult, 1)
+	go func() {
+		h, err := p.Hold(context.Background(), api.SessionHoldParams{SessionID: s.SessionID, Holder: "alice"})
+		if err != nil {
+			t.Error(err)
+		}
+		held <- h
+	}()
+	select {
+	case <-held:
+	case <-time.After(10 * time.Second):
+		t.Error("who takes the keyboard waits for a command to read")
+	}
+	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: e.ExecID}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestHoldRunsOut(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "dash"})

@@ -91,6 +91,20 @@ func (in *input) send(ctx, fence context.Context, data []byte, eof bool) (int, e
 	return n, err
 }
 
+// settle returns when what was being written when a fence was done has ended. As
+// long as what was given with the command is on its way, which is nobody's
+// typing, nobody else is writing.
+func (in *input) settle() {
+	if in.typing == nil {
+		return
+	}
+	select {
+	case <-in.begun:
+		in.typing.settle()
+	default:
+	}
+}
+
 // write writes to the pipe until all is taken, the caller stops waiting or the
 // fence is done.
 func (in *input) write(ctx, fence context.Context, data []byte) (int, error) {

@@ -29,8 +29,10 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	if params.YieldMS > 0 || params.YieldOnInput {
 		how = beside
 	}
-	if params.YieldOnInput && s.term == nil {
-		return nil, errNoTerminal().With("session_id", s.id).With("field", "yield_on_input")
+	if params.YieldOnInput {
+		if _, err := s.terminal(); err != nil {
+			return nil, api.AsError(err).With("field", "yield_on_input")
+		}
 	}
 	e, err := s.execute(params, how)
 	if err != nil {
@@ -82,6 +84,9 @@ func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, err
 	if len(s.params.Argv) > 0 {
 		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
 			WithHint("session.create without argv makes a session that runs commands")
+	}
+	if err := s.errIfCreating(); err != nil {
+		return nil, err
 	}
 	e, err := s.prepare(params)
 	if err != nil {
@@ -233,13 +238,10 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 	if err := s.mayAct(lease); err != nil {
 		return nil, false, err
 	}
-	if s.state == api.StateCreating || s.running != nil && !wait {
-		busy := api.Errorf(api.CodeSessionBusy, "the session runs another command").With("session_id", s.id).
+	if s.running != nil && !wait {
+		return nil, false, api.Errorf(api.CodeSessionBusy, "the session runs another command").
+			With("session_id", s.id).With("exec_id", s.running.id).
 			WithHint("pass wait: true to queue behind it, exec.cancel to end it, or use another session")
-		if s.running != nil {
-			busy = busy.With("exec_id", s.running.id)
-		}
-		return nil, false, busy
 	}
 	s.execCount++
 	// Marks come round after a million execs; 0 is the driver's own.

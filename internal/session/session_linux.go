@@ -38,6 +38,10 @@ type Session struct {
 	survivors []api.Process // valid after destroyed is closed
 	hurry     chan struct{} // closed when the grace is to be cut
 
+	// sizing is held while the terminal gets another size, which may have to wait
+	// for its output to reach a disk; taken before mu.
+	sizing sync.Mutex
+
 	mu         sync.Mutex
 	state      api.State
 	ending     bool // destroy has begun: no new exec
@@ -54,7 +58,8 @@ type Session struct {
 	held       *hold           // nil: everybody may type
 	typing     context.Context // of those who may type now; nil: nobody has since the last fence
 	endTyping  context.CancelFunc
-	typed      time.Time // when somebody did last without a hold
+	typed      time.Time    // when somebody did last without a hold
+	unheldSize *api.TTYSize // of the terminal, before holders changed it; nil: they did not
 }
 
 // newSession checks the parameters and makes a session that is not started.
@@ -244,6 +249,32 @@ func (s *Session) errIfTerminated() error {
 		return nil
 	}
 	return s.errTerminated()
+}
+
+// errCreating says that the session is not there yet.
+func (s *Session) errCreating() *api.Error {
+	return api.Errorf(api.CodeSessionBusy, "the session is being created").With("session_id", s.id).
+		WithHint("use it when session.create has answered")
+}
+
+func (s *Session) errIfCreating() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == api.StateCreating {
+		return s.errCreating()
+	}
+	return nil
+}
+
+// terminal returns the terminal of a session that has been made.
+func (s *Session) terminal() (*terminal, error) {
+	if err := s.errIfCreating(); err != nil {
+		return nil, err
+	}
+	if s.term == nil {
+		return nil, errNoTerminal().With("session_id", s.id)
+	}
+	return s.term, nil
 }
 
 // errTerminated says why the session can't be used. Under s.mu.

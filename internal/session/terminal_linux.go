@@ -270,43 +270,84 @@ func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.S
 	if err != nil {
 		return nil, err
 	}
-	if s.term == nil {
-		return nil, errNoTerminal().With("session_id", s.id)
+	t, err := s.terminal()
+	if err != nil {
+		return nil, err
 	}
 	size := api.TTYSize{Rows: params.Rows, Cols: params.Cols}
 	if err := checkSize(size, "rows"); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == api.StateTerminated {
-		return nil, s.errTerminated()
-	}
-	if err := s.mayAct(params.Lease); err != nil {
+	s.sizing.Lock()
+	defer s.sizing.Unlock()
+	if err := s.mayResize(params.Lease); err != nil {
 		return nil, err
 	}
-	if s.held != nil && s.held.size == nil {
-		s.held.size = s.params.TTY
-	}
-	if err := s.setSize(size); err != nil {
+	if err := t.resize(size); err != nil {
 		return nil, api.Errorf(api.CodeInternal, "%w", err)
 	}
+	s.tellSize(size)
 	return &api.SessionResizeResult{SessionID: s.id, TTY: size}, nil
 }
 
-// setSize gives the terminal a size. Under s.mu.
-func (s *Session) setSize(size api.TTYSize) error {
-	if err := pty.SetSize(s.term.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
+// mayResize refuses who may not change the size, and notes what it was before
+// holders did. Under s.sizing.
+func (s *Session) mayResize(lease string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == api.StateTerminated {
+		return s.errTerminated()
+	}
+	if err := s.mayAct(lease); err != nil {
 		return err
 	}
-	s.term.mu.Lock()
-	s.term.screen.Resize(size.Rows, size.Cols)
-	if e := s.term.to; e != nil {
-		e.resized(size)
+	switch {
+	case s.held == nil:
+		s.unheldSize = nil // what is asked for now counts
+	case s.unheldSize == nil:
+		s.unheldSize = s.params.TTY
 	}
-	s.term.mu.Unlock()
+	return nil
+}
+
+// giveSizeBack gives the terminal of a session that is nobody's the size again
+// that it had before holders changed it.
+func (s *Session) giveSizeBack() {
+	s.sizing.Lock()
+	defer s.sizing.Unlock()
+	s.mu.Lock()
+	size := s.unheldSize
+	if s.held != nil || s.ending || size == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.unheldSize = nil
+	same := *size == *s.params.TTY
+	s.mu.Unlock()
+	if !same && s.term.resize(*size) == nil { // a terminal that is gone has no size
+		s.tellSize(*size)
+	}
+}
+
+// tellSize makes a size that the terminal has known. Under s.sizing.
+func (s *Session) tellSize(size api.TTYSize) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.params.TTY = &size
 	s.tell(api.SessionEvent{Type: api.EventResized, TTY: &size})
+}
+
+// resize changes the size; its programs are told.
+func (t *terminal) resize(size api.TTYSize) error {
+	if err := pty.SetSize(t.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.screen.Resize(size.Rows, size.Cols)
+	if t.to != nil {
+		t.to.resized(size)
+	}
 	return nil
 }
 
@@ -335,8 +376,9 @@ func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.S
 	if err != nil {
 		return nil, err
 	}
-	if s.term == nil {
-		return nil, errNoTerminal().With("session_id", s.id)
+	t, err := s.terminal()
+	if err != nil {
+		return nil, err
 	}
 	switch params.Format {
 	case "", api.ScreenText, api.ScreenANSI, api.ScreenJSON:
@@ -344,7 +386,7 @@ func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.S
 		return nil, api.Errorf(api.CodeInvalidParams, "format is not one of a screen").With("field", "format").
 			WithHint(`use "text", "ansi" or "json"`)
 	}
-	r := s.term.show(s.id, params)
+	r := t.show(s.id, params)
 	r.Waiting = s.waiting()
 	return r, nil
 }
@@ -436,14 +478,11 @@ func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
 	return found
 }
 
-// maxSide bounds a terminal: larger ones are a mistake, and a screen is memory.
-const maxSide = 1000
-
 func checkSize(size api.TTYSize, field string) error {
-	if size.Rows >= 1 && size.Rows <= maxSide && size.Cols >= 1 && size.Cols <= maxSide {
+	if size.Rows >= 1 && size.Rows <= api.MaxTTYSide && size.Cols >= 1 && size.Cols <= api.MaxTTYSide {
 		return nil
 	}
-	return api.Errorf(api.CodeInvalidParams, "a terminal has 1 to %d rows and columns", maxSide).With("field", field).
+	return api.Errorf(api.CodeInvalidParams, "a terminal has 1 to %d rows and columns", api.MaxTTYSide).With("field", field).
 		WithHint("24 rows and 80 columns are usual")
 }
 

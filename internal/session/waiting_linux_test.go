@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // waiter is a program that waits for input, by its own means, or does something
@@ -141,7 +143,7 @@ func everyWaiter(t *testing.T, fn func(t *testing.T, seat *seat, w waiter)) {
 	room.startSSH(t, p)
 	for _, w := range waiters {
 		t.Run(w.name, func(t *testing.T) {
-			needed(t, w.needs)
+			trltest.Need(t, missing(w.needs))
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}, Env: room.env})
 			fn(t, &seat{pool: p, session: s.SessionID, room: room}, w)
 			if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: true}); err != nil {
@@ -151,31 +153,18 @@ func everyWaiter(t *testing.T, fn func(t *testing.T, seat *seat, w waiter)) {
 	}
 }
 
-// needed skips a test that can't be made here. Under CI all can.
-func needed(t *testing.T, needs string) {
-	t.Helper()
-	why := missing(needs)
-	if why == "" {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // missing says which of what a program needs is not there.
-func missing(needs string) string {
+func missing(needs string) error {
 	for _, need := range strings.Fields(needs) {
 		if need == "root" {
 			if os.Geteuid() != 0 {
-				return "only root can make the user that is asked for a password, and look into a program of another user"
+				return errors.New("only root can make the user that is asked for a password, and look into a program of another user")
 			}
 		} else if _, err := exec.LookPath(need); err != nil {
-			return err.Error()
+			return err
 		}
 	}
-	return ""
+	return nil
 }
 
 // seat is a session in which programs wait.
@@ -308,7 +297,7 @@ func TestPasswordForAnotherUser(t *testing.T) {
 		seat.once(t, waiter{command: `sudo -k true`, ready: "password for ", want: api.WaitingPassword, by: "sudo", answer: "\x03"}, 0)
 		return
 	}
-	needed(t, needsOfSSH+" sudo")
+	trltest.Need(t, missing(needsOfSSH+" sudo"))
 	room := &waitingRoom{dir: t.TempDir(), env: map[string]string{}}
 	room.invite(t)
 	room.runAsGuest(t, guestVariable)

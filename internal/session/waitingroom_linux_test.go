@@ -48,7 +48,7 @@ func newWaitingRoom(t *testing.T) *waitingRoom {
 	for _, message := range []string{"one", "two", "three"} {
 		room.do(t, "", "git", "-C", filepath.Join(room.dir, "repo"), "commit", "-q", "--allow-empty", "-m", message)
 	}
-	if missing(needsOfSSH) == "" {
+	if missing(needsOfSSH) == nil {
 		room.invite(t)
 	}
 	return room

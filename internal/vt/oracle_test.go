@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // xterm.js is the judge: what it shows for a recording, this package shows.
@@ -75,18 +78,10 @@ type picture struct {
 
 func runOracle(t *testing.T, arguments []string, input []byte) []byte {
 	t.Helper()
-	missing := func(what string) {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(what)
-		}
-		t.Skip(what)
-	}
 	node, err := exec.LookPath("node")
-	if err != nil {
-		missing("node is not installed: xterm.js can't be asked")
-	}
+	trltest.Need(t, err)
 	if _, err := os.Stat("oracle/node_modules/@xterm/headless"); err != nil {
-		missing("xterm.js is not installed: run `npm ci` in internal/vt/oracle")
+		trltest.Need(t, errors.New("xterm.js is not installed: run `npm ci` in internal/vt/oracle"))
 	}
 	command := exec.CommandContext(t.Context(), node, append([]string{"oracle.mjs"}, arguments...)...)
 	command.Dir = "oracle"

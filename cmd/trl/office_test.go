@@ -1,0 +1,264 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// People beside agents, in real terminals: each person has a window of tmux,
+// which is typed into and looked at as they would. The agent is a client.
+
+// office is a daemon, an agent, and people with windows.
+type office struct {
+	t      *testing.T
+	daemon *trltest.Daemon
+	agent  *client.Client
+	env    []string
+}
+
+// patience is how long a window may take to show something on a machine that is
+// busy with other tests.
+const patience = 20 * time.Second
+
+func newOffice(t *testing.T, programs ...string) *office {
+	t.Helper()
+	for _, program := range append(programs, "tmux") {
+		_, err := exec.LookPath(program)
+		trltest.Need(t, err)
+	}
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, err := trltest.Start(trltest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &office{t: t, daemon: daemon}
+	for _, entry := range trltest.Environ(daemon.Dir) {
+		if path, ok := strings.CutPrefix(entry, "PATH="); ok {
+			entry = "PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + path
+		}
+		o.env = append(o.env, entry)
+	}
+	// tmux keeps its socket in the daemon's directory, and nobody else's windows
+	// are touched.
+	o.env = append(o.env, "TRL_SOCKET="+daemon.Socket, "TMUX_TMPDIR="+filepath.Join(daemon.Dir, "tmp"), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
+	t.Cleanup(func() {
+		_ = o.tmux("kill-server").Run() // there may have been no window
+		if t.Failed() {
+			t.Log("the daemon's log:\n" + daemon.Log())
+		}
+		if err := daemon.Stop(); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(daemon.Dir)
+	})
+	if o.agent, err = client.Dial(t.Context(), daemon.Socket); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.agent.Close() })
+	return o
+}
+
+func (o *office) tmux(args ...string) *exec.Cmd {
+	cmd := exec.Command("tmux", append([]string{"-f", "/dev/null"}, args...)...)
+	cmd.Env = o.env
+	return cmd
+}
+
+// trl runs a command that must succeed, and returns what it prints.
+func (o *office) trl(args ...string) string {
+	o.t.Helper()
+	cmd := exec.Command(o.binary(), args...)
+	cmd.Env = o.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("trl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (o *office) binary() string {
+	binary, err := trltest.Binary()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return binary
+}
+
+// session makes a session on a terminal; with argv it is that command.
+func (o *office) session(rows, cols int, argv ...string) string {
+	o.t.Helper()
+	s, err := o.agent.CreateSession(o.t.Context(), api.SessionCreateParams{
+		Argv: argv, TTY: &api.TTYSize{Rows: rows, Cols: cols}, Env: map[string]string{"PS1": "> ", "LC_ALL": "C.UTF-8"},
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return s.SessionID
+}
+
+// starts begins a command as the agent does, and returns its exec.
+func (o *office) starts(session, command string) string {
+	o.t.Helper()
+	r, err := o.agent.Run(o.t.Context(), api.ExecRunParams{SessionID: session, Command: command, YieldMS: 1})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return r.ExecID
+}
+
+// types is the agent typing.
+func (o *office) types(execID, text string) error {
+	_, err := o.agent.Input(o.t.Context(), api.ExecInputParams{ExecID: execID, Data: text})
+	return err
+}
+
+func (o *office) screen(session string) *api.SessionScreenResult {
+	o.t.Helper()
+	r, err := o.agent.Screen(o.t.Context(), api.SessionScreenParams{SessionID: session})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return r
+}
+
+// await looks again and again until it is as it should be.
+func (o *office) await(what string, is func() bool) {
+	o.t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			o.t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// window is a person's terminal, with a shell of their own in it.
+type window struct {
+	*office
+	name string
+}
+
+func (o *office) window(name string, rows, cols int) *window {
+	o.t.Helper()
+	w := &window{office: o, name: name}
+	w.do("new-session", "-d", "-s", name, "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows),
+		"exec env PS1='% ' bash --norc --noprofile", ";", "set-option", "-g", "status", "off")
+	w.size(rows, cols) // with the row of the status line, which is off now
+	w.sees(`^% $`)
+	return w
+}
+
+func (w *window) do(args ...string) {
+	w.t.Helper()
+	if out, err := w.tmux(args...).CombinedOutput(); err != nil {
+		w.t.Fatalf("tmux %s: %v\n%s", args[0], err, out)
+	}
+}
+
+func (w *window) size(rows, cols int) {
+	w.t.Helper()
+	w.do("resize-window", "-t", w.name, "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows))
+}
+
+// keys presses keys by name, such as C-c or Enter.
+func (w *window) keys(names ...string) {
+	w.t.Helper()
+	w.do(append([]string{"send-keys", "-t", w.name}, names...)...)
+}
+
+// write types text.
+func (w *window) write(text string) {
+	w.t.Helper()
+	w.do("send-keys", "-t", w.name, "-l", text)
+}
+
+// line types a line.
+func (w *window) line(text string) {
+	w.t.Helper()
+	w.write(text)
+	w.keys("Enter")
+}
+
+// text is what the window shows.
+func (w *window) text() string {
+	w.t.Helper()
+	out, err := w.tmux("capture-pane", "-p", "-t", w.name).Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lines := strings.Split(string(out), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// sees waits until a line of the window matches.
+func (w *window) sees(pattern string) {
+	w.t.Helper()
+	re := regexp.MustCompile("(?m)" + strings.ReplaceAll(pattern, " $", "$"))
+	var last string
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if last = w.text(); re.MatchString(last) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s does not see %q, but:\n%s", w.name, pattern, last)
+		}
+	}
+}
+
+// shows waits until the window shows what is on the session's terminal.
+func (w *window) shows(session string) {
+	w.t.Helper()
+	w.await("the window is the session's screen", func() bool { return w.text() == w.screen(session).Text })
+}
+
+// format asks tmux something about the window.
+func (w *window) format(f string) string {
+	w.t.Helper()
+	out, err := w.tmux("display-message", "-p", "-t", w.name, f).Output()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// attached is the process of the `trl attach` in the window.
+func (w *window) attached() int {
+	w.t.Helper()
+	var pid int
+	w.await("trl runs in the window", func() bool {
+		out, _ := exec.Command("pgrep", "-P", w.format("#{pane_pid}"), "-x", "trl").Output() // none is no match
+		n, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		pid = n
+		return err == nil
+	})
+	return pid
+}
+
+const detach = `C-\`
+
+func (o *office) held(session string) string {
+	o.t.Helper()
+	info, err := o.agent.SessionInfo(o.t.Context(), api.SessionParams{SessionID: session})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if info.Held == nil {
+		return ""
+	}
+	return info.Held.Holder
+}

@@ -88,6 +88,7 @@ const (
 	ReasonIdle      = "idle"       // idle for longer than its idle_ttl_ms
 	ReasonShutdown  = "shutdown"   // the daemon was told to stop
 	ReasonExited    = "exited"     // the command of a direct session ended
+	ReasonLost      = "lost"       // the process that kept it died, or it could not be taken over
 	ReasonShellLost = "shell_lost" // the shell died and no copy of it could take over
 )
 

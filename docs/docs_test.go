@@ -18,7 +18,7 @@ var (
 	link = regexp.MustCompile(`\[[^\]\n]*\]\(([^)\s]+)\)`)
 	code = regexp.MustCompile("`([^`\n]+)`")
 	// A path in this repository, as documents write it.
-	inside = regexp.MustCompile(`^(api|client|cmd|conformance|docs|internal)(/[\w.-]+)*/?$`)
+	inside = regexp.MustCompile(`^(api|client|cmd|conformance|docs|internal|packaging)(/[\w.-]+)*/?$`)
 	test   = regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w*$`)
 	// A test in a Go file.
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

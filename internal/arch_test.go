@@ -35,8 +35,16 @@ var imports = []importRule{
 		why: "the judge is black-box: sharing code with the daemon, it would share its mistakes",
 	},
 	{
-		about: "internal/process", only: []string{"api"},
-		why: "the lowest floor: killing must be testable with nothing above it",
+		about: "internal/holder", only: []string{},
+		why: "what survives the daemon knows nothing of what it keeps, so that nothing in there can break it",
+	},
+	{
+		about: "internal/ledger", only: []string{"internal/holder"},
+		why: "a map that is kept knows nothing of its values",
+	},
+	{
+		about: "internal/process", only: []string{"api", "internal/holder"},
+		why: "the lowest floor but what outlives it: killing must be testable with nothing above it",
 	},
 	{
 		about: "internal/contract", only: []string{"api"},
@@ -47,12 +55,12 @@ var imports = []importRule{
 		why: "a pseudo-terminal is a pair of files",
 	},
 	{
-		about: "internal/journal", only: []string{"api"},
+		about: "internal/journal", only: []string{"api", "internal/holder"},
 		why: "a log of bytes does not know whose they are",
 	},
 	{
-		about: "internal/shell", only: []string{"api", "internal/process"},
-		why: "a shell driver needs processes and nothing else; what output is for is decided above",
+		about: "internal/shell", only: []string{"api", "internal/holder", "internal/process"},
+		why: "a shell driver needs processes, kept descriptors and nothing else; what output is for is decided above",
 	},
 	{
 		about: "internal/vt", only: []string{"api"}, bare: true,
@@ -88,20 +96,28 @@ var imports = []importRule{
 		why:   "carriers only, no decisions: what a request does is the method table's",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/svg", "internal/vt"},
-		why: "the command line speaks through the client as any user does; the daemon is there for `serve` alone, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
+		about: "internal/doctor", only: []string{"api", "internal/access", "internal/process", "internal/shell"},
+		why: "what is tried is what a daemon would use; whom to ask, and where, it is told",
+	},
+	{
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/svg", "internal/vt"},
+		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 }
 
 // doors says who may import a directory, besides itself.
 var doors = []doorRule{
 	{
-		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/session", "internal/shell"},
-		why: "processes are the floor below shells and sessions",
+		about: "internal/holder", from: []string{"internal/daemon", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell"},
+		why: "descriptors are kept by those who own them",
 	},
 	{
-		about: "internal/shell", from: []string{"internal/daemon", "internal/session"},
-		why: "a shell has one owner, its session",
+		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/session", "internal/shell"},
+		why: "processes are the floor below shells and sessions; the doctor tries the floor itself",
+	},
+	{
+		about: "internal/shell", from: []string{"internal/daemon", "internal/doctor", "internal/session"},
+		why: "a shell has one owner, its session; the doctor only looks for them",
 	},
 	{
 		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},
@@ -128,7 +144,7 @@ var doors = []doorRule{
 		why: "wired in one place; the service sees it through an interface of its own",
 	},
 	{
-		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/service", "internal/transport"},
+		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/service", "internal/transport"},
 		why: "asked at the doors and in the method table; below it everybody has been let in",
 	},
 	{
@@ -142,6 +158,10 @@ var doors = []doorRule{
 	{
 		about: "internal/daemon", from: []string{"cmd/trl", "internal/cli"},
 		why: "the daemon is the top floor",
+	},
+	{
+		about: "internal/doctor", from: []string{"internal/cli"},
+		why: "a daemon does not examine itself; a person asks",
 	},
 	{
 		about: "internal/cli", from: []string{"cmd/trl"},
@@ -177,7 +197,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/process", "internal/trltest"}, // a client may start a daemon of its own
+	from: []string{"client", "internal/doctor", "internal/holder", "internal/process", "internal/trltest"}, // a client may start a daemon of its own, and the doctor is in no daemon
 	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
 }
 

@@ -38,8 +38,19 @@ import (
 //
 //	http [-token T] [-host H] [-origin O] [-until] STATUS METHOD URL [BODY]
 //
-// With -until it is made again and again until the status is right.
+// With -until it is made again and again until the status is right. And
+//
+//	! http HOST:PORT
+//
+// says that nobody listens there.
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg && len(args) == 1 {
+		if conn, err := net.Dial("tcp", args[0]); err == nil {
+			conn.Close()
+			ts.Fatalf("somebody listens on %s", args[0])
+		}
+		return
+	}
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)
 	token, host, origin := flags.String("token", "", ""), flags.String("host", "", ""), flags.String("origin", "", "")
 	until := flags.Bool("until", false, "")

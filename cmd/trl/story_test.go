@@ -28,9 +28,12 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 //
 // Besides testscript's own commands the scripts have:
 //
-//	daemon start [arg...]   start `trl serve --socket $TRL_SOCKET arg...`, and wait until it answers
+//	daemon start [arg...]   start `trl serve --socket $TRL_SOCKET arg...`, and wait until it answers;
+//	                        with -binary FILE first, of that binary
+//	install FILE [other]    put the binary, or one of another version, at FILE
 //	daemon stop             end it by SIGTERM: it must exit 0 and leave no socket, no lock, no process
 //	daemon kill             end it by SIGKILL, as a crash would
+//	daemon ended            wait until it has ended: something else asked it to
 //	status N cmd [arg...]   run a command that must exit with N
 //	until RE cmd [arg...]   run a command again and again until its stdout matches, whatever its status
 //	[!] json PATH VALUE     the last stdout is JSON with (without) that value at a.dotted.0.path
@@ -61,11 +64,12 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"daemon": cmdDaemon,
-			"status": cmdStatus,
-			"until":  cmdUntil,
-			"json":   cmdJSON,
-			"http":   cmdHTTP,
+			"daemon":  cmdDaemon,
+			"install": cmdInstall,
+			"status":  cmdStatus,
+			"until":   cmdUntil,
+			"json":    cmdJSON,
+			"http":    cmdHTTP,
 		},
 		RequireUniqueNames: true,
 	})
@@ -111,13 +115,21 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: daemon start|stop|kill")
 	}
+	if args[0] == "ended" {
+		ts.Check(s.daemon.Ended())
+		return
+	}
 	running := s.daemon != nil && s.daemon.Running()
 	if (args[0] == "start") == running {
 		ts.Fatalf("daemon %s: running is %t", args[0], running)
 	}
 	switch args[0] {
 	case "start":
-		daemon, err := trltest.Start(trltest.Config{Dir: s.dir, Args: args[1:]})
+		cfg := trltest.Config{Dir: s.dir, Args: args[1:]}
+		if len(args) > 2 && args[1] == "-binary" {
+			cfg.Binary, cfg.Args = ts.MkAbs(args[2]), args[3:]
+		}
+		daemon, err := trltest.Start(cfg)
 		ts.Check(err)
 		s.daemon = daemon
 	case "stop":
@@ -127,6 +139,19 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("usage: daemon start|stop|kill")
 	}
+}
+
+func cmdInstall(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: install FILE [other]")
+	}
+	find := trltest.Binary
+	if len(args) == 2 {
+		find = trltest.Other
+	}
+	binary, err := find()
+	ts.Check(err)
+	ts.Check(trltest.Install(binary, ts.MkAbs(args[0])))
 }
 
 func cmdStatus(ts *testscript.TestScript, neg bool, args []string) {

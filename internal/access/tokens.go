@@ -282,6 +282,11 @@ func PrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	return CheckDir(dir)
+}
+
+// CheckDir is PrivateDir for a directory that must be there.
+func CheckDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err

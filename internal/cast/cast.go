@@ -83,7 +83,7 @@ func (w *Writer) Chunk(c api.Chunk) error {
 		if err := w.finish(at); err != nil {
 			return err
 		}
-		return w.event(at, "m", fmt.Sprintf("%d bytes of output are missing here: they were dropped by quota", c.Bytes))
+		return w.event(at, "m", fmt.Sprintf("%d bytes of output are missing here: they were not kept, for a quota or a full disk", c.Bytes))
 	}
 	return nil
 }

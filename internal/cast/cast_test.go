@@ -60,7 +60,7 @@ func TestRecording(t *testing.T) {
 		}, onTTY + `[0.005,"o","\u001b[1mone\n\r\n"]
 [1.195,"r","80x24"]
 [0.000,"o","<two>"]
-[0.000,"m","7 bytes of output are missing here: they were dropped by quota"]
+[0.000,"m","7 bytes of output are missing here: they were not kept, for a quota or a full disk"]
 [60.000,"o","end"]
 [14.050,"x","130"]
 `},
@@ -84,7 +84,7 @@ func TestRecording(t *testing.T) {
 			chunk(api.ChunkStdout, 20, "\x98\x80y\xc3"),
 		}, onPipes + `[0.000,"o","��x���\u0000"]
 [0.000,"o","�"]
-[0.000,"m","1 bytes of output are missing here: they were dropped by quota"]
+[0.000,"m","1 bytes of output are missing here: they were not kept, for a quota or a full disk"]
 [0.020,"o","��y"]
 [0.000,"o","�"]
 [75.230,"x","130"]

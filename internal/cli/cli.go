@@ -50,6 +50,10 @@ type app struct {
 	socket  string // --socket; "" if not given
 	address string // --address, likewise
 	json    bool   // --json
+	held    bool   // this is the daemon of a holder
+	checked bool   // it only says whether it could be
+	again   bool   // this is a holder that was another program before
+	holds   bool   // Hold was reached
 }
 
 // Main runs the program and returns its exit status.
@@ -57,6 +61,14 @@ func Main(args []string) int {
 	a := &app{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		environment: daemon.SystemEnvironment(), exit: os.Exit,
+	}
+	switch {
+	case len(args) > 1 && args[0] == daemon.HeldWord && args[1] == daemon.CheckWord:
+		a.checked, args = true, args[2:]
+	case len(args) > 0 && args[0] == daemon.HeldWord:
+		a.held, args = true, args[1:]
+	case len(args) > 0 && args[0] == daemon.AgainWord:
+		return a.holdAgain(args[1:])
 	}
 	return a.main(args)
 }
@@ -90,9 +102,9 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.address, "address", "", "the daemon is at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the\ntoken in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
-	root.AddCommand(a.serveCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
+	root.AddCommand(a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
 		a.attachCommand(), a.shellCommand(),
-		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.tokenCommand(), a.versionCommand())
+		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)
 	return root

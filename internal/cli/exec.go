@@ -130,7 +130,7 @@ type chunkWriter struct{ stdout, stderr io.Writer }
 
 func (w chunkWriter) write(chunk api.Chunk) error {
 	if chunk.Type == api.ChunkGap {
-		fmt.Fprintf(w.stderr, "trl: %d bytes of output are missing here: they were dropped by quota\n", chunk.Bytes)
+		fmt.Fprintf(w.stderr, "trl: %d bytes of output are missing here: they were not kept, for a quota or a full disk\n", chunk.Bytes)
 		return nil
 	}
 	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)

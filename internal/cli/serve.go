@@ -17,7 +17,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the daemon",
 		Long: "Run the daemon until SIGTERM or Ctrl-C; then its sessions are ended, with all\n" +
-			"their processes. A second signal does not wait for them.\n\n" +
+			"their processes. A second signal does not wait for them. SIGHUP does what\n" +
+			"`trl upgrade` does. Where `trl stop --keep` has left sessions, they go on.\n\n" +
 			"Every setting has one name: max_sessions in the configuration file,\n" +
 			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags come first, then\n" +
 			"the environment, then the file, which is ~/.config/trl/config.toml, or for root\n" +
@@ -37,9 +38,12 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 	}
 	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
-		// Before anything else runs: it may start this program again.
-		if err := daemon.Prepare(); err != nil {
-			return err
+		// Before anything else runs: it may start this program again. A holder
+		// that became this program was clean before, and has what must not be lost.
+		if !a.again && !a.checked {
+			if err := daemon.Prepare(a.environment); err != nil {
+				return err
+			}
 		}
 		if a.socket != "" {
 			flags["socket"] = a.socket
@@ -48,13 +52,47 @@ func (a *app) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return daemon.Serve(ctx, cfg, daemon.Options{
+		opts := daemon.Options{
+			Held: a.held, Args: os.Args,
 			Version: buildVersion(), Stdio: stdio,
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 			Environment: a.environment,
-		})
+		}
+		switch {
+		case a.checked:
+			return daemon.Check(cfg, opts)
+		case !stdio && !a.held:
+			return a.hold(cfg)
+		default:
+			return daemon.Serve(ctx, cfg, opts)
+		}
 	})
 	return cmd
+}
+
+// hold makes this process the holder.
+func (a *app) hold(cfg daemon.Config) error {
+	args := os.Args
+	if a.again {
+		args = append(args[:1:1], args[2:]...) // without the word for it
+	}
+	a.holds = true
+	code, err := daemon.Hold(cfg, args, a.again, os.Stderr)
+	if err == nil && code != 0 {
+		err = exitStatus(code)
+	}
+	return err
+}
+
+// holdAgain goes on as the holder, whatever the program that this process became
+// thinks of its arguments and its configuration: its sessions would be lost.
+func (a *app) holdAgain(args []string) int {
+	a.again = true
+	code := a.main(args)
+	if !a.holds {
+		code = a.report(nil, failed(a.hold(daemon.Defaults(a.environment))))
+	}
+	return code
 }
 
 // settingFlag is a setting of the daemon as a flag. It is kept as text, and

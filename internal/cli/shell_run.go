@@ -295,7 +295,7 @@ func (l *shellLine) refused(err error) {
 // show passes on what the command writes.
 func (l *shellLine) show(chunk api.Chunk) error {
 	if chunk.Type == api.ChunkGap {
-		l.say("\ntrl: %d bytes of output are missing here: they were dropped by quota", chunk.Bytes)
+		l.say("\ntrl: %d bytes of output are missing here: they were not kept, for a quota or a full disk", chunk.Bytes)
 		return nil
 	}
 	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 // web is the part of a daemon that is there when HTTP is asked for. Its zero
 // value is none.
 type web struct {
+	address  *net.TCPAddr // where to listen; nil: not at all
 	listener net.Listener
 	tls      *tls.Config // nil: plain
 	keys     *access.Keyring
@@ -26,44 +28,36 @@ type web struct {
 	server   *transport.HTTPServer
 }
 
-// openWeb listens, if that is asked for, and refuses to do so where it would
-// let in anyone, or nobody.
-func (d *daemon) openWeb() error {
-	if d.cfg.HTTP == "" {
-		return nil
+// prepareWeb makes what HTTP needs but for the listener, if it is asked for. It
+// refuses to where HTTP would let in anyone, or nobody.
+func prepareWeb(cfg Config, stdio bool, log *slog.Logger) (web, error) {
+	if cfg.HTTP == "" {
+		return web{}, nil
 	}
-	if d.opts.Stdio {
-		d.log.Warn("http has no effect on stdio: its one client is the one that started it")
-		return nil
+	if stdio {
+		log.Warn("http has no effect on stdio: its one client is the one that started it")
+		return web{}, nil
 	}
-	address, err := net.ResolveTCPAddr("tcp", d.cfg.HTTP)
+	address, err := net.ResolveTCPAddr("tcp", cfg.HTTP)
 	if err != nil {
-		return fmt.Errorf("http: %w", err)
+		return web{}, fmt.Errorf("http: %w", err)
 	}
-	if err := checkWeb(d.cfg, address.IP); err != nil {
-		return err
+	if err := checkWeb(cfg, address.IP); err != nil {
+		return web{}, err
 	}
-	if d.web.keys, err = access.OpenKeyring(d.cfg.TokenFile, d.log); err != nil {
-		return err
+	w := web{address: address, metrics: newMetrics()}
+	if w.keys, err = access.OpenKeyring(cfg.TokenFile, log); err != nil {
+		return web{}, err
 	}
-	if d.web.keys.Usable() == 0 {
-		return fmt.Errorf("http is set, and %s has no token that is good: run `trl token create --scope run` first", d.cfg.TokenFile)
+	if w.keys.Usable() == 0 {
+		return web{}, fmt.Errorf("http is set, and %s has no token that is good: run `trl token create --scope run` first", cfg.TokenFile)
 	}
-	if d.cfg.HTTPCert != "" {
-		if d.web.tls, err = transport.TLSConfig(d.cfg.HTTPCert, d.cfg.HTTPKey, d.cfg.HTTPClientCA, d.log); err != nil {
-			return err
+	if cfg.HTTPCert != "" {
+		if w.tls, err = transport.TLSConfig(cfg.HTTPCert, cfg.HTTPKey, cfg.HTTPClientCA, log); err != nil {
+			return web{}, err
 		}
 	}
-	listener, err := net.ListenTCP("tcp", address)
-	if err != nil {
-		return fmt.Errorf("http: %w", err)
-	}
-	d.web.listener = listener
-	d.web.metrics = newMetrics()
-	if _, port, _ := net.SplitHostPort(d.cfg.HTTP); port == "0" {
-		d.cfg.HTTP = listener.Addr().String() // as system.info shows it
-	}
-	return nil
+	return w, nil
 }
 
 // checkWeb says what is wrong with the settings of HTTP for an address.

@@ -2,9 +2,15 @@ package daemon
 
 import (
 	"bytes"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const hush = "s3cr3t"
@@ -64,5 +70,35 @@ func TestLogFormat(t *testing.T) {
 		if text := out.String(); !strings.Contains(text, c.want) || strings.Contains(text, "below") {
 			t.Errorf("%s, terminal %t: %s", c.format, c.terminal, text)
 		}
+	}
+}
+
+// The events that are logged are those that the page for operators has.
+func TestEventsAreDocumented(t *testing.T) {
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, logged := map[string]bool{}, map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:info|warn|error) \\|").FindAllSubmatch(page, -1) {
+		documented[string(match[1])] = true
+	}
+	event := regexp.MustCompile(`"event", "([a-z_]+)"`)
+	err = fs.WalkDir(os.DirFS(root), "internal", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		for _, match := range event.FindAllSubmatch(text, -1) {
+			logged[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(logged, documented); diff != "" || len(logged) == 0 {
+		t.Errorf("logged (-) and documented (+) differ: %s", diff)
 	}
 }

@@ -2,12 +2,24 @@ package daemon
 
 import "os"
 
+// Words that stand before the arguments of a program which its user has not
+// started.
+const (
+	HeldWord  = "be-daemon" // by a holder: it is the daemon
+	CheckWord = "check"     // after HeldWord: it only says whether it could be
+	AgainWord = "be-holder" // it was another program before, and is still the holder
+)
+
 // Options is how a daemon is run, besides its configuration.
 type Options struct {
 	Version string
 	// Stdio serves one connection on Stdin and Stdout instead of the socket,
 	// and ends with it.
 	Stdio bool
+	// Held says that a holder started this process, see Hold. Args are those it
+	// gave.
+	Held bool
+	Args []string
 
 	Stdin, Stdout, Stderr *os.File // required
 	// Environment is what the configuration was loaded from, to name the

@@ -5,13 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/session"
@@ -21,7 +28,7 @@ import (
 
 // Prepare rids this process of what its sessions must not inherit. It comes
 // first, before any goroutine, and may re-execute the program.
-func Prepare() error { return process.CleanSelf() }
+func Prepare(env Environment) error { return process.CleanSelf(passedFiles(env, os.Getpid())...) }
 
 // daemon is everything that runs. It is owned by Serve.
 type daemon struct {
@@ -30,13 +37,25 @@ type daemon struct {
 	log   *slog.Logger
 	tasks tasks
 
-	listener *transport.UnixListener // nil on stdio
-	host     *process.Host
-	hub      *shell.Hub
-	store    *journal.Store
-	pool     *session.Pool
-	server   *transport.Server
-	web      web // HTTP, if it is asked for
+	listener  *transport.UnixListener // nil on stdio
+	held      *holder.Client          // nil: there is no holder
+	host      *process.Host
+	ledger    *ledger.Ledger
+	listening [2]holder.Slot // of the socket and of its lock; 0: none
+	hub       *shell.Hub
+	store     *journal.Store
+	pool      *session.Pool
+	server    *transport.Server
+	web       web // HTTP, if it is asked for
+	table     *service.Table
+	manager   *manager
+	passed    sockets // until they are listened on
+	// inheritedWeb is what was passed for HTTP, to this daemon and not to one
+	// before it.
+	inheritedWeb net.Listener
+
+	renewing atomic.Bool         // the program at our path is being looked at
+	parting  chan holder.Parting // how to end without the sessions; has room for one
 
 	ended  chan error    // how serving ended, when it did so by itself; room for each carrier
 	closed chan struct{} // closed when everything else is
@@ -48,31 +67,70 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
 		cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal),
+		parting: make(chan holder.Parting, 1), passed: sockets{-1, -1},
 		ended: make(chan error, 2), closed: make(chan struct{}),
 	}
 	for _, name := range opts.Environment.unknownVariables() {
 		d.log.Warn("a variable in the environment looks like a setting and is none", "variable", name)
 	}
 	leaveProcessors()
+	if opts.Held {
+		held, err := holder.Connect(holder.FD)
+		if err != nil {
+			return err
+		}
+		d.held = held
+		if err := process.HideSelf(); err != nil {
+			return err
+		}
+	}
+	d.manager = takeManager(opts.Environment, d.held, d.log)
+	if !logsText(cfg, terminal) {
+		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.manager.holder, "again", d.again())
+	}
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
-		return errors.Join(err, d.close(cut))
+		if d.again() {
+			return err // the holder has the sessions, and tries again
+		}
+		err = errors.Join(err, d.close(cut))
+		d.bye(err)
+		return err
 	}
 	d.announce(terminal)
 	d.serve(ctx)
+	d.superviseSelf(stop)
 
 	var failed error
 	select {
 	case <-stop.Done():
-		d.log.Info("shutting down", "reason", context.Cause(stop).Error())
+		d.log.Info("shutting down", "event", "stopping", "reason", context.Cause(stop).Error())
+	case how := <-d.parting:
+		return d.leave(how)
+	case <-d.holderGone():
+		failed = d.outliveHolder(stop)
 	case failed = <-d.ended:
-		d.log.Info("shutting down", "reason", "serving has ended")
+		d.log.Info("shutting down", "event", "stopping", "reason", "serving has ended")
 	}
+	d.manager.stopping()
 	err := errors.Join(failed, d.close(cut))
 	if err == nil {
-		d.log.Info("stopped")
+		d.log.Info("stopped", "event", "stopped")
 	}
+	d.bye(err)
 	return err
+}
+
+// bye tells the holder that this was meant.
+func (d *daemon) bye(err error) {
+	if d.held == nil {
+		return
+	}
+	code := 0
+	if err != nil {
+		code = 1
+	}
+	_ = d.held.Bye(code, holder.End) // a holder that is gone need not know
 }
 
 // leaveProcessors leaves half of the machine to the commands. The daemon's own
@@ -90,29 +148,59 @@ func leaveProcessors() {
 // closed by close.
 func (d *daemon) open() error {
 	var err error
-	// First of all: of two daemons for one socket the second must not touch
-	// anything.
-	if !d.opts.Stdio {
-		if d.listener, err = transport.ListenUnix(d.cfg.Socket); err != nil {
+	if d.held != nil {
+		if err := d.openLedger(); err != nil {
+			return err
+		}
+		if d.passed, err = sortSockets(filesFrom(d.opts.Environment, firstPassedToADaemon)); err != nil {
 			return err
 		}
 	}
-	if err := d.openWeb(); err != nil {
+	// First of all: of two daemons for one socket the second must not touch
+	// anything.
+	if !d.opts.Stdio {
+		if err := d.listen(); err != nil {
+			return err
+		}
+	}
+	if err := d.inheritWeb(); err != nil {
 		return err
 	}
-	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log})
+	if d.web, err = prepareWeb(d.cfg, d.opts.Stdio, d.log); err != nil && !d.again() {
+		return err
+	}
+	webFailed := err
+	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log, Holder: d.held})
 	if err != nil {
 		return err
 	}
-	if d.hub, err = shell.NewHub(d.log); err != nil {
+	if err := d.replaceTheDead(); err != nil {
+		return err
+	}
+	if inMemory(d.cfg.SpillDir) {
+		d.log.Warn("spill_dir is in memory: what is spilled counts as memory of the daemon, and can't be given back to a machine that is short of it",
+			"hint", "set spill_dir to a directory on a disk, or total_quota_bytes to what memory can be spared")
+	}
+	keep := holder.Alone()
+	if d.held != nil {
+		keep = d.held
+	}
+	if err := d.openHub(keep); err != nil {
 		return err
 	}
 	d.store = journal.NewStore(journal.Config{
+		Keeper:      keep,
 		Dir:         d.cfg.SpillDir,
 		ExecMemory:  d.cfg.ExecMemory,
 		TotalMemory: d.cfg.TotalMemory,
 		ExecQuota:   d.cfg.ExecQuota,
 		TotalQuota:  d.cfg.TotalQuota,
+		Inexact: func(err error) {
+			d.log.Warn("output that is on its way when the daemon is killed will be lost", "error", err)
+		},
+		Stopped: func(err error) {
+			d.log.Warn("output can't be kept whole for now: a gap tells what is missing", "error", err)
+		},
 	})
 	d.pool = session.NewPool(session.Config{
 		MaxSessions:      int(d.cfg.MaxSessions),
@@ -126,11 +214,173 @@ func (d *daemon) open() error {
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
 		Log:              d.log,
 		Observer:         d.web.observer(),
+		Keeper:           keep,
+		Ledger:           d.ledger,
 	}, d.host, d.hub, d.store)
-	table := service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.observe()})
-	d.server = transport.NewServer(transport.Config{Handler: table, MaxRequestBytes: int(d.cfg.MaxRequestBytes), Log: d.log})
+	if d.again() {
+		d.adopt()
+	}
+	if err := errors.Join(webFailed, d.listenWeb()); err != nil {
+		if !d.again() {
+			return err
+		}
+		// The sessions matter more.
+		d.log.Error("HTTP is not served until the next restart", "error", err)
+		d.web = web{metrics: d.web.metrics}
+	}
+	d.table = service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.observe()})
+	d.server = transport.NewServer(transport.Config{Handler: d.table, MaxRequestBytes: int(d.cfg.MaxRequestBytes), Log: d.log})
 	d.connectWeb()
-	return nil
+	return d.present()
+}
+
+// present says in the lock who holds the sessions.
+func (d *daemon) present() error {
+	if d.held == nil || d.listener == nil || d.listener.Inherited() {
+		return nil
+	}
+	card, err := d.card()
+	if err == nil {
+		card.daemon = os.Getpid()
+		card.since, err = process.StartOf(card.daemon)
+	}
+	if err != nil {
+		return err
+	}
+	return d.listener.Tell(card.String())
+}
+
+// adopt goes on with the sessions of a daemon that died.
+func (d *daemon) adopt() {
+	began := time.Now()
+	d.manager.starting()
+	resume := d.pool.Adopt()
+	d.dropStrays()
+	d.hub.Start()
+	resume()
+	d.host.EndStrangers()
+	live := 0
+	for state, n := range d.pool.Stats().SessionsByState {
+		if state != api.StateTerminated {
+			live += n
+		}
+	}
+	d.log.Info("took over the sessions of a daemon that ended", "event", "adopted",
+		"sessions", live, "duration_ms", time.Since(began).Milliseconds())
+}
+
+// inMemory reports whether the files of a directory are memory.
+func inMemory(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
+}
+
+// holderGone is closed when the holder has died.
+func (d *daemon) holderGone() <-chan struct{} {
+	if d.held == nil {
+		return nil
+	}
+	return d.held.Done()
+}
+
+// lostTime is how long a daemon without its holder tells what became of the
+// sessions, before it ends and can be started anew.
+const lostTime = 10 * time.Second
+
+// loseTime is how much longer the end of such a daemon may take: a session's kill
+// takes up to ten seconds where the kernel holds a process.
+const loseTime = 15 * time.Second
+
+// outliveHolder ends what can't go on without the holder, and nothing else is
+// invented: the sessions are lost, and that is told for a while.
+func (d *daemon) outliveHolder(stop context.Context) error {
+	d.log.Error("the holder has died: all sessions are lost", "event", "holder_lost", "ending_in", lostTime.String())
+	// Whatever may hold this process up then, it ends, and the undertaker does
+	// what it has not done.
+	time.AfterFunc(lostTime+loseTime, func() {
+		d.log.Error("the sessions could not be ended in time; that is left to the undertaker", "event", "not_ended")
+		os.Exit(1)
+	})
+	enough := time.NewTimer(lostTime)
+	defer enough.Stop()
+	d.pool.Lose()
+	d.bury(d.host.Name()) // what no session knew of
+	select {
+	case <-enough.C:
+	case <-stop.Done():
+	}
+	return holder.ErrGone
+}
+
+// replaceTheDead ends what the daemon left that had the socket before, if it died
+// with its holder and its undertaker.
+func (d *daemon) replaceTheDead() error {
+	if d.listener == nil || d.again() {
+		return nil
+	}
+	left, ok := readCard(d.listener.Left())
+	if ok && left.host != d.host.Name() { // in containers pids repeat, and once in 65,536 times the number too
+		d.bury(left.host)
+	}
+	return d.present()
+}
+
+// bury ends what a host left that nobody owns any more.
+func (d *daemon) bury(name process.HostName) {
+	buried, err := name.Bury(time.Now().Add(buryTime))
+	switch {
+	case err != nil || len(buried.Left) > 0 || buried.CgroupLeft:
+		d.log.Error("what dead sessions left could not all be ended", "event", "not_ended", "host", name.String(), "left", buried.Left, "error", err)
+	case buried.Found > 0:
+		d.log.Warn("ended what dead sessions left", "event", "undertaken", "host", name.String(), "processes", buried.Found)
+	}
+}
+
+// again reports whether another daemon was here before, and died.
+func (d *daemon) again() bool { return d.held != nil && d.held.Hello().Again }
+
+// openLedger makes the ledger, or finds that of a daemon that died.
+func (d *daemon) openLedger() (err error) {
+	if d.again() && slices.Contains(d.held.Hello().Slots, holder.Root) {
+		d.ledger, err = ledger.Open(d.held)
+	} else {
+		d.ledger, err = ledger.New(d.held)
+	}
+	return err
+}
+
+// dropStrays gives up what a daemon that died had kept and nobody needs any
+// more: what it had ready for the next command.
+func (d *daemon) dropStrays() {
+	needed := map[holder.Slot]bool{holder.Root: true}
+	for _, slot := range slices.Concat(d.listening[:], d.hub.Slots(), d.pool.Slots()) {
+		needed[slot] = true
+	}
+	if noted := d.notedWeb(); noted != nil {
+		needed[noted.slot] = true
+	}
+	for _, slot := range d.held.Hello().Slots {
+		if !needed[slot] {
+			d.held.Drop(slot)
+		}
+	}
+}
+
+// hubKey is where the ledger has what all shells share.
+const hubKey = "hub"
+
+func (d *daemon) openHub(keep holder.Keeper) (err error) {
+	cfg := shell.HubConfig{Log: d.log, Keeper: keep}
+	if d.ledger != nil {
+		if state, ok := d.ledger.Get(hubKey); ok {
+			d.hub, err = shell.AdoptHub(cfg, state)
+			return err
+		}
+	}
+	if d.hub, err = shell.OpenHub(cfg); err != nil || d.ledger == nil {
+		return err
+	}
+	return d.ledger.Put(hubKey, d.hub.State())
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -160,9 +410,8 @@ func (d *daemon) serve(ctx context.Context) {
 	}
 }
 
-// announce says where the daemon is and how it will know its processes: in a
-// line for a person, or as a record where the log is for programs.
-func (d *daemon) announce(terminal bool) {
+// where is where the daemon serves.
+func (d *daemon) where() string {
 	where := "stdin and stdout"
 	if !d.opts.Stdio {
 		where = d.cfg.Socket
@@ -170,9 +419,16 @@ func (d *daemon) announce(terminal bool) {
 	if d.web.listener != nil {
 		where += " and " + d.web.url()
 	}
+	return where
+}
+
+// announce says where the daemon is and how it will know its processes: in a
+// line for a person, or as a record where the log is for programs.
+func (d *daemon) announce(terminal bool) {
+	where := d.where()
 	support := d.host.Support()
 	if !logsText(d.cfg, terminal) {
-		d.log.Info("serving", "on", where, "cgroup", support.Cgroup, "no_cgroup_because", support.Reason,
+		d.log.Info("serving", "event", "ready", "on", where, "pid", os.Getpid(), "holder", d.manager.holder, "cgroup", support.Cgroup, "no_cgroup_because", support.Reason,
 			"version", d.opts.Version, "config_file", d.cfg.File)
 		return
 	}
@@ -191,6 +447,9 @@ const answerGrace = 2 * time.Second
 // of commands. It also closes a daemon that was opened in part.
 func (d *daemon) close(cut context.Context) error {
 	var errs []error
+	if err := d.stopListening(); err != nil {
+		errs = append(errs, err)
+	}
 	if d.listener != nil {
 		_ = heldListener{d.listener}.Close() // it may be closed already
 	}
@@ -212,6 +471,7 @@ func (d *daemon) close(cut context.Context) error {
 	}
 	if d.pool != nil {
 		d.pool.Close()
+		d.store.Close()
 	}
 	if d.hub != nil {
 		errs = append(errs, d.hub.Close())

@@ -19,7 +19,7 @@ func (d *daemon) catchSignals(ctx context.Context) (stop, cut context.Context) {
 	cut, cutNow := context.WithCancel(context.Background())
 	// Room for each kind: a burst must not lose the second SIGTERM.
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR2, unix.SIGPIPE)
 	d.tasks.start("signals", func() {
 		defer cutNow()
 		for {
@@ -38,11 +38,13 @@ func (d *daemon) handle(stop context.Context, received os.Signal, stopNow contex
 	switch {
 	case received == unix.SIGPIPE: // see the package comment
 	case received == unix.SIGHUP:
-		d.log.Info("SIGHUP has no effect: there is nothing to reload")
+		d.renew()
+	case received == unix.SIGUSR2:
+		d.keep()
 	case stop.Err() == nil:
 		stopNow(fmt.Errorf("received %s", unix.SignalName(received.(unix.Signal))))
 	default:
-		d.log.Warn("received a second signal: commands are killed without grace")
+		d.log.Warn("received a second signal: commands are killed without grace", "event", "cut_short")
 		cutNow()
 	}
 }

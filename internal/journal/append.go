@@ -7,14 +7,18 @@ func (j *Journal) append(st Stream, p []byte) {
 	if j.closed || len(p) == 0 {
 		return
 	}
+	j.enter()
 	if j.spill == nil {
-		if j.fits(st, len(p)) {
+		if int64(len(p)) <= j.memoryRoom(st) {
 			j.appendMemory(st, p)
 			return
 		}
 		j.toFile()
 	}
 	for len(p) > 0 {
+		if j.spill.ring != nil {
+			j.tryResume()
+		}
 		if j.spill.ring != nil {
 			p = p[j.appendRing(st, p):]
 		} else {
@@ -23,34 +27,26 @@ func (j *Journal) append(st Stream, p []byte) {
 	}
 }
 
-// fits reports whether n more bytes of st may be held in memory.
-func (j *Journal) fits(st Stream, n int) bool {
+// memoryRoom returns how many more bytes of st may be held in memory. It is
+// negative if their run is too much already.
+func (j *Journal) memoryRoom(st Stream) int64 {
 	s := j.store
-	runs := len(j.head.runs)
+	runs := j.head.n
 	if !j.head.ends(st) {
 		if !s.indexMayGrow(runs) {
-			return false
+			return 0
 		}
 		runs++
 	}
-	need := int64(len(j.mem)) + int64(n) + runSize*int64(runs)
-	if need > s.cfg.ExecMemory {
-		return false
-	}
 	// A journal that spills keeps its times.
-	return need <= smallJournal || s.memory.Load()-j.charged+j.times.memory()+need <= s.cfg.TotalMemory
+	total := s.cfg.TotalMemory - (s.memory.Load() - j.charged + j.times.memory())
+	return min(j.data, max(smallJournal, total)) - int64(len(j.mem)) - runSize*int64(runs)
 }
 
-// appendMemory adds p to the slice.
+// appendMemory adds p to what is in the lane.
 func (j *Journal) appendMemory(st Stream, p []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if need := len(j.mem) + len(p); need > cap(j.mem) {
-		// The first allocation is exact, for most commands write once; later
-		// ones double, but not beyond what may be held anyway.
-		room := max(need, int(min(2*int64(cap(j.mem)), j.store.cfg.ExecMemory)))
-		j.mem = append(make([]byte, 0, room), j.mem...)
-	}
 	j.mem = append(j.mem, p...)
 	j.publish(st, len(p))
 }
@@ -63,6 +59,9 @@ func (j *Journal) appendFile(st Stream, p []byte) int {
 	if n == 0 {
 		j.stop(ErrTotalQuota)
 		return 0
+	}
+	if j.spill.ringBase != never {
+		j.save() // that what is overwritten is dropped
 	}
 	n, err := j.spill.file.WriteAt(p[:n], pos)
 	j.commit(st, n)
@@ -78,14 +77,15 @@ func (j *Journal) appendFile(st Stream, p []byte) int {
 // returns no bytes when the total quota is reached. The caller holds wmu.
 func (j *Journal) reserve(st Stream, n int) (pos int64, room int) {
 	s, sp := j.store, j.spill
-	if sp.ringBase == never && (j.size >= s.headQuota || !j.head.ends(st) && !s.indexMayGrow(len(j.head.runs))) {
+	if sp.ringBase == never && (j.size >= j.headQuota || !j.head.ends(st) && !s.indexMayGrow(j.head.n)) {
 		j.mu.Lock()
 		sp.ringBase = j.size
 		j.mu.Unlock()
 	}
-	pos, follow := s.filePlace(sp.ringBase, j.size)
+	v := j.view()
+	pos, follow := v.place(j.size)
 	if sp.ringBase == never {
-		follow = s.headQuota - j.size
+		follow = j.headQuota - j.size
 	}
 	follow = min(follow, int64(n))
 	if j.extends() {
@@ -93,7 +93,7 @@ func (j *Journal) reserve(st Stream, n int) (pos int64, room int) {
 	}
 	if sp.ringBase != never && follow > 0 {
 		j.mu.Lock()
-		j.makeRoom(st, follow, s.ringQuota)
+		j.makeRoom(st, follow, v.ringSize())
 		j.mu.Unlock()
 	}
 	return pos, int(follow)
@@ -102,14 +102,12 @@ func (j *Journal) reserve(st Stream, n int) (pos int64, room int) {
 // extends reports whether the next bytes make the file hold more, rather than
 // overwrite old ones.
 func (j *Journal) extends() bool {
-	return j.size-j.spill.ringBase < j.store.ringQuota
+	v := j.view()
+	return j.size-v.ringBase < v.ringSize()
 }
 
 // commit makes the n bytes written at the place that reserve gave visible. The
 // caller holds wmu.
-//
-// A process that keeps the spill file across a crash of this one would be told
-// size, gap and new run here, between the write and its visibility.
 func (j *Journal) commit(st Stream, n int) {
 	if n <= 0 {
 		return
@@ -127,13 +125,20 @@ func (j *Journal) commit(st Stream, n int) {
 func (j *Journal) appendRing(st Stream, p []byte) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	sp := j.spill
-	in := (j.size - sp.stopBase) % int64(len(sp.ring))
-	n := min(len(p), len(sp.ring)-int(in))
-	j.makeRoom(st, int64(n), int64(len(sp.ring)))
-	copy(sp.ring[in:], p[:n])
+	in, n := j.reserveRing(st, len(p))
+	j.save()
+	copy(j.spill.ring[in:], p[:n])
 	j.publish(st, n)
 	return n
+}
+
+// reserveRing is reserve for the memory ring. The caller holds both locks.
+func (j *Journal) reserveRing(st Stream, n int) (in int64, room int) {
+	ring := int64(len(j.spill.ring))
+	in = (j.size - j.spill.stopBase) % ring
+	follow := min(int64(n), ring-in)
+	j.makeRoom(st, follow, ring)
+	return in, int(follow)
 }
 
 // makeRoom drops what n more bytes of st push out of a ring of the given size:
@@ -142,25 +147,31 @@ func (j *Journal) appendRing(st Stream, p []byte) int {
 func (j *Journal) makeRoom(st Stream, n, ring int64) {
 	sp := j.spill
 	j.drop(j.size + n - ring)
-	if runs := sp.tail.live(); len(runs) > 1 && !sp.tail.ends(st) && !j.store.indexMayGrow(len(runs)) {
-		j.drop(runs[1].start())
+	if x := &sp.tail; x.n > 1 && !x.ends(st) && !j.store.indexMayGrow(x.n) {
+		j.drop(x.at(1).start())
 	}
 }
 
 // publish makes n bytes of st that are in place visible and wakes the waiters.
 // The caller holds both locks.
 func (j *Journal) publish(st Stream, n int) {
-	x := &j.head
-	if j.spill != nil && j.size >= j.spill.tailBase() {
-		x = &j.spill.tail
-	}
-	if !x.ends(st) {
-		x.push(j.size, st)
+	if x := j.next(); !x.ends(st) {
+		x.push(newRun(j.size, st))
 	}
 	j.mark()
 	j.size += int64(n)
 	j.total[st] += int64(n)
 	j.store.captured.Add(int64(n))
 	j.charge()
+	j.save()
 	j.broadcast()
+}
+
+// next returns the index that the next bytes belong to. The caller holds both
+// locks.
+func (j *Journal) next() *index {
+	if j.spill != nil && j.size >= j.spill.tailBase() {
+		return &j.spill.tail
+	}
+	return &j.head
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -84,6 +85,53 @@ func capture(b *testing.B, j *Journal, cmd *exec.Cmd) {
 	}
 	if err := cmd.Wait(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// BenchmarkAppendFrom is the cost of one pull that finds so many bytes, and of
+// the write before it. A journal that is in memory is a new one each time, closed
+// and released, as most commands need it.
+func BenchmarkAppendFrom(b *testing.B) {
+	for _, size := range []int{100, 4 << 10, 64 << 10} {
+		for _, memory := range []bool{true, false} {
+			if memory && size == 64<<10 {
+				continue // does not fit
+			}
+			name := fmt.Sprintf("%d/file", size)
+			if memory {
+				name = fmt.Sprintf("%d/memory", size)
+			}
+			b.Run(name, func(b *testing.B) {
+				p := make([]byte, size)
+				fd, w := pipe(b)
+				to := int(w.Fd())
+				cfg := Config{}
+				if !memory {
+					cfg.ExecMemory, cfg.ExecQuota = 1, 16<<20
+				}
+				s := newStore(b, cfg)
+				j := s.New()
+				b.SetBytes(int64(size))
+				for range b.N {
+					if n, err := unix.Write(to, p); n != size || err != nil {
+						b.Fatal(n, err)
+					}
+					for pulled := 0; pulled < size; { // the end of the ring divides a pull
+						n, err := j.AppendFrom(Stdout, fd)
+						if err != nil {
+							b.Fatal(err)
+						}
+						pulled += n
+					}
+					if memory {
+						j.Close()
+						j.Release()
+						j = s.New()
+					}
+				}
+				j.Release()
+			})
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func (j *Journal) HeadTail(st Stream, head, tail int) (h, t []byte, omitted int6
 	buf := make([]byte, nh+nt)
 	at := int64(0)
 	for _, s := range spans {
-		j.spill.takeRing(buf[at:at+s.n], s.offset)
+		j.takeMemory(buf[at:at+s.n], s.offset)
 		at += s.n
 	}
 	j.mu.Unlock()
@@ -62,7 +62,7 @@ func (j *Journal) HeadTail(st Stream, head, tail int) (h, t []byte, omitted int6
 func (j *Journal) firstSpans(spans []span, st Stream, n int64, torn bool) ([]span, int64) {
 	runs := j.runs()
 	if torn {
-		runs = len(j.head.runs)
+		runs = j.head.n
 	}
 	held := int64(0)
 	for i := 0; i < runs && held < n; i++ {
@@ -79,7 +79,7 @@ func (j *Journal) firstSpans(spans []span, st Stream, n int64, torn bool) ([]spa
 func (j *Journal) lastSpans(spans []span, st Stream, n int64, torn bool) ([]span, int64) {
 	stop := 0
 	if torn {
-		stop = len(j.head.runs)
+		stop = j.head.n
 	}
 	held, from := int64(0), len(spans)
 	for i := j.runs() - 1; i >= stop && held < n; i-- {
@@ -93,15 +93,20 @@ func (j *Journal) lastSpans(spans []span, st Stream, n int64, torn bool) ([]span
 	return spans, held
 }
 
-// collect reads spans, one after the other, into buf, except those in the memory
-// ring. Short spans near each other are read with one call.
+// collect reads spans, one after the other, into buf, except those in memory.
+// Short spans near each other are read with one call.
 func (v *view) collect(buf []byte, spans []span) error {
+	if v.file == nil {
+		return nil
+	}
 	for len(spans) > 0 && spans[0].offset < v.stopBase {
 		first, k := spans[0], 1
-		if v.file != nil {
-			for k < len(spans) && spans[k].offset < v.stopBase && spans[k].offset+spans[k].n-first.offset <= pullSize {
-				k++
-			}
+		end := v.stopBase
+		if first.offset < v.gap.start {
+			end = min(end, v.gap.start) // what is in the gap can't be read
+		}
+		for k < len(spans) && spans[k].offset < end && spans[k].offset+spans[k].n-first.offset <= pullSize {
+			k++
 		}
 		if k == 1 {
 			if err := v.read(buf[:first.n], first.offset); err != nil {

@@ -14,54 +14,60 @@ func (r run) stream() Stream { return Stream(r & 3) }
 
 const runSize = 8
 
-// index is a queue of runs in order of their start.
+// index is a queue of runs in order of their start, in a ring that has room for
+// one more than it may hold: a push writes over no run that a restart would
+// find. Of the tail's the first may begin before the gap ends; only what is
+// behind the gap counts.
 type index struct {
-	runs  []run
-	first int // runs before it are dropped and wait to be overwritten
+	ring  []run
+	first int // place of the first
+	n     int // how many there are
+	most  int // how many places were ever used
 }
 
-func (x *index) live() []run { return x.runs[x.first:] }
+// indexOf is an index of runs, which are not copied.
+func indexOf(runs []run) index { return index{ring: runs, n: len(runs), most: len(runs)} }
+
+// place is that of the i-th run.
+func (x *index) place(i int) int {
+	if i += x.first; i >= len(x.ring) {
+		i -= len(x.ring)
+	}
+	return i
+}
+
+func (x *index) at(i int) run { return x.ring[x.place(i)] }
+
+// runs returns a copy of them all, of its exact size.
+func (x *index) runs() []run {
+	if x.n == 0 {
+		return nil
+	}
+	runs := make([]run, x.n)
+	if n := copy(runs, x.ring[x.first:]); n < x.n {
+		copy(runs[n:], x.ring)
+	}
+	return runs
+}
 
 // ends reports whether bytes of st that come next belong to the last run.
-func (x *index) ends(st Stream) bool {
-	n := len(x.runs)
-	return n > x.first && x.runs[n-1].stream() == st
+func (x *index) ends(st Stream) bool { return x.n > 0 && x.at(x.n-1).stream() == st }
+
+func (x *index) push(r run) {
+	to := x.place(x.n)
+	x.ring[to] = r
+	x.n++
+	x.most = max(x.most, to+1)
 }
 
-func (x *index) push(start int64, st Stream) {
-	n := len(x.runs)
-	if n > x.first && x.runs[n-1].start() == start {
-		x.runs[n-1] = newRun(start, st) // the last one stayed empty
-		return
-	}
-	// Moving down once a quarter is dropped costs three moves a push at most,
-	// and keeps the slice from growing beyond a third over what is live.
-	if n == cap(x.runs) && x.first > 0 && x.first >= n/4 {
-		x.runs = x.runs[:copy(x.runs, x.live())]
-		x.first = 0
-	}
-	x.runs = append(x.runs, newRun(start, st))
+// pop lets go of the first run.
+func (x *index) pop() {
+	x.first = x.place(1)
+	x.n--
 }
 
-// find returns the place in runs of the run that holds offset: the last that
-// does not start after it. It is -1 when all start after it.
-func find(runs []run, offset int64) int {
-	return sort.Search(len(runs), func(i int) bool { return runs[i].start() > offset }) - 1
-}
-
-// trim gives back what is allocated and not used.
-func (x *index) trim() {
-	if x.first > 0 {
-		x.runs = append([]run(nil), x.live()...)
-		x.first = 0
-	}
-	x.runs = trimmed(x.runs)
-}
-
-// trimmed returns s without spare room, copied if there is enough to gain.
-func trimmed[T any](s []T) []T {
-	if cap(s)-len(s) <= len(s)/8 {
-		return s
-	}
-	return append(make([]T, 0, len(s)), s...)
+// find returns which run holds offset: the last that does not start after it.
+// It is -1 when all start after it.
+func (x *index) find(offset int64) int {
+	return sort.Search(x.n, func(i int) bool { return x.at(i).start() > offset }) - 1
 }

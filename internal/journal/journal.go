@@ -24,12 +24,17 @@ const streams = 3
 // Fields below mu, but for wake, change only while both locks are held: an
 // appender, which holds wmu, may read them without mu.
 type Journal struct {
-	store *Store
+	store  *Store
+	bounds // one that was restored has those it was made with
 
 	wmu      sync.Mutex
-	hot      uint8 // bit per stream: its last pull was a full one. Under wmu.
 	big      uint8 // bit per stream: its pipe was asked to grow. Under wmu.
 	noSplice bool  // its file system refused splice. Under wmu.
+	unstaged bool  // nothing is in the staging pipe of its terminal. Under wmu.
+
+	// stopped is when it was last found that the file takes no more, since
+	// store.began. Under wmu.
+	stopped time.Duration
 
 	mu       sync.Mutex
 	closed   bool
@@ -39,7 +44,8 @@ type Journal struct {
 	size     int64
 	total    [streams]int64
 	charged  int64  // what of store.memory is this journal's
-	mem      []byte // bytes from 0 on, unless they are in the spill's file. Never overwritten, only appended to: a copy of the slice stays good without mu
+	lane     *lane  // what the slices below are in while it runs; nil before the first byte and after the end
+	mem      []byte // bytes from 0 on, unless they are in the spill's file
 	head     index  // runs from 0 on, up to the gap or the tail's runs
 	spill    *spill // nil while everything is in mem
 	lossy    error
@@ -129,30 +135,40 @@ func (j *Journal) broadcast() {
 	}
 }
 
-// Close says that no more bytes will come and wakes every waiter. An append
-// that has begun is finished first; one that begins later is ignored, so the
-// owner closes only after the pumps are done.
-func (j *Journal) Close() {
+// Seal says that no more bytes will come and wakes every waiter. An append that
+// has begun is finished first; one that begins later is ignored, so the owner
+// seals only after the pumps are done. A restart finds the journal where Lane
+// said until it is closed: in between, its Value can be put where it is retained.
+func (j *Journal) Seal() {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.seal()
+}
+
+// seal is Seal for who holds both locks.
+func (j *Journal) seal() {
 	if j.closed {
 		return
 	}
 	j.closed = true
-	// Journals are retained long after their command: spare room for growth
-	// is given back.
-	j.mem = trimmed(j.mem)
-	j.head.trim()
-	if j.spill != nil {
-		j.spill.tail.trim()
-	}
-	if j.times != nil {
-		j.times.marks = trimmed(j.times.marks)
-	}
-	j.charge()
+	j.save()
 	j.broadcast()
+}
+
+// Close is Seal, and gives up the lane: what is small is now memory of this
+// process alone.
+func (j *Journal) Close() {
+	j.wmu.Lock()
+	defer j.wmu.Unlock()
+	j.mu.Lock()
+	j.seal()
+	l, used := j.leave()
+	j.mu.Unlock()
+	if l != nil {
+		j.store.putLane(l, used)
+	}
 }
 
 // Closed reports whether no more bytes will come.
@@ -174,14 +190,18 @@ func (j *Journal) Release() {
 		return
 	}
 	j.closed, j.released = true, true
-	sp := j.spill
-	j.mem, j.head, j.spill, j.times = nil, index{}, nil, nil
+	sp, l, used := j.spill, j.lane, j.held()
+	j.mem, j.head, j.spill, j.times, j.lane = nil, index{}, nil, nil, nil
 	j.charge()
 	j.broadcast()
 	j.mu.Unlock()
 
+	if l != nil {
+		j.store.putLane(l, used)
+	}
 	if sp != nil {
 		j.store.spilled.Add(-sp.written)
+		j.store.dropSlot(sp.slot)
 		sp.close()
 	}
 	j.store.journals.Add(-1)
@@ -190,12 +210,18 @@ func (j *Journal) Release() {
 // charge brings the store's count of memory up to date with this journal's. The
 // caller holds mu.
 func (j *Journal) charge() {
-	n := int64(cap(j.mem)) + runSize*int64(cap(j.head.runs)) + j.times.memory()
-	if sp := j.spill; sp != nil {
-		n += runSize*int64(cap(sp.tail.runs)) + int64(len(sp.ring))
-	}
-	if n != j.charged {
+	if n := j.held(); n != j.charged {
 		j.store.memory.Add(n - j.charged)
 		j.charged = n
 	}
+}
+
+// held returns how many bytes of memory the journal takes. The caller holds a
+// lock.
+func (j *Journal) held() int64 {
+	n := int64(len(j.mem)) + runSize*int64(j.head.n) + j.times.memory()
+	if sp := j.spill; sp != nil {
+		n += runSize*int64(sp.tail.most) + int64(len(sp.ring))
+	}
+	return n
 }

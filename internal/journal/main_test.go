@@ -1,18 +1,35 @@
 package journal
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// roleEnv says what a process of the test binary is, if not the tests.
+const roleEnv = "TRL_JOURNAL_ROLE"
+
+// roles is what it then does.
+var roles map[string]func()
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(roleEnv); name != "" {
+		if role := roles[name]; role != nil {
+			role()
+		}
+		os.Exit(3) // never the tests again
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // newStore returns a store whose spill files are in the test's own directory.
 func newStore(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	cfg.Dir = t.TempDir()
-	return NewStore(cfg)
+	s := NewStore(cfg)
+	t.Cleanup(s.Close)
+	return s
 }
 
 // newJournal returns a journal that is released when the test ends.

@@ -82,8 +82,12 @@ func TestAgainstModel(t *testing.T) {
 		s := NewStore(cfg)
 		s.maxRuns = rapid.SampledFrom([]int{2, 5, 20, maxRuns}).Draw(t, "runs")
 		s.tailMemory = rapid.Int64Range(1, 100).Draw(t, "tail")
+		s.resumeAfter, s.resumeRoom = 0, rapid.Int64Range(1, 100).Draw(t, "room")
+		leastQuota := s.cfg.TotalQuota
 		j := s.New()
 		defer func() {
+			s := j.store
+			defer s.Close()
 			j.Release()
 			if got := s.Stats(); got.MemoryBytes != 0 || got.SpilledBytes != 0 || got.Journals != 0 {
 				t.Errorf("after release: %+v", got)
@@ -102,7 +106,9 @@ func TestAgainstModel(t *testing.T) {
 					next++
 				}
 				j.Append(st, p)
-				m.append(st, p)
+				if !j.Closed() {
+					m.append(st, p)
+				}
 			},
 			"close": func(t *rapid.T) {
 				if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
@@ -113,7 +119,12 @@ func TestAgainstModel(t *testing.T) {
 				if !j.Closed() {
 					t.Fatal("not closed")
 				}
-				j.closed = false // to go on from what Close has trimmed
+			},
+			"restart": func(t *rapid.T) { j = restarted(t, j) },
+			"others come and go": func(t *rapid.T) {
+				quota := rapid.Int64Range(1, 2000).Draw(t, "total")
+				j.store.cfg.TotalQuota = quota
+				leastQuota = min(leastQuota, quota)
 			},
 			"read": func(t *rapid.T) {
 				size := int64(len(m.data))
@@ -138,14 +149,49 @@ func TestAgainstModel(t *testing.T) {
 				head, tail := sizes.Draw(t, "head"), sizes.Draw(t, "tail")
 				m.checkHeadTail(t, j, st, head, tail)
 			},
-			"": func(t *rapid.T) { m.checkAll(t, j, limits.Draw(t, "step")) },
+			"": func(t *rapid.T) { m.checkAll(t, j, leastQuota, limits.Draw(t, "step")) },
 		})
 	})
 }
 
+// restarted returns the journal that a process finds which comes after this one.
+func restarted(t *rapid.T, j *Journal) *Journal {
+	s := j.store
+	after := NewStore(s.cfg)
+	after.maxRuns, after.tailMemory = s.maxRuns, s.tailMemory
+	after.resumeAfter, after.resumeRoom = s.resumeAfter, s.resumeRoom
+	var k *Journal
+	var err error
+	if lane, ok := j.Lane(); ok {
+		k, err = after.Restore(lane)
+	} else {
+		k, err = after.RestoreValue(j.Value())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := after.Stats(), s.Stats(); got != want {
+		t.Fatalf("%+v, before the restart %+v", got, want)
+	}
+	forget(j)
+	return k
+}
+
+// forget gives up what of a journal is this process's, and none of what is kept.
+func forget(j *Journal) {
+	if j.lane != nil {
+		j.lane.close()
+	}
+	if j.spill != nil {
+		j.spill.close()
+	}
+	j.store.Close()
+}
+
 // checkAll reads everything and checks the sizes, that gaps agree with what
-// FirstHeld says, and that no more was dropped than the bounds ask for.
-func (m *model) checkAll(t *rapid.T, j *Journal, step int) {
+// FirstHeld says, and that no more was dropped than the bounds ask for, of which
+// the total quota was once as small as leastQuota.
+func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 	size := int64(len(m.data))
 	if j.Size() != size || j.Total(Stdout)+j.Total(Stderr) != size || j.store.Stats().CapturedBytes != size {
 		t.Fatalf("Size %d, totals %d and %d, want %d", j.Size(), j.Total(Stdout), j.Total(Stderr), size)
@@ -173,12 +219,12 @@ func (m *model) checkAll(t *rapid.T, j *Journal, step int) {
 			t.Fatalf("gap %v within the quota", g)
 		}
 	case lossy == nil:
-		if want := (gap{s.headQuota, size - s.ringQuota}); g != want {
+		if want := (gap{s.fresh.headQuota, size - s.fresh.ringQuota}); g != want {
 			t.Fatalf("gap %v, want %v", g, want)
 		}
 	case lossy == ErrTotalQuota:
-		if held := size - (g.end - g.start); held < min(size, s.cfg.TotalQuota) {
-			t.Fatalf("%d bytes held of %d, with room for %d", held, size, s.cfg.TotalQuota)
+		if held := size - (g.end - g.start); held < min(size, leastQuota, s.cfg.ExecQuota) {
+			t.Fatalf("%d bytes held of %d, with room for %d", held, size, leastQuota)
 		}
 	default:
 		t.Fatal(lossy)

@@ -10,7 +10,7 @@ import (
 
 const (
 	// pullSize is what one pull through memory takes at most: all that a
-	// default pipe holds.
+	// default pipe holds. A pipe that was found as full is made larger.
 	pullSize = 64 << 10
 
 	// spliceSize is what one splice moves at most. wmu is held meanwhile, so
@@ -26,70 +26,204 @@ const (
 //
 // Only one goroutine pulls from one fd: the bytes of two would change places.
 //
-// A pull that finds little goes through a buffer; one that follows a full one is
-// a splice, if the journal is in a file. That is by measurement: of producers
-// that write a page at a time, splicing every page takes a third more processor
-// time than read and write (a splice keeps the pipe locked while it copies into
-// the file, and allocates for every slot of the pipe), and the rate falls from
-// that of cat to 0.7 of it. From 64 KiB on splice is the cheaper one, and touches
-// no user memory.
+// A pull is a splice, whatever it finds: a byte is either in the pipe or in a
+// file that is kept, and the file's position, which the kernel moves with the
+// bytes, says how many came. Read and write would be somewhat cheaper for
+// producers that write a page at a time, but what was read and not yet written
+// would die with this process.
 func (j *Journal) AppendFrom(st Stream, fd int) (n int, err error) {
-	if n := j.splice(st, fd); n > 0 {
-		return n, nil
-	}
-	buf := j.store.bufs.Get().(*[pullSize]byte)
-	defer j.store.bufs.Put(buf)
-	n, err = read(fd, buf[:])
-	if err != nil {
-		return 0, err
-	}
-
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
-	j.append(st, buf[:n])
-	bit := uint8(1) << st
-	if n < pullSize {
-		j.hot &^= bit
-		return n, nil
+	return j.appendFrom(st, fd)
+}
+
+// appendFrom is AppendFrom for who holds wmu.
+func (j *Journal) appendFrom(st Stream, fd int) (n int, err error) {
+	n, err = j.pull(st, fd)
+	if errors.Is(err, errNoSplice) {
+		n, err = j.pullBuffered(st, fd)
 	}
-	j.hot |= bit
-	if j.big&bit == 0 {
+	bit := uint8(1) << st
+	if n >= pullSize && j.big&bit == 0 {
 		j.big |= bit
 		growPipe(fd)
 	}
+	return n, err
+}
+
+// errNoSplice says that bytes can't be moved by the kernel alone.
+var errNoSplice = errors.New("journal: no splice")
+
+// pull moves what waits in the pipe to where the next bytes are to be.
+func (j *Journal) pull(st Stream, fd int) (n int, err error) {
+	if j.closed || j.noSplice {
+		return 0, errNoSplice
+	}
+	j.enter()
+	if j.lane.fd < 0 {
+		return 0, errNoSplice
+	}
+	for {
+		to, pos, room, err := j.place(st, fd)
+		if err != nil {
+			return 0, err
+		}
+		n, err := j.splice(st, fd, to, pos, room)
+		switch {
+		case n > 0:
+			return n, nil
+		case err == nil:
+			return 0, io.EOF
+		case errors.Is(err, unix.EAGAIN):
+			return 0, err
+		case errors.Is(err, unix.EINVAL) && to == toSpill:
+			j.noSplice = true
+			j.store.inexact(fmt.Errorf("journal: splice to spill file: %w", err))
+			return 0, errNoSplice
+		case errors.Is(err, unix.EBADF) || to == toLane:
+			return 0, errNoSplice // read says what it is
+		}
+		j.stop(fmt.Errorf("journal: splice to spill file: %w", err))
+	}
+}
+
+// place finds where the next bytes of st go, and how many may: to which file, at
+// which position. Only in the lane and in the head of the file is there always
+// something to find. Elsewhere bytes are dropped for those that come, so it looks
+// first at how many there are.
+func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) {
+	if j.spill == nil {
+		if room := j.memoryRoom(st); room > 0 {
+			return toLane, dataAt + j.lane.base + int64(len(j.mem)), int(min(room, spliceSize)), nil
+		}
+	}
+	want := spliceSize
+	if !j.headOpen(st) {
+		if want = min(pipeWaiting(fd), spliceSize); want == 0 {
+			return 0, 0, 0, pipeState(fd)
+		}
+	}
+	if j.spill == nil {
+		j.toFile()
+	} else if j.spill.ring != nil {
+		j.tryResume()
+	}
+	if j.spill.ring == nil {
+		pos, room = j.reserve(st, want)
+		if room > 0 {
+			return toSpill, pos, room, nil
+		}
+		j.stop(ErrTotalQuota)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	pos, room = j.reserveRing(st, want)
+	return toLane, ringAt + pos, room, nil
+}
+
+// headOpen reports whether bytes of st are to be added to the head of the file,
+// which takes them.
+func (j *Journal) headOpen(st Stream) bool {
+	sp, s := j.spill, j.store
+	return sp != nil && sp.ring == nil && sp.ringBase == never && j.size < j.headQuota &&
+		(j.head.ends(st) || s.indexMayGrow(j.head.n)) && s.spilled.Load() < s.cfg.TotalQuota
+}
+
+// splice moves up to room bytes from the pipe to a position of a file, and makes
+// them visible. Whenever this process ends, the bytes that were moved are those
+// between the position that was noted and the one the file then has.
+func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error) {
+	out, at := j.lane.fd, &j.lane.pos
+	if to == toSpill {
+		out, at = int(j.spill.file.Fd()), &j.spill.pos
+	}
+	if *at != pos {
+		reached(beforeSeek)
+		if _, err := unix.Seek(out, pos, io.SeekStart); err != nil {
+			return 0, err
+		}
+		*at = pos
+	}
+	reached(beforeNote)
+	j.saveWith(int64(st)+1, to, pos)
+	reached(afterNote)
+	n, err := splicePipe(fd, out, room)
+	reached(afterSplice)
+	if n <= 0 {
+		j.save()
+		return 0, err
+	}
+	*at += int64(n)
+	j.arrived(st, to, n)
+	reached(afterCommit)
 	return n, nil
 }
 
-// splice moves what is in the pipe to the file if that is worth it, and returns
-// 0 if it is not or can't be done: the caller then pulls through a buffer,
-// which sorts out the end of the pipe too.
-func (j *Journal) splice(st Stream, fd int) int {
+// arrived makes n bytes of st that were moved to their place visible. The caller
+// holds wmu.
+func (j *Journal) arrived(st Stream, to int64, n int) {
+	if to == toSpill {
+		j.commit(st, n)
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.spill == nil {
+		j.mem = j.mem[:len(j.mem)+n]
+	}
+	j.publish(st, n)
+}
+
+// pullBuffered is a pull that passes through memory: where splice is refused, or
+// nobody wants the bytes.
+func (j *Journal) pullBuffered(st Stream, fd int) (int, error) {
+	buf := j.store.bufs.Get().(*[pullSize]byte)
+	defer j.store.bufs.Put(buf)
+	n, err := read(fd, buf[:])
+	if err != nil {
+		return 0, err
+	}
+	j.append(st, buf[:n])
+	return n, nil
+}
+
+// AppendFromTerminal is AppendFrom of a terminal's master, as bytes of TTY. The
+// kernel moves nothing from a terminal to a file but through a pipe: stageR and
+// stageW are the ends of one, not blocking, which is this terminal's alone and
+// kept like the journal. What a killed process left in it comes first.
+//
+// At the end of the terminal it returns io.EOF.
+func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err error) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
-	sp := j.spill
-	if j.hot&(1<<st) == 0 || j.noSplice || j.closed || sp == nil || sp.ring != nil {
-		return 0
+	if !j.unstaged {
+		n, err := j.appendFrom(TTY, stageR)
+		if n > 0 || !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+		j.unstaged = true
 	}
-	// Knowing what is there, no more of the tail is dropped than is replaced.
-	waiting := pipeWaiting(fd)
-	if waiting < pullSize {
-		return 0
-	}
-	pos, n := j.reserve(st, min(waiting, spliceSize))
-	if n == 0 {
-		j.stop(ErrTotalQuota)
-		return 0
-	}
-	n, err := splicePipe(fd, int(sp.file.Fd()), pos, n)
-	j.commit(st, n)
+	// It takes no more than the pipe has room for, and the pipe is empty.
+	n, err = splicePipe(master, stageW, pullSize)
 	switch {
-	case err == nil || errors.Is(err, unix.EAGAIN):
+	case n > 0:
+		j.unstaged = false
+		moved, err := j.appendFrom(TTY, stageR)
+		j.unstaged = moved == n
+		return moved, err
+	case err == nil || errors.Is(err, unix.EIO):
+		return 0, io.EOF // EIO: nobody has the other side
+	case errors.Is(err, unix.EAGAIN):
+		return 0, err
 	case errors.Is(err, unix.EINVAL):
-		j.noSplice = true
-	default:
-		j.stop(fmt.Errorf("journal: splice to spill file: %w", err))
+		j.store.inexact(fmt.Errorf("journal: splice from terminal: %w", err))
+		n, err := j.pullBuffered(TTY, master)
+		if errors.Is(err, unix.EIO) {
+			err = io.EOF
+		}
+		return n, err
 	}
-	return max(n, 0)
+	return 0, fmt.Errorf("journal: move output of terminal: %w", err)
 }
 
 // read makes one read from fd.

@@ -1,6 +1,10 @@
 package journal
 
-import "golang.org/x/sys/unix"
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
 
 // pipeSize is what a pipe that was found full is enlarged to. Four times the
 // default is where the gain ends by measurement; a user's pipes share an
@@ -25,12 +29,32 @@ func pipeWaiting(fd int) int {
 	return n
 }
 
-// splicePipe moves up to n bytes from the pipe to pos in the file. The place is
-// explicit and the file not in append mode, which splice refuses.
-func splicePipe(pipe, file int, pos int64, n int) (int, error) {
+// pipeState says what it is that a pipe has no bytes: unix.EAGAIN, or io.EOF when
+// nobody can write to it any more.
+func pipeState(fd int) error {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		at := pos
-		moved, err := unix.Splice(pipe, nil, file, &at, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		_, err := unix.Poll(p, 0)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case p[0].Revents&unix.POLLNVAL != 0:
+			return errNoSplice
+		case p[0].Revents&unix.POLLIN == 0 && p[0].Revents&unix.POLLHUP != 0:
+			return io.EOF
+		default:
+			return unix.EAGAIN
+		}
+	}
+}
+
+// splicePipe moves up to n bytes from in to out, one of which is a pipe. In a
+// file they go to its position, which moves along. A file in append mode is
+// refused.
+func splicePipe(in, out, n int) (int, error) {
+	for {
+		moved, err := unix.Splice(in, nil, out, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
 		if err == unix.EINTR {
 			continue
 		}

@@ -103,6 +103,7 @@ func TestDiskFull(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := NewStore(Config{Dir: fullDir(t, "1m")})
+			defer s.Close()
 			j := s.New()
 			defer j.Release()
 			tt.feed(t, j)

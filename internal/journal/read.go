@@ -72,8 +72,8 @@ type unread struct {
 }
 
 // plan lays out the segments that follow from offset on, with at most limit
-// bytes of data. Data from the memory ring is in place; what else there is to
-// read, before the gap and after it, is in rest. The caller holds mu.
+// bytes of data. Data from memory is in place; what else there is to read,
+// before the gap and after it, is in rest. The caller holds mu.
 func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, rest [2]unread, next int64) {
 	next = offset
 	if offset >= j.size {
@@ -88,7 +88,7 @@ func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, re
 	stretch := offset // where the bytes at the end of buf[:used] began to follow each other
 	flush := func() {
 		n := int(next - stretch)
-		u := unread{j.spill.takeRing(buf[used-n:used], stretch), stretch}
+		u := unread{j.takeMemory(buf[used-n:used], stretch), stretch}
 		rest[0], rest[1] = rest[1], u
 	}
 	for i := j.runAt(offset); i < j.runs() && used < len(buf); i++ {
@@ -144,32 +144,32 @@ func cut(segs []Segment, g gap) []Segment {
 // runs returns how many runs the index has, head and tail together.
 func (j *Journal) runs() int {
 	if j.spill == nil {
-		return len(j.head.runs)
+		return j.head.n
 	}
-	return len(j.head.runs) + len(j.spill.tail.live())
+	return j.head.n + j.spill.tail.n
 }
 
 // run returns the i-th run: its stream, its first offset and the one after its
 // last. The caller holds mu.
 func (j *Journal) run(i int) (st Stream, start, end int64) {
-	runs, end := j.head.runs, j.headEnd()
-	if i >= len(runs) {
-		i -= len(runs)
-		runs, end = j.spill.tail.live(), j.size
+	x, end, from := &j.head, j.headEnd(), int64(0)
+	if i >= x.n {
+		i -= x.n
+		x, end, from = &j.spill.tail, j.size, j.spill.gap.end
 	}
-	if i+1 < len(runs) {
-		end = runs[i+1].start()
+	if i+1 < x.n {
+		end = x.at(i + 1).start()
 	}
-	return runs[i].stream(), runs[i].start(), end
+	return x.at(i).stream(), max(x.at(i).start(), from), end
 }
 
 // runAt returns the place of the run that holds offset, and if it was dropped
 // that of the run after the gap or one before. The caller holds mu.
 func (j *Journal) runAt(offset int64) int {
 	if offset < j.headEnd() {
-		return find(j.head.runs, offset)
+		return j.head.find(offset)
 	}
-	return len(j.head.runs) + max(find(j.spill.tail.live(), offset), 0)
+	return j.head.n + max(j.spill.tail.find(offset), 0)
 }
 
 // headEnd returns where the runs of the head end. The caller holds mu.
@@ -184,23 +184,37 @@ func (j *Journal) headEnd() int64 {
 	}
 }
 
-// view is where a journal's bytes were at one moment. It can be read from
+// view is where in a file a journal's bytes were at one moment. It can be read from
 // without a lock, but bytes at the start of the tail may meanwhile have been
 // overwritten: the gap, looked at again afterwards, tells.
 type view struct {
 	store    *Store
-	mem      []byte
+	bounds   bounds
 	file     *os.File
 	ringBase int64
+	ringPos  int64
 	stopBase int64 // bytes from here on are in the memory ring
 	gap      gap
 }
 
+// ringSize is how many bytes the file's ring has room for.
+func (v *view) ringSize() int64 { return v.bounds.headQuota + v.bounds.ringQuota - v.ringPos }
+
+// place returns where in the file the byte at offset is, and how many bytes from
+// there on follow each other in the file too.
+func (v *view) place(offset int64) (pos, room int64) {
+	if offset < v.ringBase {
+		return offset, v.ringBase - offset
+	}
+	in := (offset - v.ringBase) % v.ringSize()
+	return v.ringPos + in, v.ringSize() - in
+}
+
 // view returns the present view. The caller holds mu.
 func (j *Journal) view() view {
-	v := view{store: j.store, mem: j.mem, stopBase: never}
+	v := view{store: j.store, bounds: j.bounds, stopBase: never}
 	if sp := j.spill; sp != nil {
-		v.file, v.ringBase, v.gap = sp.file, sp.ringBase, sp.gap
+		v.file, v.ringBase, v.ringPos, v.gap = sp.file, sp.ringBase, sp.ringPos, sp.gap
 		if sp.ring != nil {
 			v.stopBase = sp.stopBase
 		}
@@ -208,15 +222,10 @@ func (j *Journal) view() view {
 	return v
 }
 
-// read fills dst with the bytes from offset on, none of which is in the memory
-// ring.
+// read fills dst with the bytes from offset on, none of which is in memory.
 func (v *view) read(dst []byte, offset int64) error {
-	if v.file == nil && len(dst) > 0 {
-		copy(dst, v.mem[offset:])
-		return nil
-	}
 	for len(dst) > 0 {
-		pos, room := v.store.filePlace(v.ringBase, offset)
+		pos, room := v.place(offset)
 		n := int(min(room, int64(len(dst))))
 		if _, err := v.file.ReadAt(dst[:n], pos); err != nil {
 			return err

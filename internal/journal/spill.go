@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"time"
 )
 
 // spill is what a journal has beyond its slice once it has outgrown it: the
@@ -12,11 +13,14 @@ import (
 //
 // The bytes from 0 on are in the file at their own offset, up to ringBase;
 // from there on they are in the file's ring. After stop, bytes from stopBase
-// on are in the memory ring instead, and the file changes no more.
+// on are in the memory ring instead, and the file changes no more until resume.
 type spill struct {
 	file     *os.File // nil when none could be made: the head stays in Journal.mem
+	slot     int64    // where the file is kept
+	pos      int64    // where the position of the file is. Under wmu.
 	written  int64    // bytes in the file, counted in store.spilled
 	ringBase int64    // offset of the first byte of the file's ring, never while the head is open
+	ringPos  int64    // where in the file its ring begins; it ends where the quota does
 	ring     []byte   // the memory ring; nil until stop
 	stopBase int64    // offset of the first byte of the memory ring
 	tail     index    // runs of what is in a ring, from the gap's end on
@@ -51,31 +55,16 @@ func (sp *spill) tailBase() int64 {
 // toFile moves the content from memory to a new spill file. When that fails
 // the journal is stopped with its content as the head. The caller holds wmu.
 func (j *Journal) toFile() {
-	s := j.store
-	sp := &spill{ringBase: never}
-	err := func() error {
-		if s.spilled.Load()+int64(len(j.mem)) > s.cfg.TotalQuota {
-			return ErrTotalQuota
-		}
-		f, err := openUnlinked(s.cfg.Dir)
-		if err != nil {
-			return fmt.Errorf("journal: make spill file: %w", err)
-		}
-		if _, err := f.WriteAt(j.mem, 0); err != nil {
-			f.Close()
-			return fmt.Errorf("journal: write spill file: %w", err)
-		}
-		sp.file = f
-		return nil
-	}()
-
+	sp := &spill{ringBase: never, ringPos: j.headQuota, slot: notKept, tail: index{ring: j.lane.tail}}
+	f, slot, err := j.makeFile()
 	j.mu.Lock()
 	j.spill = sp
-	if sp.file != nil {
-		sp.written = int64(len(j.mem))
-		s.spilled.Add(sp.written)
-		j.mem = nil
+	if err == nil {
+		j.fill(f, slot)
 		j.charge()
+		reached(beforeSwitch)
+		j.save()
+		reached(afterSwitch)
 	}
 	j.mu.Unlock()
 	if err != nil {
@@ -83,34 +72,178 @@ func (j *Journal) toFile() {
 	}
 }
 
-// stop ends writing to the file for good: what it holds stays, new bytes go to
-// a small ring in memory. It is for good because an interrupted file that went
-// on would need a second gap. The caller holds wmu.
+// makeFile makes a spill file of what is in memory, which is kept. The caller
+// holds wmu.
+func (j *Journal) makeFile() (f *os.File, slot int64, err error) {
+	s := j.store
+	if s.spilled.Load()+int64(len(j.mem)) > s.cfg.TotalQuota {
+		return nil, notKept, ErrTotalQuota
+	}
+	f, err = openUnlinked(s.cfg.Dir)
+	if err != nil {
+		return nil, notKept, fmt.Errorf("journal: make spill file: %w", err)
+	}
+	// Its position moves along, to where the next pull begins.
+	if _, err := f.Write(j.mem); err != nil {
+		f.Close()
+		return nil, notKept, fmt.Errorf("journal: write spill file: %w", err)
+	}
+	if slot, err = s.keep(int(f.Fd())); err != nil {
+		s.inexact(fmt.Errorf("journal: keep spill file: %w", err))
+	}
+	return f, slot, nil
+}
+
+// fill makes f the file, which has all that was in memory. The caller holds both
+// locks.
+func (j *Journal) fill(f *os.File, slot int64) {
+	n := int64(len(j.mem))
+	j.spill.file, j.spill.slot, j.spill.pos = f, slot, n
+	j.setWritten(n)
+	j.mem = nil
+}
+
+// setWritten notes how many bytes the file holds.
+func (j *Journal) setWritten(n int64) {
+	j.store.spilled.Add(n - j.spill.written)
+	j.spill.written = n
+}
+
+// stop ends writing to the file until there is room for it again: what it holds
+// stays, new bytes go to a small ring in memory. The caller holds wmu.
 func (j *Journal) stop(reason error) {
 	s, sp := j.store, j.spill
-	n := min(s.tailMemory, s.ringQuota)
+	n := min(s.tailMemory, j.ringQuota)
 	if s.memory.Load()+n > s.cfg.TotalMemory {
 		n = min(n, smallJournal)
 	}
-	ring := make([]byte, n)
+	ring := j.lane.ring[:n:n]
+	base := j.size
+	all := sp.gap.none() && j.head.n+sp.tail.n <= len(j.lane.head)
+	if !all {
+		// Keeping the file's ring behind the gap would make the next drop a
+		// second gap. Only its newest bytes are kept, in memory.
+		base -= min(n, j.tailHeld())
+		if v := j.view(); v.read(ring[:j.size-base], base) != nil {
+			base = j.size
+		}
+	}
 
 	j.mu.Lock()
-	if sp.gap.none() {
+	if all {
 		// Everything is held from 0 on; the file's ring, if begun, becomes
 		// part of the head.
-		j.head.runs = append(j.head.runs, sp.tail.live()...)
+		j.tailToHead()
 	} else {
-		// Keeping the file's ring behind the gap would make the next drop a
-		// second gap. This is a failed overwrite of blocks that exist: rare
-		// enough to lose the ring's bytes for.
-		j.drop(j.size)
+		j.drop(base)
 	}
-	sp.tail = index{}
-	sp.ring, sp.stopBase = ring, j.size
-	j.lossy = reason
+	sp.ring, sp.stopBase = ring, base
+	if j.lossy == nil {
+		j.lossy = reason
+		s.lossy.Add(1)
+	}
+	j.stopped = time.Since(s.began)
 	j.charge()
+	reached(beforeStop)
+	j.save()
 	j.mu.Unlock()
-	s.lossy.Add(1)
+	if s.cfg.Stopped != nil {
+		s.cfg.Stopped(reason)
+	}
+}
+
+const (
+	// resumeAfter is how long nothing is tried after the file took no more: to
+	// ask costs little, but a disk that is full seldom has room at once.
+	resumeAfter = 250 * time.Millisecond
+
+	// resumeRoom is what must be free then. With less the file would soon be
+	// stopped again, and hold less than the memory ring would.
+	resumeRoom = 16 * tailMemory
+)
+
+// tryResume goes on with the file if there is room for it again. The caller
+// holds wmu, and the journal is stopped.
+func (j *Journal) tryResume() {
+	s := j.store
+	now := time.Since(s.began)
+	if now-j.stopped < s.resumeAfter {
+		return
+	}
+	j.stopped = now
+	if s.cfg.TotalQuota-s.spilled.Load() < s.resumeRoom || freeSpace(s.cfg.Dir) < s.resumeRoom {
+		return
+	}
+	j.resume()
+}
+
+// resume goes on with the file, to which the memory ring is moved: there is one
+// gap as before. Its ring begins where nothing is held, so a reader or a restart
+// that knows of the stop alone finds all. An error leaves the journal stopped.
+// The caller holds wmu.
+func (j *Journal) resume() {
+	s, sp := j.store, j.spill
+	f, slot := sp.file, sp.slot
+	if f == nil {
+		var err error
+		if f, slot, err = j.makeFile(); err != nil {
+			return
+		}
+	}
+	from, head := j.size-j.tailHeld(), j.headEnd()
+	next := view{store: s, bounds: j.bounds, file: f, ringBase: from, ringPos: max(j.headQuota, head)}
+	whole := sp.gap.none() && sp.ringBase == never && j.size <= j.headQuota && j.head.n+sp.tail.n <= s.maxRuns
+	if whole {
+		next.ringBase, next.ringPos = never, j.headQuota // nothing was lost: the head goes on
+	}
+	// The head must be at its own offsets, also what was the file's ring before.
+	inPlace := head <= sp.ringBase || sp.ringBase == sp.ringPos
+	if !inPlace || next.ringSize() < int64(len(sp.ring)) || j.moveRing(next, from) != nil {
+		if sp.file == nil {
+			s.dropSlot(slot)
+			f.Close()
+		}
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if sp.file == nil {
+		j.fill(f, slot)
+	}
+	if whole {
+		j.tailToHead()
+	}
+	sp.ringBase, sp.ringPos = next.ringBase, next.ringPos
+	sp.ring, sp.stopBase = nil, 0
+	j.setWritten(head + j.size - from)
+	j.charge()
+	reached(beforeResume)
+	j.save()
+}
+
+// tailToHead makes the runs of the tail part of the head's. The caller holds both
+// locks.
+func (j *Journal) tailToHead() {
+	sp := j.spill
+	for i := range sp.tail.n {
+		j.head.push(sp.tail.at(i))
+	}
+	sp.tail = index{ring: j.lane.tail, most: sp.tail.most}
+}
+
+// moveRing writes what is in the memory ring, from an offset on, to its place.
+func (j *Journal) moveRing(to view, from int64) error {
+	sp := j.spill
+	for from < j.size {
+		pos, room := to.place(from)
+		in := (from - sp.stopBase) % int64(len(sp.ring))
+		n := min(room, j.size-from, int64(len(sp.ring))-in)
+		if _, err := to.file.WriteAt(sp.ring[in:in+n], pos); err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
 }
 
 // drop lets go of the tail's bytes before offset to, which grows the gap. The
@@ -121,18 +254,15 @@ func (j *Journal) drop(to int64) {
 	if to <= from {
 		return
 	}
-	runs := sp.tail.live()
-	for i, r := range runs {
-		end := j.size
-		if i+1 < len(runs) {
-			end = runs[i+1].start()
+	for x := &sp.tail; x.n > 0; x.pop() {
+		r, end := x.at(0), j.size
+		if x.n > 1 {
+			end = x.at(1).start()
 		}
-		sp.dropped[r.stream()] += min(end, to) - r.start()
-		if end > to || i+1 == len(runs) {
-			runs[i] = newRun(to, r.stream())
+		sp.dropped[r.stream()] += min(end, to) - max(r.start(), from)
+		if end > to {
 			break
 		}
-		sp.tail.first++
 	}
 	if sp.gap.none() {
 		sp.gap.start = from
@@ -140,28 +270,26 @@ func (j *Journal) drop(to int64) {
 	sp.gap.end = to
 }
 
-// filePlace returns where in the file the byte at offset is, and how many bytes
-// from there on follow each other in the file too.
-func (s *Store) filePlace(ringBase, offset int64) (pos, room int64) {
-	if offset < ringBase {
-		return offset, ringBase - offset
+// takeMemory copies what of the bytes from offset on is in memory to its place
+// in dst, and returns the part of dst that comes before it and is still to be
+// read from the file. The caller holds mu: the ring is overwritten in place, and
+// the lane becomes another journal's.
+func (j *Journal) takeMemory(dst []byte, offset int64) []byte {
+	sp := j.spill
+	if sp != nil && sp.ring != nil && offset+int64(len(dst)) > sp.stopBase {
+		before := max(sp.stopBase-offset, 0)
+		in := (offset + before - sp.stopBase) % int64(len(sp.ring))
+		n := copy(dst[before:], sp.ring[in:])
+		copy(dst[before:][n:], sp.ring)
+		dst = dst[:before]
 	}
-	in := (offset - ringBase) % s.ringQuota
-	return s.headQuota + in, s.ringQuota - in
-}
-
-// takeRing copies what of the bytes from offset on is in the memory ring to its
-// place in dst, and returns the part of dst that comes before it and is still
-// to be read. The caller holds mu: the ring is overwritten in place.
-func (sp *spill) takeRing(dst []byte, offset int64) []byte {
-	if sp == nil || sp.ring == nil || offset+int64(len(dst)) <= sp.stopBase {
+	if sp != nil && sp.file != nil {
 		return dst
 	}
-	before := max(sp.stopBase-offset, 0)
-	in := (offset + before - sp.stopBase) % int64(len(sp.ring))
-	n := copy(dst[before:], sp.ring[in:])
-	copy(dst[before:][n:], sp.ring)
-	return dst[:before]
+	if len(dst) > 0 {
+		copy(dst, j.mem[offset:])
+	}
+	return nil
 }
 
 func (sp *spill) close() {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/terminal-runtime/trl/internal/holder"
 )
 
 var (
@@ -26,8 +28,8 @@ type Config struct {
 	Dir string
 
 	// ExecMemory is how many bytes of one journal, its index included, are
-	// held in memory before it spills. Default: 64 KiB, what nearly every
-	// command stays below, so that it never costs a file.
+	// held in memory before it spills, at most 1 GiB. Default: 64 KiB, what
+	// nearly every command stays below, so that it never costs a file.
 	ExecMemory int64
 
 	// TotalMemory is how many bytes all journals hold in memory. Past it a
@@ -45,6 +47,19 @@ type Config struct {
 	// at the same moment may exceed it by one step (at most 1 MiB) each.
 	// Default: 8 GiB.
 	TotalQuota int64
+
+	// Keeper holds what journals are in, so that they outlive this process.
+	// Default: holder.Alone(), so that they don't.
+	Keeper holder.Keeper
+
+	// Inexact, if not nil, is called the first time that a journal can't be
+	// kept exactly, with the reason: a byte that is on its way when this process
+	// is killed is lost then.
+	Inexact func(error)
+
+	// Stopped, if not nil, is called whenever the file of a journal takes no
+	// more for another reason than the journal's own quota.
+	Stopped func(error)
 }
 
 const (
@@ -72,15 +87,19 @@ const (
 )
 
 // Store holds what the journals of one daemon share: the bounds, the counters
-// and the buffers of pulls. It is safe for concurrent use.
+// and the lanes of running ones. It is safe for concurrent use.
 type Store struct {
 	cfg        Config
-	headQuota  int64 // bytes of a spill file that are head
-	ringQuota  int64 // bytes of a spill file that are the tail's ring, at least 1
+	fresh      bounds // of new journals
 	maxRuns    int
 	maxMarks   int
 	tailMemory int64
-	began      time.Time // what the clock of its journals counts from
+
+	resumeAfter time.Duration
+	resumeRoom  int64
+
+	began time.Time // what the clock of its journals counts from
+	clock int64     // the same on the system's clock, in nanoseconds
 
 	memory   atomic.Int64
 	spilled  atomic.Int64
@@ -88,7 +107,10 @@ type Store struct {
 	journals atomic.Int64
 	lossy    atomic.Int64
 
-	bufs sync.Pool // *[pullSize]byte
+	bufs       sync.Pool // *[pullSize]byte
+	lanes      holder.Spares[*lane]
+	laneNumber atomic.Uint64 // of the last journal that took one
+	told       sync.Once     // about what can't be kept
 }
 
 // Stats counts what the journals of a store hold.
@@ -108,17 +130,27 @@ func NewStore(cfg Config) *Store {
 	cfg.ExecQuota = orDefault(cfg.ExecQuota, 256<<20)
 	cfg.TotalQuota = orDefault(cfg.TotalQuota, 8<<30)
 	// Content moves from memory to the head of the file in one piece.
-	cfg.ExecMemory = min(cfg.ExecMemory, cfg.ExecQuota/2)
+	cfg.ExecMemory = min(cfg.ExecMemory, cfg.ExecQuota/2, laneMemory)
+	if cfg.Keeper == nil {
+		cfg.Keeper = holder.Alone()
+	}
 
 	s := &Store{
 		cfg:        cfg,
-		headQuota:  cfg.ExecQuota / 2,
-		ringQuota:  cfg.ExecQuota - cfg.ExecQuota/2,
+		fresh:      bounds{data: cfg.ExecMemory, headQuota: cfg.ExecQuota / 2, ringQuota: cfg.ExecQuota - cfg.ExecQuota/2},
 		maxRuns:    maxRuns,
 		maxMarks:   maxMarks,
 		tailMemory: tailMemory,
-		began:      time.Now(),
+
+		resumeAfter: resumeAfter,
+		resumeRoom:  resumeRoom,
+
+		began: time.Now(),
+		clock: clockNow(),
 	}
+	// Numbers of journals are not used again after a restart.
+	s.laneNumber.Store(uint64(s.began.UnixNano()))
+	s.lanes.Make, s.lanes.End = s.makeLane, s.endLane
 	s.bufs.New = func() any { return new([pullSize]byte) }
 	return s
 }
@@ -134,7 +166,7 @@ func orDefault(v, def int64) int64 {
 // Release.
 func (s *Store) New() *Journal {
 	s.journals.Add(1)
-	return &Journal{store: s, origin: time.Since(s.began)}
+	return &Journal{store: s, bounds: s.fresh, origin: time.Since(s.began)}
 }
 
 // Stats returns the counters as they are now. They are read one after the

@@ -47,6 +47,8 @@ func (m mark) public() Mark {
 type times struct {
 	marks []mark // in the order of their offsets and of their times
 	step  int64  // no two marks are closer, in milliseconds
+	half  int    // which of the two tables in the lane marks is
+	waste int    // how many marks the other one has had
 }
 
 // Begin sets the moment that times are counted from. It is when the journal was
@@ -57,6 +59,7 @@ func (j *Journal) Begin(at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.origin = at.Sub(j.store.began)
+	j.save()
 }
 
 // Marks returns when the bytes from offset from up to to came. The first mark is
@@ -104,20 +107,18 @@ func (j *Journal) mark() {
 		return
 	}
 	if j.times == nil {
-		j.times = &times{step: markStep}
+		j.times = &times{step: markStep, marks: j.lane.marks[0][:0]}
 	}
 	t := j.times
 	if n := len(t.marks); !j.store.marksMayGrow(n) {
+		// It is made smaller as a copy, for a restart finds the table whole.
+		t.half, t.waste = 1-t.half, max(n, t.waste)
+		t.marks = append(j.lane.marks[t.half][:0], t.marks...)
 		t.forget(j.gap())
 		t.thin(int64(j.first), n*3/4)
 		if at-t.last(int64(j.first)) < t.step {
 			return
 		}
-	}
-	if n := len(t.marks); n == cap(t.marks) {
-		// Doubled by hand: append would round a table of many up by more than
-		// the bound says.
-		t.marks = append(make([]mark, 0, min(max(2*n, 4), max(maxMarks, n+1))), t.marks...)
 	}
 	t.marks = append(t.marks, mark{offset: j.size, at: uint32(at)})
 }
@@ -163,7 +164,7 @@ func (t *times) memory() int64 {
 	if t == nil {
 		return 0
 	}
-	return markSize * int64(cap(t.marks))
+	return markSize * int64(len(t.marks)+t.waste)
 }
 
 // marksMayGrow reports whether a table of n marks may take one more.

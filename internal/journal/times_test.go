@@ -82,6 +82,7 @@ func TestMarksAgainstModel(t *testing.T) {
 		s := NewStore(Config{
 			Dir: dir, ExecMemory: rapid.Int64Range(1, 2000).Draw(t, "memory"), ExecQuota: rapid.Int64Range(1, 3000).Draw(t, "quota"),
 		})
+		defer s.Close()
 		s.maxMarks = rapid.IntRange(1, 40).Draw(t, "marks")
 		// A clock that stands but for what passes would be exact; the real one
 		// runs on by what the test takes.

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
@@ -64,18 +62,16 @@ type bare struct {
 	hub  *shell.Hub
 	tree *process.Tree
 	sh   *shell.Shell
-	null int
 	mark uint32
 }
 
 func openBare(t *testing.T) *bare {
 	t.Helper()
 	b := &bare{}
-	var errs [4]error
+	var errs [3]error
 	b.host, errs[0] = process.NewHost(process.Config{})
 	b.hub, errs[1] = shell.NewHub(nil)
-	b.null, errs[2] = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	b.tree, errs[3] = b.host.NewTree("bare")
+	b.tree, errs[2] = b.host.NewTree("bare")
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +88,7 @@ func openBare(t *testing.T) *bare {
 
 func (b *bare) run() error {
 	b.mark++
-	res, err := b.sh.Run(shell.Command{Text: "true", Stdin: -1, Stdout: b.null, Stderr: b.null, Mark: b.mark})
+	res, err := b.sh.Run(shell.Command{Text: "true", Stdout: os.DevNull, Stderr: os.DevNull, Mark: b.mark})
 	if err == nil && res.Code != 0 {
 		err = fmt.Errorf("exit code %d", res.Code)
 	}
@@ -102,7 +98,7 @@ func (b *bare) run() error {
 func (b *bare) close() error {
 	b.sh.Abandon()
 	b.tree.Kill(time.Now().Add(5 * time.Second))
-	return errors.Join(b.sh.Close(), unix.Close(b.null), b.hub.Close(), b.host.Close())
+	return errors.Join(b.sh.Close(), b.hub.Close(), b.host.Close())
 }
 
 func spawn() error { return exec.Command("sh", "-c", "true").Run() }

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	beLone()
 	// What a daemon leaves behind when it ends becomes a child of ours, however
 	// far it strayed, and so is seen.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -255,7 +256,8 @@ func countFDs(pid int) (fdCount, error) {
 	return n, nil
 }
 
-// footprint is what a daemon has open and running at a quiet moment.
+// footprint is what a daemon and its holder have open and running at a quiet
+// moment.
 type footprint struct {
 	fds        fdCount
 	goroutines int
@@ -267,10 +269,12 @@ func (r *rig) footprint() footprint {
 	r.t.Helper()
 	var last footprint
 	for same, looks := 0, 0; same < 3 && looks < 100; looks++ {
-		fds, err := countFDs(r.PID)
-		if err != nil {
+		holder, err := countFDs(r.PID)
+		daemon, daemonErr := countFDs(daemonOf(r.PID))
+		if err := errors.Join(err, daemonErr); err != nil {
 			r.t.Fatal(err)
 		}
+		fds := fdCount{held: holder.held + daemon.held, spare: holder.spare + daemon.spare}
 		now := footprint{fds: fds, goroutines: r.stats().Goroutines}
 		if now == last {
 			same++

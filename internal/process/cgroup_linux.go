@@ -21,22 +21,25 @@ type cgroupRoot struct {
 	fd   int // of path; trees are opened relative to it
 }
 
-// cgroupPrefix begins the name of a host's cgroup; the host's pid follows, so
-// that what a killed daemon left behind can be told from a living one's.
+// cgroupPrefix begins the name of a host's cgroup; the host's own name follows,
+// so that what a killed daemon left behind can be told from a living one's.
 const cgroupPrefix = "trl-"
 
 // probeCgroup looks for a cgroup v2 directory in which this process may make
 // groups and start processes, and proves it by starting one. Several mount
 // points are tried: on hybrid systems v2 is mounted beside v1, without
-// controllers, and that is enough to kill and freeze.
-func (h *Host) probeCgroup() (*cgroupRoot, error) {
+// controllers, and that is enough to kill and freeze. With sweep it removes what
+// is left there of daemons that are gone.
+func (h *Host) probeCgroup(sweep bool) (*cgroupRoot, error) {
 	candidates, err := cgroupCandidates()
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, dir := range candidates {
-		sweepCgroups(dir)
+		if sweep {
+			sweepCgroups(dir)
+		}
 		root, err := h.tryCgroup(dir)
 		if err == nil {
 			return root, nil
@@ -82,8 +85,10 @@ func cgroupCandidates() ([]string, error) {
 }
 
 func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
-	path := filepath.Join(dir, fmt.Sprintf("%s%d-%04x", cgroupPrefix, os.Getpid(), h.id))
-	if err := os.Mkdir(path, 0o755); err != nil {
+	path := filepath.Join(dir, cgroupPrefix+h.Name().String())
+	err := os.Mkdir(path, 0o755)
+	again := errors.Is(err, fs.ErrExist) && h.held != nil && h.held.Hello().Again
+	if err != nil && !again {
 		return nil, err
 	}
 	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -91,6 +96,9 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 		return nil, errors.Join(err, os.Remove(path))
 	}
 	root := &cgroupRoot{path: path, fd: fd}
+	if again {
+		return root, nil // it was tried by who made it
+	}
 	h.cgroup = root // the probe's tree lives in it
 	defer func() { h.cgroup = nil }()
 	if err := h.probeStart(); err != nil {
@@ -124,37 +132,45 @@ func (h *Host) probeStart() error {
 	return err
 }
 
+// sweepTime bounds the end of what a dead daemon left in its cgroup.
+const sweepTime = 5 * time.Second
+
 // sweepCgroups removes the groups of daemons that are gone, and kills what is
-// left in them. A group whose daemon's pid is alive is not touched.
+// left in them. A group whose daemon's pid is alive is not touched, nor one of
+// another PID namespace, where that can't be told from here.
 func sweepCgroups(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
+	here := NameHost(0, 0).Namespace
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), cgroupPrefix)
-		pid, _, cut := strings.Cut(rest, "-")
-		n, err := strconv.Atoi(pid)
-		if !ok || !cut || err != nil || unix.Kill(n, 0) != unix.ESRCH {
-			continue
+		name, err := ParseHostName(rest)
+		if ok && err == nil && name.Namespace == here && unix.Kill(name.Parent, 0) == unix.ESRCH {
+			endCgroup(filepath.Join(dir, e.Name()), time.Now().Add(sweepTime))
 		}
-		path := filepath.Join(dir, e.Name())
-		if subs, err := os.ReadDir(path); err == nil {
-			for _, sub := range subs {
-				if sub.IsDir() {
-					killCgroupDir(filepath.Join(path, sub.Name()))
-				}
-			}
-		}
-		killCgroupDir(path)
 	}
 }
 
-func killCgroupDir(path string) {
-	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
-	for wait := time.Millisecond; wait < time.Second; wait *= 2 {
+// endCgroup kills what is in a host's group and the groups of its trees, frozen
+// or not, and removes them. It reports whether they are gone.
+func endCgroup(path string, deadline time.Time) bool {
+	for wait := time.Millisecond; ; wait = min(wait*2, 50*time.Millisecond) {
+		// Again each time: what is forked into a group meanwhile dies with it,
+		// but a process may be moved into one.
+		_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
+		trees, _ := os.ReadDir(path)
+		for _, tree := range trees {
+			if tree.IsDir() {
+				_ = os.Remove(filepath.Join(path, tree.Name()))
+			}
+		}
 		if err := os.Remove(path); err == nil || errors.Is(err, fs.ErrNotExist) {
-			return
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
 		}
 		time.Sleep(wait) // the kernel gives no event for "may be removed now"
 	}
@@ -162,7 +178,27 @@ func killCgroupDir(path string) {
 
 func (r *cgroupRoot) remove() error {
 	unix.Close(r.fd)
-	return os.Remove(r.path)
+	if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) { // Bury may have been quicker
+		return err
+	}
+	return nil
+}
+
+// join moves a process into a group.
+func (r *cgroupRoot) join(name string, pid int) error {
+	return r.write(name, "cgroup.procs", strconv.Itoa(pid))
+}
+
+// names lists the groups.
+func (r *cgroupRoot) names() ([]string, error) {
+	entries, err := os.ReadDir(r.path)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
 
 func (r *cgroupRoot) make(name string) error { return unix.Mkdirat(r.fd, name, 0o755) }

@@ -15,6 +15,8 @@
 //     cgroups, and the processes of one command are told from those of an
 //     earlier one at a cost of a quarter of a microsecond per command.
 //
+// Both say whose a process is also when its host is dead: see HostName.Bury.
+//
 // The Host is the one parent: it makes this OS process a child subreaper and
 // owns the only reaper, so nothing it started or inherited stays a zombie and
 // no exit status is lost. Every process of the daemon is started here; this is

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
 )
 
 // Config of a Host. The zero value is usable.
@@ -19,9 +21,16 @@ type Config struct {
 	// NoCgroup keeps the host from using cgroups even where they work, for
 	// machines where another manager owns the hierarchy (and for tests).
 	NoCgroup bool
+	// Untouched leaves alone what daemons that are gone have left in cgroups,
+	// for who only wants to know the Support.
+	Untouched bool
 	// OrphanScan is how often processes are looked for that belong to no
 	// living tree. Default 30 s: it is a second belt, Tree.Kill is the first.
 	OrphanScan time.Duration
+	// Holder is the parent of what is started here, and this process's own. It
+	// keeps the processes when this one dies. Default: this process is the
+	// parent itself, and they end with it.
+	Holder *holder.Client
 	// Log receives what the host finds and mends. Default: discarded.
 	Log *slog.Logger
 }
@@ -33,7 +42,9 @@ type Config struct {
 // spawn (shared) across fork and exec.
 type Host struct {
 	log    *slog.Logger
-	id     uint16 // this host in the tags; random, so that two daemons differ
+	held   *holder.Client // nil: this process is the parent
+	parent int            // the pid of who is
+	id     uint16         // this host in the tags; random, so that two daemons differ
 	tag    tagger
 	cgroup *cgroupRoot // nil: tracking by tags alone
 	why    string      // why cgroup is nil
@@ -49,6 +60,7 @@ type Host struct {
 
 	mu    sync.Mutex
 	procs map[int]*Proc    // every tracked process that has not been reaped
+	ends  map[int]end      // with a holder: what it told and was not told to forget
 	trees map[uint32]*Tree // by number, until killed
 
 	nextTree atomic.Uint32
@@ -69,8 +81,10 @@ func NewHost(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("become a child subreaper: %w", err)
+	if cfg.Holder == nil {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("become a child subreaper: %w", err)
+		}
 	}
 	tag, err := newTagger()
 	if err != nil {
@@ -79,19 +93,28 @@ func NewHost(cfg Config) (*Host, error) {
 	h := &Host{
 		log:     cfg.Log,
 		gateAll: hasTerminal(),
+		held:    cfg.Holder,
+		parent:  os.Getpid(),
 		id:      uint16(rand.Uint32()),
 		tag:     tag,
 		procs:   map[int]*Proc{},
 		trees:   map[uint32]*Tree{},
+		ends:    map[int]end{},
 		sigs:    make(chan os.Signal, 1), // one pending wake-up is enough: the reaper drains all
 		stop:    make(chan struct{}),
 	}
 	h.scans.host = h
-	signal.Notify(h.sigs, unix.SIGCHLD)
-	h.wg.Go(h.reapLoop)
+	if h.held != nil {
+		hello := h.held.Hello()
+		h.parent, h.id = hello.PID, hello.Host
+		h.held.Watch(h.ended)
+	} else {
+		signal.Notify(h.sigs, unix.SIGCHLD)
+		h.wg.Go(h.reapLoop)
+	}
 	if cfg.NoCgroup {
 		h.why = "turned off by configuration"
-	} else if h.cgroup, err = h.probeCgroup(); err != nil {
+	} else if h.cgroup, err = h.probeCgroup(!cfg.Untouched); err != nil {
 		h.why = err.Error()
 		h.log.Info("no cgroup for sessions, tracking processes by tags", "reason", h.why)
 	}
@@ -114,7 +137,16 @@ func (h *Host) Support() Support {
 }
 
 // Orphans counts the dead descendants that were reaped without being tracked.
-func (h *Host) Orphans() int64 { return h.orphans.Load() }
+func (h *Host) Orphans() int64 {
+	if h.held == nil {
+		return h.orphans.Load()
+	}
+	n, err := h.held.Orphans()
+	if err != nil {
+		return 0 // the holder is gone, and everything with it
+	}
+	return n
+}
 
 // Close stops the reaper. Every tree must have been killed before.
 func (h *Host) Close() error {
@@ -124,7 +156,9 @@ func (h *Host) Close() error {
 	close(h.stop)
 	signal.Stop(h.sigs)
 	h.wg.Wait()
-	h.reap() // what died between the last signal and now
+	if h.held == nil {
+		h.reap() // what died between the last signal and now
+	}
 	var err error
 	if h.cgroup != nil {
 		err = h.cgroup.remove()
@@ -146,7 +180,9 @@ func (h *Host) orphanLoop(every time.Duration) {
 		case <-h.stop:
 			return
 		case <-tick.C:
-			h.reap() // a missed SIGCHLD must not leave a zombie for ever
+			if h.held == nil {
+				h.reap() // a missed SIGCHLD must not leave a zombie for ever
+			}
 			h.killOrphans()
 		}
 	}

@@ -64,20 +64,28 @@ func (t *Tree) KillMarked(doomed func(pid int, mark uint32) bool, deadline time.
 	return t.killRounds(doomed, false, deadline)
 }
 
-// killRounds kills in rounds, until two in a row have found nothing: no list of
-// processes is atomic. groups says that whole process groups may be killed.
+// killRounds kills what is doomed. groups says that whole process groups may be
+// killed.
 func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, deadline time.Time) []int {
+	if t.host.cgroup != nil {
+		return inRounds(deadline, func(round int) ([]int, bool) { return t.killHeld(doomed, round > 1), false })
+	}
+	prey := hunt{tag: t.host.tag, groups: groups, doomed: func(pid int, host uint16, tree, mark uint32) bool {
+		return host == t.host.id && tree == t.num && doomed(pid, mark)
+	}}
+	return prey.kill(deadline)
+}
+
+// inRounds kills in rounds, until two in a row have found nothing: no list of
+// processes is atomic. A round returns what was alive, and whether the next one
+// must come at once. What the last round found is returned.
+func inRounds(deadline time.Time, strike func(round int) (left []int, again bool)) []int {
 	empty := 0
 	for round := 0; ; round++ {
-		var left []int
-		if t.host.cgroup != nil {
-			left = t.killHeld(doomed, round > 1)
-		} else {
-			left = t.strike(doomed, groups)
-			if (round > 0 || len(left) == 0) && t.chase(doomed, groups, deadline) {
-				empty = 0
-				continue
-			}
+		left, again := strike(round)
+		if again {
+			empty = 0
+			continue
 		}
 		if len(left) > 0 {
 			empty = 0
@@ -109,28 +117,44 @@ func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int
 	return left
 }
 
+// hunt kills processes by what their tags say, without a cgroup.
+type hunt struct {
+	tag    tagger
+	doomed func(pid int, host uint16, tree, mark uint32) bool
+	// groups kills the process group of the doomed in one step, which no fork
+	// escapes: a group that was made in a tree has no others in it.
+	groups bool
+}
+
+// kill kills the doomed and what they fork meanwhile, and returns what is left
+// at the deadline.
+func (h hunt) kill(deadline time.Time) []int {
+	return inRounds(deadline, func(round int) ([]int, bool) {
+		left := h.strike()
+		return left, (round > 0 || len(left) == 0) && h.chase(deadline)
+	})
+}
+
 // strike walks through all processes and kills what is doomed the moment it is
 // seen: what is listed first and killed after is often gone, and its child not
 // yet listed.
-func (t *Tree) strike(doomed func(pid int, mark uint32) bool, groups bool) []int {
+func (h hunt) strike() []int {
 	var left []int
 	for _, pid := range allPIDs() {
-		if t.strikeOne(pid, doomed, groups) {
+		if h.strikeOne(pid) {
 			left = append(left, pid)
 		}
 	}
 	return left
 }
 
-// strikeOne kills a process if it is the tree's and doomed, and says whether it
-// was alive. groups kills its process group in one step, which no fork escapes:
-// a group that was made in the tree has no others in it.
-func (t *Tree) strikeOne(pid int, doomed func(pid int, mark uint32) bool, groups bool) bool {
-	host, tree, mark, ok := t.host.tag.read(pid)
-	if !ok || host != t.host.id || tree != t.num || !doomed(pid, mark) {
+// strikeOne kills a process if it is doomed, and says whether it was alive.
+func (h hunt) strikeOne(pid int) bool {
+	host, tree, mark, ok := h.tag.read(pid)
+	if !ok || !h.doomed(pid, host, tree, mark) {
 		return false
 	}
-	if groups {
+	if h.groups {
 		if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != unix.Getpgrp() {
 			_ = unix.Kill(-group, unix.SIGKILL)
 		}
@@ -154,7 +178,7 @@ const (
 // out in order, and the kernel tells the last, so what is new can be looked at
 // within microseconds. A chase that has to wait for a processor is lost, so it
 // runs with real-time priority where that is allowed.
-func (t *Tree) chase(doomed func(pid int, mark uint32) bool, groups bool, deadline time.Time) (caught bool) {
+func (h hunt) chase(deadline time.Time) (caught bool) {
 	last, top := lastPID(), maxPID()
 	if last == 0 || top == 0 {
 		return false
@@ -167,7 +191,7 @@ func (t *Tree) chase(doomed func(pid int, mark uint32) bool, groups bool, deadli
 			if last++; last >= top {
 				last = 1
 			}
-			if t.strikeOne(last, doomed, groups) {
+			if h.strikeOne(last) {
 				quiet, caught = 0, true
 			}
 		}
@@ -227,7 +251,11 @@ func (t *Tree) awaitReaped(deadline time.Time) {
 	h.mu.Unlock()
 	for _, p := range procs {
 		for !p.Exited() {
-			h.reapOne(p.pid)
+			if h.held == nil {
+				h.reapOne(p.pid)
+			} else {
+				h.endWithoutHolder(p)
+			}
 			if p.Exited() || time.Now().After(deadline) {
 				break
 			}

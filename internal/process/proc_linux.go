@@ -75,6 +75,12 @@ func (p *Proc) Status() Status { return p.status }
 
 // Signal signals the process, unless it has been reaped.
 func (p *Proc) Signal(sig unix.Signal) {
+	if p.tree.host.held != nil { // which reaps when it likes
+		if !p.Exited() {
+			p.tree.Signal(p.pid, sig)
+		}
+		return
+	}
 	p.tree.host.spawn.RLock() // keeps the reaper from freeing the pid meanwhile
 	defer p.tree.host.spawn.RUnlock()
 	if !p.Exited() {
@@ -108,7 +114,11 @@ func (t *Tree) start(spec Spec, more ...int) (*Proc, error) {
 	for _, fd := range append(spec.Files[:], more...) {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	if h.cgroup != nil {
+	if h.held != nil {
+		// The holder's child from the start. The kernel does not let such a one
+		// begin in a cgroup of choice, so it is moved before it does anything.
+		attr.Sys.Cloneflags = unix.CLONE_PARENT
+	} else if h.cgroup != nil {
 		fd, err := h.cgroup.open(t.name)
 		if err != nil {
 			return nil, fmt.Errorf("open the cgroup: %w", err)
@@ -135,11 +145,14 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 	if err != nil {
 		return nil, err
 	}
-	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
-	h.mu.Lock()
-	h.procs[pid] = p
-	t.procs = append(t.procs, p)
-	h.mu.Unlock()
+	p, err := t.track(pid)
+	if err == nil && h.held != nil && h.cgroup != nil {
+		err = h.cgroup.join(t.name, pid)
+	}
+	if err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return nil, err
+	}
 	if err := h.tag.set(pid, h.id, t.num, 0); err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return nil, err
@@ -158,13 +171,12 @@ var errNotOurs = errors.New("no such process in the tree")
 // of its own. It waits a moment for the parent to be gone.
 func (t *Tree) Adopt(pid int) (*Proc, error) {
 	h := t.host
-	self := os.Getpid()
 	for wait := 20 * time.Microsecond; ; wait *= 2 {
 		st, err := readStat(pid)
 		if err != nil || st.dead() {
 			return nil, errNotOurs
 		}
-		if st.ppid == self {
+		if st.ppid == h.parent {
 			break
 		}
 		if wait > 100*time.Millisecond {
@@ -181,15 +193,36 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 		return nil, errNotOurs
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p := h.procs[pid]; p != nil {
+	p := h.procs[pid]
+	h.mu.Unlock()
+	if p != nil {
 		return p, nil
 	}
-	if err := unix.Setpgid(pid, pid); err != nil && err != unix.EPERM { // EPERM: it leads a session of its own already
+	group := func(pid int) error { return unix.Setpgid(pid, pid) }
+	if h.held != nil {
+		group = h.held.Group
+	}
+	if err := group(pid); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it leads a session of its own already
 		return nil, fmt.Errorf("adopt %d: %w", pid, err)
 	}
+	return t.track(pid)
+}
+
+// track registers a process, whose end is told from then on.
+func (t *Tree) track(pid int) (*Proc, error) {
+	h := t.host
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
+	h.mu.Lock()
+	_, before := h.ends[pid] // of an earlier process with this number
+	delete(h.ends, pid)
 	h.procs[pid] = p
 	t.procs = append(t.procs, p)
-	return p, nil
+	h.mu.Unlock()
+	if h.held == nil {
+		return p, nil
+	}
+	if before {
+		h.held.Forget(pid)
+	}
+	return p, h.held.Track(pid)
 }

@@ -285,17 +285,57 @@ func TestStaleCgroupsAreSwept(t *testing.T) {
 		return
 	}
 	// A pid that can't be alive: beyond the kernel's maximum.
-	stale := filepath.Join(filepath.Dir(h.cgroup.path), cgroupPrefix+"4194399-0000")
-	if err := os.MkdirAll(stale+"/s-old.1", 0o755); err != nil {
-		t.Fatal(err)
+	gone := NameHost(4194399, 0)
+	stale := filepath.Join(filepath.Dir(h.cgroup.path), cgroupPrefix+gone.String())
+	gone.Namespace++
+	elsewhere := filepath.Join(filepath.Dir(stale), cgroupPrefix+gone.String())
+	for _, dir := range []string{stale, elsewhere} {
+		if err := os.MkdirAll(dir+"/s-old.1", 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
+	defer endCgroup(elsewhere, time.Now().Add(time.Second))
 	sweepCgroups(filepath.Dir(stale))
+	if _, err := os.Stat(elsewhere); err != nil {
+		t.Errorf("a group of another PID namespace was swept: %v", err)
+	}
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}
 	if _, err := os.Stat(h.cgroup.path); err != nil {
 		t.Errorf("a living host's group was swept: %v", err)
 	}
+}
+
+func TestHostNames(t *testing.T) {
+	for _, name := range []HostName{{1, 0, 0}, {4194304, 0xffff, 0xf0000123}, NameHost(4242, 0x1f)} {
+		if got, err := ParseHostName(name.String()); err != nil || got != name {
+			t.Errorf("%s is read as %+v, %v", name, got, err)
+		}
+	}
+	for _, text := range []string{"", "--", "1", "1-1", "1--1", "-1f-1", "0-0001-1", "-5-0001-1", "x-0001-1", "1-12345-1", "1-+1-1", "1-1f.1-1", "1-1-"} {
+		if name, err := ParseHostName(text); err == nil {
+			t.Errorf("%q is read as %+v", text, name)
+		}
+	}
+}
+
+// Numbers of hosts are drawn at random. One that is dead may have had that of a
+// living one, whose processes are told by who is their parent.
+func TestBurySparesTheLiving(t *testing.T) {
+	hosts(t, func(t *testing.T, h *Host) {
+		tree := newTree(t, h)
+		_, out := start(t, tree, "(setsid sleep 100 & echo >&2); sleep 100", true)
+		eventually(t, func() bool { return read(t, out) != "" && len(tree.PIDs()) == 3 })
+		dead := NameHost(4194399, h.id) // a pid that can't be
+		buried, err := dead.Bury(time.Now().Add(10 * time.Second))
+		if err != nil || buried.Found != 0 || len(buried.Left) > 0 || buried.CgroupLeft {
+			t.Errorf("it buried %+v, %v", buried, err)
+		}
+		if pids := tree.PIDs(); len(pids) != 3 {
+			t.Errorf("of a living host's processes %v are left", pids)
+		}
+	})
 }
 
 func TestTags(t *testing.T) {

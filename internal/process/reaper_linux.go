@@ -74,12 +74,17 @@ func (h *Host) reapOne(pid int) bool {
 		return true
 	}
 	h.mu.Lock()
-	delete(h.procs, pid)
-	p.tree.procs = slices.DeleteFunc(p.tree.procs, func(o *Proc) bool { return o == p })
+	p.leave()
 	h.mu.Unlock()
 	p.status = statusOf(ws, &ru)
 	close(p.done)
 	return true
+}
+
+// leave takes p out of the tracked processes. The host's mu is held.
+func (p *Proc) leave() {
+	delete(p.tree.host.procs, p.pid)
+	p.tree.procs = slices.DeleteFunc(p.tree.procs, func(o *Proc) bool { return o == p })
 }
 
 func (h *Host) reapTracked() {

@@ -12,14 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// HideSelf keeps the memory of this process, in which everybody's secrets pass
+// through, from commands of the same user and out of core dumps. Nobody else may
+// open its descriptors by path then.
+func HideSelf() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("hide this process: %w", err)
+	}
+	return nil
+}
+
 // CleanSelf rids this process of what its own parent left to it and what its
 // children would inherit: open descriptors, ignored or blocked signals, a
 // controlling terminal. If signals were ignored or blocked (nohup, a careless
 // supervisor) it re-executes itself once, because the Go runtime hands the
 // mask and the dispositions it found at its start to every child.
 //
-// It must be called at the start of main, before other goroutines.
-func CleanSelf() error {
+// What is in keep stays open across that. It must be called at the start of
+// main, before other goroutines.
+func CleanSelf(keep ...int) error {
 	// Nothing of ours is open yet but the runtime's own, which is marked
 	// already; whatever else there is must not reach a session.
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil && err != unix.ENOSYS {
@@ -46,6 +57,11 @@ func CleanSelf() error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	for _, fd := range keep {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("keep descriptor %d open: %w", fd, err)
+		}
 	}
 	return fmt.Errorf("re-execute: %w", syscall.Exec(exe, os.Args, os.Environ()))
 }
@@ -96,6 +112,17 @@ func leaveTerminal() {
 	}
 	defer unix.Close(fd)
 	_ = unix.IoctlSetInt(fd, unix.TIOCNOTTY, 0)
+}
+
+// Rename changes what lists of processes call this one, which for a program that
+// was started by way of /proc/self/exe is "exe".
+func Rename(name string) {
+	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_, _ = unix.Write(fd, []byte(name))
 }
 
 // hasTerminal reports whether this process has a controlling terminal.

@@ -91,8 +91,9 @@ func parseStat(b []byte) (stat, error) {
 	return s, nil
 }
 
-// sinceBoot is the clock that process start times are told in.
-func sinceBoot() time.Duration {
+// SinceBoot is the clock that process start times are told in. Nobody sets it, and
+// it is the same for all processes.
+func SinceBoot() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return 0

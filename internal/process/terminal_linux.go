@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"runtime"
@@ -24,13 +25,15 @@ type Terminal struct {
 	tree   *Tree
 	leader *Proc
 
-	mu   sync.Mutex // one request at a time
-	conn int        // to the leader
+	mu     sync.Mutex // one request at a time
+	conn   int        // to the leader
+	number uint64     // of the last request
 }
 
 // leaderRequest is what the leader is asked: to start a program, whose files
 // come with it, or to give a process group the foreground.
 type leaderRequest struct {
+	Number     uint64 // which the answer repeats: an earlier process of ours may have asked and not heard
 	Path       string
 	Argv, Env  []string
 	Dir        string
@@ -38,8 +41,9 @@ type leaderRequest struct {
 }
 
 type leaderAnswer struct {
-	PID   int
-	Error string
+	Number uint64
+	PID    int
+	Error  string
 }
 
 // leaderMessage bounds a request: an environment and arguments of two
@@ -109,6 +113,19 @@ func (t *Terminal) Foreground(p *Proc) error {
 	return err
 }
 
+// AdoptTerminal takes over a terminal of an earlier process of ours: its leader,
+// and the way to it, which is owned from then on.
+func (t *Tree) AdoptTerminal(pid, conn int) (*Terminal, error) {
+	leader, err := t.AdoptProc(pid)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(conn))
+	}
+	return &Terminal{tree: t, leader: leader, conn: conn, number: rand.Uint64()}, nil
+}
+
+// Conn is the way to the leader, which can be kept for a later process of ours.
+func (t *Terminal) Conn() int { return t.conn }
+
 // PID is that of the leader.
 func (t *Terminal) PID() int { return t.leader.pid }
 
@@ -127,23 +144,17 @@ func (t *Terminal) Close() error {
 // ask puts one request to the leader. After one that failed on the way there is
 // no telling which answer comes next, so there is no other.
 func (t *Terminal) ask(q leaderRequest, files []int) (a leaderAnswer, err error) {
-	text, err := json.Marshal(q)
-	if err != nil {
-		return a, err
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn < 0 {
 		return a, errDying
 	}
-	answer, err := exchange(t.conn, text, files)
-	if err != nil {
+	t.number++
+	q.Number = t.number
+	if a, err = exchange(t.conn, q, files); err != nil {
 		_ = unix.Close(t.conn)
 		t.conn = -1
 		return a, fmt.Errorf("ask the leader of the terminal: %w", err)
-	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return a, err
 	}
 	if a.Error != "" {
 		return a, errors.New(a.Error)
@@ -151,22 +162,29 @@ func (t *Terminal) ask(q leaderRequest, files []int) (a leaderAnswer, err error)
 	return a, nil
 }
 
-func exchange(conn int, request []byte, files []int) ([]byte, error) {
+func exchange(conn int, q leaderRequest, files []int) (a leaderAnswer, err error) {
+	request, err := json.Marshal(q)
+	if err != nil {
+		return a, err
+	}
 	if err := unix.Sendmsg(conn, request, unix.UnixRights(files...), nil, unix.MSG_NOSIGNAL); err != nil {
-		return nil, err
+		return a, err
 	}
 	buf := make([]byte, 4096)
 	for {
 		n, err := unix.Read(conn, buf)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
 		case err != nil:
-			return nil, err
+			return a, err
 		case n == 0:
-			return nil, errors.New("it is gone")
-		default:
-			return buf[:n], nil
+			return a, errors.New("it is gone")
 		}
+		if err := json.Unmarshal(buf[:n], &a); err != nil || a.Number == q.Number {
+			return a, err
+		}
+		a = leaderAnswer{}
 	}
 }
 
@@ -204,6 +222,7 @@ func obey(request, rights []byte) (a leaderAnswer, err error) {
 	if err := json.Unmarshal(request, &q); err != nil {
 		return a, err
 	}
+	a.Number = q.Number
 	if q.Foreground != 0 {
 		return a, setForeground(q.Foreground)
 	}

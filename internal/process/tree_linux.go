@@ -30,7 +30,7 @@ func (h *Host) NewTree(name string) (*Tree, error) {
 		num = h.nextTree.Add(1) & maxTree
 	}
 	t := &Tree{host: h, num: num}
-	t.name = name + "." + strconv.Itoa(int(num))
+	t.name = treeName(name, num)
 	h.trees[num] = t
 	h.mu.Unlock()
 	if h.cgroup != nil {
@@ -42,10 +42,19 @@ func (h *Host) NewTree(name string) (*Tree, error) {
 	return t, nil
 }
 
+// treeName is unique also where the names are not.
+func treeName(name string, num uint32) string { return name + "." + strconv.Itoa(int(num)) }
+
 func (h *Host) forget(t *Tree) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	delete(h.trees, t.num)
-	h.mu.Unlock()
+	for pid, e := range h.ends {
+		if e.tree == t {
+			delete(h.ends, pid)
+			h.held.Forget(pid)
+		}
+	}
 }
 
 // Mark numbers what p starts from now on, until the next Mark. Zero is the
@@ -106,7 +115,7 @@ type Info struct {
 // Describe returns what is known of the processes among pids that are alive.
 func (t *Tree) Describe(pids []int) []Info {
 	infos := make([]Info, 0, len(pids))
-	now := sinceBoot()
+	now := SinceBoot()
 	for _, pid := range pids {
 		st, err := readStat(pid)
 		if err != nil || st.dead() {

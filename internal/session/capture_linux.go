@@ -2,12 +2,14 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 )
 
@@ -23,42 +25,59 @@ type capture struct {
 	exec   *execution
 	stream journal.Stream
 
-	mu    sync.Mutex // one pull at a time: the order of bytes is the pipe's
-	read  int
-	write int      // for the shell to open by path; -1 when given up
-	file  *os.File // the reading end in the poller, once there is a pump
-	eof   bool     // nothing more comes, or is wanted
+	mu      sync.Mutex // one pull at a time: the order of bytes is the pipe's
+	out     *outlet
+	file    *os.File // the reading end in the poller, once there is a pump
+	eof     bool     // nothing more comes, or is wanted
+	clean   bool     // and nobody has the pipe any more
+	givenUp bool     // and it is another's, or closed
 }
 
 func newCapture(e *execution, stream journal.Stream) (*capture, error) {
-	var p [2]int
-	// A shell opens its end by path, which gives it flags of its own: no program
-	// finds its stdout non-blocking.
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+	out, err := e.session.pool.outlets.Take()
+	if err != nil {
 		return nil, err
 	}
-	return &capture{exec: e, stream: stream, read: p[0], write: p[1]}, nil
+	if err := out.open(); err != nil {
+		e.session.pool.outlets.Drop(out)
+		return nil, err
+	}
+	return &capture{exec: e, stream: stream, out: out}, nil
 }
+
+// slot is where the holder has the pipe; 0: it is not used any more.
+func (c *capture) slot() holder.Slot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.eof {
+		return 0
+	}
+	return c.out.slot
+}
+
+// path is how the command's shell opens its end.
+func (c *capture) path() string { return c.exec.session.pool.cfg.Keeper.Path(c.out.slot) }
 
 // inherited makes the writing end fit to be a program's own, for one that is
 // started with it.
-func (c *capture) inherited() error { return unix.SetNonblock(c.write, false) }
+func (c *capture) inherited() error { return unix.SetNonblock(c.out.write, false) }
 
 // startPump begins to move output as it comes, until the last writer is gone.
 func (c *capture) startPump() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.eof || c.file != nil {
+		c.mu.Unlock()
 		return
 	}
-	c.file = os.NewFile(uintptr(c.read), "output")
+	c.file = os.NewFile(uintptr(c.out.read), "output")
 	file := c.file
 	raw, err := file.SyscallConn()
 	if err != nil {
-		c.finish()
+		c.finish(false)
 		_ = file.Close()
 		return
 	}
+	c.mu.Unlock()
 	c.exec.session.pool.begin(func() {
 		_ = raw.Read(func(uintptr) bool { return c.pull(-1) }) // an error means woken by finish
 		_ = file.Close()
@@ -83,34 +102,53 @@ func (c *capture) pull(limit int) (eof bool) {
 
 func (c *capture) step() (n int, eof, empty bool) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.eof {
+		c.mu.Unlock()
 		return 0, true, false
 	}
-	n, err := c.exec.journal.AppendFrom(c.stream, c.read)
-	if n > 0 {
+	n, err := c.exec.journal.AppendFrom(c.stream, c.out.read)
+	switch {
+	case n > 0:
 		c.exec.lastByte.Store(time.Now().UnixNano())
+		c.mu.Unlock()
 		return n, false, false
-	}
-	if errors.Is(err, unix.EAGAIN) {
+	case errors.Is(err, unix.EAGAIN):
+		c.mu.Unlock()
 		return 0, false, true
 	}
-	c.finish()
+	c.finish(errors.Is(err, io.EOF))
 	return 0, true, false
 }
 
-// finish gives up the reading end; the second of two streams to finish closes
-// the journal. Under mu. The pump closes its file itself, when it is out of it:
-// to close it here would wait for the pump, which may wait for mu.
-func (c *capture) finish() {
-	c.eof = true
+// finish ends the stream: clean, if nobody has the pipe any more. The second of
+// two streams to finish closes the journal. It is called with mu held, and gives
+// it up. The pump closes its file itself, when it is out of it: to close it here
+// would wait for the pump, which may wait for mu.
+func (c *capture) finish(clean bool) {
+	c.eof, c.clean = true, clean && c.file == nil
 	if c.file != nil {
 		_ = c.file.SetReadDeadline(time.Unix(1, 0)) // wakes the pump
-	} else {
-		_ = unix.Close(c.read)
+		c.out.read = -1                             // the pump's
 	}
+	c.mu.Unlock()
 	if c.exec.streams.Add(-1) == 0 {
-		c.exec.journal.Close()
+		c.exec.outputEnded()
+	}
+}
+
+// giveUp gives up the pipe of a stream that has ended, once it is noted that it
+// has: as long as a note names the pipe it must not become another command's.
+func (c *capture) giveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.givenUp {
+		return
+	}
+	c.givenUp = true
+	if outlets := c.exec.session.pool.outlets; c.clean {
+		outlets.Put(c.out)
+	} else {
+		outlets.Drop(c.out)
 	}
 }
 
@@ -118,9 +156,8 @@ func (c *capture) finish() {
 func (c *capture) closeWrite() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.write >= 0 {
-		_ = unix.Close(c.write)
-		c.write = -1
+	if !c.eof {
+		c.out.shut()
 	}
 }
 
@@ -142,8 +179,9 @@ const pipeMost = 256<<10 + 1
 func (c *capture) abort() {
 	c.closeWrite()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.eof {
-		c.finish()
+	if c.eof {
+		c.mu.Unlock()
+		return
 	}
+	c.finish(false)
 }

@@ -23,6 +23,9 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 	first := !s.ending && (s.state == api.StateIdle || s.state == api.StateRunning)
 	if !s.ending {
 		s.ending, s.endWhy = true, why
+		if s.state == api.StateIdle || s.state == api.StateRunning {
+			s.note()
+		}
 	}
 	if force && !s.hurried {
 		s.hurried = true
@@ -41,6 +44,7 @@ func (s *Session) started(first api.State) {
 	s.mu.Lock()
 	s.become(first)
 	s.active = time.Now()
+	s.note()
 	why, ending := s.endWhy, s.ending
 	s.mu.Unlock()
 	if ending {
@@ -93,7 +97,9 @@ func (s *Session) end(why string, status *process.Status) {
 		s.endHold()
 	}
 	s.become(api.StateTerminated)
+	s.note()
 	s.mu.Unlock()
+	s.pool.erase(shellKey + s.id)
 	s.pool.mu.Lock()
 	s.pool.live--
 	s.pool.ended++
@@ -101,7 +107,7 @@ func (s *Session) end(why string, status *process.Status) {
 	if o := s.pool.cfg.Observer; o != nil {
 		o.SessionEnded(len(left))
 	}
-	s.pool.cfg.Log.Info("session ended", "session", s.id, "reason", why, "survivors", len(left))
+	s.pool.cfg.Log.Info("session ended", "event", "session_ended", "session", s.id, "reason", why, "survivors", len(left))
 	close(s.destroyed)
 }
 

@@ -22,16 +22,16 @@ func (s *Session) startDirect() error {
 		return err
 	}
 	e := s.newExecution("")
-	e.mark, e.timeout = 0, s.timeout
+	e.mark, e.number, e.timeout = 0, 1, s.timeout
 	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd, Gated: true}
 	if err := e.openFiles(&spec); err != nil {
-		e.closeOutput()
+		e.abandon()
 		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
 	}
 	defer e.closeWrites() // the command has them now
 	proc, err := s.tree.Start(spec)
 	if err != nil {
-		e.closeOutput()
+		e.abandon()
 		return api.Errorf(api.CodeShellNotFound, "start %s: %s", path, err).WithHint("argv[0] must be an executable program")
 	}
 	e.pumpOutput()
@@ -42,6 +42,7 @@ func (s *Session) startDirect() error {
 	s.running = e
 	s.mu.Unlock()
 	s.pool.register(e)
+	e.note()
 	s.started(api.StateRunning)
 	s.pool.begin(e.runDirect)
 	return nil
@@ -58,19 +59,24 @@ func (e *execution) openFiles(spec *process.Spec) error {
 		return nil
 	}
 	var err error
-	if e.stdin, err = newInput(nil, true); err != nil {
+	if e.stdin, err = newInput(e.session.pool.cfg.Keeper, nil, true); err != nil {
 		return err
 	}
-	spec.Files = [3]int{e.stdin.read, e.stdout.write, e.stderr.write}
+	spec.Files = [3]int{e.stdin.read, e.stdout.out.write, e.stderr.out.write}
 	return errors.Join(e.stdout.inherited(), e.stderr.inherited())
 }
 
 // closeWrites gives up the ends that the command has now.
 func (e *execution) closeWrites() {
-	if e.stdout != nil {
-		e.stdout.closeWrite()
-		e.stderr.closeWrite()
+	for c := range e.captures() {
+		c.closeWrite()
 	}
+}
+
+// abandon gives up what was made for a command that could not be started.
+func (e *execution) abandon() {
+	e.closeOutput()
+	e.forget()
 }
 
 // lookPath finds a program as the session itself would: by its own PATH and
@@ -106,7 +112,10 @@ func (e *execution) runDirect() {
 	s := e.session
 	s.pool.execsRunning.Add(1)
 	defer s.pool.execsRunning.Add(-1)
-	disarm := e.watch()
+	disarm := func() {}
+	if !s.proc.Exited() { // as it may have while there was no daemon: it is not late then
+		disarm = e.watch()
+	}
 	select {
 	case <-s.proc.Done():
 	case <-e.stopped:
@@ -134,6 +143,8 @@ func (e *execution) runDirect() {
 	ending := s.ending
 	s.ending = true
 	s.mu.Unlock()
+	e.settle()
+	s.proc.Forget()
 	e.setDone()
 	if !ending {
 		s.end(api.ReasonExited, &st)

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
@@ -28,6 +31,7 @@ const (
 type execution struct {
 	session *Session
 	id      string
+	number  int64 // of the session's execs
 	key     string
 	mark    uint32 // of the processes it starts
 	journal *journal.Journal
@@ -36,6 +40,7 @@ type execution struct {
 	timeout     time.Duration
 	idleTimeout time.Duration
 	followed    bool // output is moved as it comes from the start
+	resumed     bool // an earlier daemon began it
 
 	stopped  chan struct{}   // closed by stop: the command must end
 	why      atomic.Int32    // cause; set once, before stopped is closed
@@ -49,6 +54,11 @@ type execution struct {
 	stdin    *input           // nil: it has none
 	streams  atomic.Int32     // captures that have not finished
 	keys     chan unix.Signal // typed ones that signal INT or QUIT; on a terminal
+
+	// noting makes notes one after the other, so that the last one tells what is.
+	// It comes before every other lock of the exec and its captures.
+	noting    sync.Mutex
+	forgotten bool // nothing is noted any more. Under noting.
 
 	mu    sync.Mutex
 	res   api.ExecResult // without output
@@ -65,7 +75,7 @@ func (s *Session) newExecution(key string) *execution {
 		stopped: make(chan struct{}),
 		turn:    make(chan struct{}),
 	}
-	if s.term != nil {
+	if s.params.TTY != nil {
 		e.keys = make(chan unix.Signal, 1)
 	}
 	e.doneCtx, e.setDone = context.WithCancel(context.Background())
@@ -79,6 +89,9 @@ func (s *Session) newExecution(key string) *execution {
 // stop has the command ended, for the first cause that comes.
 func (e *execution) stop(why cause) {
 	if e.why.CompareAndSwap(int32(causeNone), int32(why)) {
+		if e.result().State == api.ExecRunning {
+			e.note() // before it is acted on: a later daemon must know why it ended
+		}
 		close(e.stopped)
 	}
 }
@@ -123,10 +136,10 @@ func (e *execution) finish(fill func(*api.ExecResult)) {
 func (e *execution) neverRan() {
 	e.stop(causeCancel)
 	e.finish(func(*api.ExecResult) {})
-	e.journal.Close()
 	if e.stdin != nil {
 		e.stdin.close()
 	}
+	e.closeJournal()
 	e.setDone()
 }
 
@@ -180,11 +193,21 @@ func (e *execution) openOutput() error {
 
 // pumpOutput moves the output as it comes, from now on.
 func (e *execution) pumpOutput() {
-	if e.stdout == nil {
-		return // a terminal is always read
+	for c := range e.captures() { // a terminal is always read
+		c.startPump()
 	}
-	e.stdout.startPump()
-	e.stderr.startPump()
+}
+
+// captures are those of its streams. After a restart one may be at its end, and
+// not be there.
+func (e *execution) captures() iter.Seq[*capture] {
+	return func(yield func(*capture) bool) {
+		for _, c := range []*capture{e.stdout, e.stderr} {
+			if c != nil && !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // settleOutput takes what the command has written before it ended. A process
@@ -194,15 +217,15 @@ func (e *execution) settleOutput() {
 		t.settle()
 		return
 	}
-	e.stdout.settle()
-	e.stderr.settle()
+	for c := range e.captures() {
+		c.settle()
+	}
 }
 
 // closeOutput ends the pumps, when no process can write any more.
 func (e *execution) closeOutput() {
-	if e.stdout != nil {
-		e.stdout.abort()
-		e.stderr.abort()
+	for c := range e.captures() {
+		c.abort()
 	}
 	if e.stdin != nil {
 		e.stdin.close()
@@ -214,7 +237,12 @@ func (e *execution) closeOutput() {
 func (e *execution) watch() (disarm func()) {
 	var timers []*time.Timer
 	if e.timeout > 0 {
-		timers = append(timers, time.AfterFunc(e.timeout, func() { e.stop(causeTimeout) }))
+		// Of one that an earlier daemon began there is less left, or nothing.
+		left := e.timeout - time.Since(e.began)
+		if e.resumed && left <= 0 {
+			e.session.pool.cfg.Log.Warn("a command is stopped late: its timeout passed while no daemon was there", "exec", e.id)
+		}
+		timers = append(timers, time.AfterFunc(left, func() { e.stop(causeTimeout) }))
 	}
 	if e.idleTimeout > 0 {
 		var t *time.Timer
@@ -241,30 +269,42 @@ func (e *execution) watch() (disarm func()) {
 }
 
 // run is the exec's life in a shell session, in a goroutine of the pool.
-func (e *execution) run() {
+func (e *execution) run() { e.drive(e.session.shell.Run) }
+
+// resume is run of a command that an earlier daemon began.
+func (e *execution) resume() { e.drive(e.session.shell.Resume) }
+
+func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	s := e.session
 	s.pool.execsRunning.Add(1)
 	defer s.pool.execsRunning.Add(-1)
 	c := e.command
 	c.ID, c.Mark, c.Stop = e.id, e.mark, e.stopped
-	c.Stdin = -1
 	if e.stdin != nil {
-		c.Stdin = e.stdin.read
-		if len(e.stdin.first) > 0 {
+		c.Stdin = e.stdin.path()
+		if e.stdin.first >= 0 {
 			s.pool.begin(e.stdin.sendFirst)
 		}
 	}
 	c.Keys = e.keys
 	if e.stdout != nil {
-		c.Stdout, c.Stderr = e.stdout.write, e.stderr.write
+		c.Stdout = e.stdout.path()
+	}
+	if e.stderr != nil {
+		c.Stderr = e.stderr.path()
 	}
 	if e.followed {
 		e.pumpOutput()
 	} else {
 		c.Long = e.pumpOutput
 	}
-	disarm := e.watch()
-	res, err := s.shell.Run(c)
+	disarm := func() {}
+	if arm := func() { disarm = e.watch() }; e.resumed {
+		c.Heard = arm // one that has ended meanwhile is not late
+	} else {
+		arm()
+	}
+	res, err := run(c)
 	disarm()
 	e.settleOutput()
 	if e.stdin != nil {
@@ -341,11 +381,16 @@ func (s *Session) execEnded(e *execution, err error) {
 	}
 	dropped := s.surplus()
 	s.mu.Unlock()
+	e.settle()
 	e.setDone()
 	s.pool.forgetExecs(dropped)
 	if lost {
-		s.pool.cfg.Log.Error("the shell is lost", "session", s.id, "error", err)
-		s.pool.begin(func() { s.end(api.ReasonShellLost, nil) })
+		s.pool.cfg.Log.Error("the shell is lost", "event", "shell_lost", "session", s.id, "error", err)
+		why := api.ReasonShellLost
+		if errors.Is(err, holder.ErrGone) {
+			why = api.ReasonLost // as are all
+		}
+		s.pool.begin(func() { s.end(why, nil) })
 	}
 	if next != nil {
 		close(next.turn)

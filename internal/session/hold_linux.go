@@ -109,6 +109,7 @@ func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result 
 	if s.term != nil {
 		s.term.silent.Store(h.answers)
 	}
+	s.note()
 	if !renewed {
 		s.tell(api.SessionEvent{Type: api.EventHeld, Holder: h.holder})
 	}
@@ -173,6 +174,7 @@ func (s *Session) endHold() {
 		s.term.silent.Store(false)
 	}
 	if !s.ending && s.state != api.StateTerminated {
+		s.note()
 		s.tell(api.SessionEvent{Type: api.EventReleased})
 	}
 }

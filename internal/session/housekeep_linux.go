@@ -57,6 +57,8 @@ func (p *Pool) forget(past map[*Session]bool) {
 	}
 	for s := range past {
 		s.forgetExecs(time.Time{})
+		p.erase(sessionKey + s.id)
+		p.erase(screenKey + s.id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +112,7 @@ func (s *Session) unkey(dropped []*execution) {
 	for _, e := range dropped {
 		if e.key != "" {
 			delete(s.keys, e.key)
-			s.pool.spent.add(spentKey{s.id, e.key})
+			s.pool.spend(spentKey{s.id, e.key})
 		}
 	}
 }
@@ -125,6 +127,10 @@ func (p *Pool) forgetExecs(dropped []*execution) {
 	}
 	p.mu.Unlock()
 	for _, e := range dropped {
+		if t := e.session.term; t != nil {
+			t.forgets(e)
+		}
+		e.forget()
 		e.journal.Release()
 	}
 }

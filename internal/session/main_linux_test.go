@@ -39,7 +39,8 @@ func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPool(cfg, host, hub, journal.NewStore(journal.Config{Dir: t.TempDir()}))
+	store := journal.NewStore(journal.Config{Dir: t.TempDir()})
+	p := NewPool(cfg, host, hub, store)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -47,12 +48,14 @@ func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
 			t.Error(err)
 		}
 		p.Close()
+		store.Close()
 		if err := hub.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := host.Close(); err != nil {
 			t.Error(err)
 		}
+		store.Close()
 		if after := openFDs(t); after > before {
 			t.Errorf("%d descriptors are left open", after-before)
 		}

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -108,6 +110,7 @@ func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, err
 		return nil, e.failed(err)
 	}
 	e.begin(time.Now())
+	e.note()
 	if how == inline {
 		e.run()
 	} else {
@@ -135,6 +138,7 @@ func (e *execution) runInTurn() {
 		return
 	}
 	e.begin(time.Now())
+	e.note()
 	e.run()
 }
 
@@ -155,7 +159,7 @@ func (s *Session) unqueue(e *execution) bool {
 func (e *execution) failed(err error) error {
 	e.stop(causeCancel)
 	e.finish(func(*api.ExecResult) {})
-	e.journal.Close()
+	e.journal.Seal()
 	e.session.execEnded(e, nil)
 	return api.Errorf(api.CodeInternal, "open pipes: %w", err).
 		WithHint("the daemon is out of descriptors: try again, or destroy sessions that are not needed")
@@ -196,8 +200,11 @@ func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
 		return e, nil
 	}
 	if params.Stdin != nil || params.StdinOpen {
-		if e.stdin, err = newInput(stdin, params.StdinOpen); err != nil {
+		if e.stdin, err = newInput(s.pool.cfg.Keeper, stdin, params.StdinOpen); err != nil {
 			e.discard()
+			if errors.Is(err, holder.ErrGone) { // which ends all sessions
+				return nil, s.errLost()
+			}
 			return nil, api.Errorf(api.CodeInternal, "open stdin: %w", err)
 		}
 	}
@@ -217,6 +224,7 @@ func (e *execution) discard() {
 	if e.stdin != nil {
 		e.stdin.close()
 	}
+	e.forget()
 }
 
 // enter makes e the session's running exec, or puts it into the queue, or
@@ -244,8 +252,8 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 			WithHint("pass wait: true to queue behind it, exec.cancel to end it, or use another session")
 	}
 	s.execCount++
-	// Marks come round after a million execs; 0 is the driver's own.
-	e.mark = uint32((s.execCount-1)%process.MaxMark) + 1
+	e.number = s.execCount
+	e.mark = markOf(e.number)
 	s.active = time.Now()
 	if e.key != "" {
 		if s.keys == nil {
@@ -256,12 +264,17 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 	s.pool.register(e)
 	if s.running != nil {
 		s.queue = append(s.queue, e)
+		e.note()
 		return e, true, nil
 	}
 	s.running = e
 	s.become(api.StateRunning)
 	return e, false, nil
 }
+
+// markOf is the mark of an exec's processes. They come round after a million
+// execs; 0 is the driver's own.
+func markOf(number int64) uint32 { return uint32((number-1)%process.MaxMark) + 1 }
 
 // Output reads an exec's journal by polling.
 func (p *Pool) Output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
@@ -316,7 +329,11 @@ func (e *execution) input(ctx, fence context.Context, params api.ExecInputParams
 		return 0, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
 			WithHint("start it with stdin_open: true, then exec.input writes to it")
 	}
-	return e.stdin.send(ctx, fence, data, params.EOF)
+	n, err := e.stdin.send(ctx, fence, data, params.EOF)
+	if err == nil && params.EOF {
+		e.note() // only then is the end given up that the holder has
+	}
+	return n, err
 }
 
 // Signal signals the processes of a running command, not its shell.

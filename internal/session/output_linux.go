@@ -125,7 +125,7 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	if !over && res.State == api.ExecExited {
 		res.State = api.ExecRunning // it ended after the look above; the next call says so
 	}
-	res.Closed = closed && next == e.journal.Size()
+	res.Closed = over && closed && next == e.journal.Size()
 	if params.Times {
 		res.Chunks = e.timed(segs, streams)
 		return res, nil
@@ -192,7 +192,10 @@ func (e *execution) awaitOutput(ctx context.Context, from int64, limit time.Dura
 	defer cancel()
 	stop := context.AfterFunc(e.doneCtx, cancel)
 	defer stop()
-	_ = e.journal.Wait(wait, from) // nil, or the time is over, or the exec is
+	// The time may pass before, and the exec may end.
+	if e.journal.Wait(wait, from) == nil && e.journal.Closed() && e.journal.Size() <= from {
+		<-wait.Done() // it has closed its output and runs on
+	}
 	if ctx.Err() != nil {
 		return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -51,6 +53,11 @@ type Config struct {
 	Log *slog.Logger
 	// Observer is told of every end. Default: nobody is.
 	Observer Observer
+	// Keeper has what must outlive this process. Default: nothing does.
+	Keeper holder.Keeper
+	// Ledger is where it is noted what a later process must know to go on with
+	// the sessions. Default: nowhere.
+	Ledger *ledger.Ledger
 }
 
 // Observer counts what ends in a pool. It is called with locks held, and must
@@ -88,6 +95,9 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Keeper == nil {
+		c.Keeper = holder.Alone()
+	}
 }
 
 // Pool owns all sessions.
@@ -95,10 +105,11 @@ func (c *Config) setDefaults() {
 // Lock order: Pool.mu, then Session.mu, then exec.mu. None is held across a
 // system call that can block, nor while a shell runs.
 type Pool struct {
-	cfg   Config
-	host  *process.Host
-	hub   *shell.Hub
-	store *journal.Store
+	cfg     Config
+	host    *process.Host
+	hub     *shell.Hub
+	store   *journal.Store
+	outlets *holder.Spares[*outlet] // pipes for the output of commands
 
 	mu       sync.Mutex
 	closing  bool
@@ -112,6 +123,8 @@ type Pool struct {
 	spent    spentKeys      // its lock too
 
 	sessionsTotal, execsTotal atomic.Int64
+	numbers                   atomic.Int64 // of sessions, in the order of creation
+	unnoted                   atomic.Bool  // something could not be noted, which was said
 	execsRunning              atomic.Int64
 	keepExecs                 atomic.Int64  // finished execs kept for each session now
 	stop                      chan struct{} // ends the housekeeping
@@ -121,7 +134,7 @@ type Pool struct {
 func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Store) *Pool {
 	cfg.setDefaults()
 	p := &Pool{
-		cfg: cfg, host: host, hub: hub, store: store,
+		cfg: cfg, host: host, hub: hub, store: store, outlets: newOutlets(cfg.Keeper),
 		sessions: map[string]*Session{},
 		execs:    map[string]*execution{},
 		stop:     make(chan struct{}),
@@ -158,7 +171,7 @@ func (p *Pool) Create(_ context.Context, params api.SessionCreateParams) (*api.S
 		return nil, err
 	}
 	p.sessionsTotal.Add(1)
-	p.cfg.Log.Info("session created", "session", s.id, "pid", s.currentPID())
+	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "pid", s.currentPID())
 	snapshot := s.snapshot()
 	return &snapshot, nil
 }
@@ -307,6 +320,22 @@ const shutdownAtOnce = 256
 // have their grace; when it is done they are killed at once. It returns when
 // every tree is verified empty. What was captured can be read until Close.
 func (p *Pool) Shutdown(ctx context.Context) error {
+	p.endAll(ctx, api.ReasonShutdown)
+	p.work.Wait()
+	p.events.close()
+	return nil
+}
+
+// Lose is for when the holder has died, and with it what sessions need to go on:
+// new work is refused, and every session is ended at once. What was captured can
+// be read until Close.
+func (p *Pool) Lose() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	p.endAll(now, api.ReasonLost)
+}
+
+func (p *Pool) endAll(ctx context.Context, why string) {
 	p.mu.Lock()
 	if !p.closing {
 		p.closing = true
@@ -321,16 +350,13 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			select {
-			case <-s.destroy(api.ReasonShutdown, ctx.Err() != nil):
+			case <-s.destroy(why, ctx.Err() != nil):
 			case <-ctx.Done():
-				<-s.destroy(api.ReasonShutdown, true)
+				<-s.destroy(why, true)
 			}
 		})
 	}
 	wg.Wait()
-	p.work.Wait()
-	p.events.close()
-	return nil
 }
 
 // Close drops what was kept of sessions and execs, after Shutdown and when the
@@ -344,4 +370,5 @@ func (p *Pool) Close() {
 	clear(p.execs)
 	clear(p.sessions)
 	p.order = nil
+	p.outlets.Close()
 }

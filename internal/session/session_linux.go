@@ -21,6 +21,7 @@ import (
 type Session struct {
 	pool    *Pool
 	id      string
+	number  int64                   // in the order of creation
 	params  api.SessionCreateParams // as asked for, without the environment's values
 	envKeys []string
 	program shell.Program // of a shell session
@@ -69,7 +70,7 @@ func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
 	}
 	now := time.Now()
 	s := &Session{
-		pool: p, id: newID("s-"), state: api.StateCreating, created: now, active: now,
+		pool: p, id: newID("s-"), number: p.numbers.Add(1), state: api.StateCreating, created: now, active: now,
 		timeout:   p.cfg.DefaultTimeout,
 		idleTTL:   p.cfg.IdleTTL,
 		destroyed: make(chan struct{}),
@@ -199,18 +200,33 @@ func (s *Session) start() error {
 	return err
 }
 
-func (s *Session) startShell() error {
+// shellConfig is what the session's shell is driven with.
+func (s *Session) shellConfig() shell.Config {
 	cfg := shell.Config{
 		Tree: s.tree, Program: s.program, Dir: s.params.Cwd, Env: s.env, Login: s.params.Login, Grace: s.pool.cfg.Grace,
 	}
+	if s.term != nil {
+		cfg.Terminal, cfg.TTY = s.term.leader, s.term.slave.Name()
+	}
+	if s.pool.cfg.Ledger != nil {
+		key := shellKey + s.id
+		cfg.Save = func(state []byte) { s.pool.put(key, state) }
+	}
+	return cfg
+}
+
+func (s *Session) startShell() error {
 	if s.term != nil {
 		leader, err := s.tree.NewTerminal(s.term.slave)
 		if err != nil {
 			return api.Errorf(api.CodeInternal, "%w", err)
 		}
 		s.term.leader = leader
-		cfg.Terminal, cfg.TTY = leader, s.term.slave.Name()
+		if err := s.term.keepLeader(); err != nil {
+			return api.Errorf(api.CodeInternal, "%w", err)
+		}
 	}
+	cfg := s.shellConfig()
 	sh, err := s.pool.hub.Open(cfg)
 	if err != nil {
 		var crash *shell.CrashError
@@ -275,6 +291,13 @@ func (s *Session) terminal() (*terminal, error) {
 		return nil, errNoTerminal().With("session_id", s.id)
 	}
 	return s.term, nil
+}
+
+// errLost says that nothing more can be kept for the session, which ends it.
+func (s *Session) errLost() *api.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errTerminated().With("reason", api.ReasonLost)
 }
 
 // errTerminated says why the session can't be used. Under s.mu.

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
 )
 
 func TestStateIsKept(t *testing.T) {
@@ -137,7 +139,16 @@ func TestYieldThenOutput(t *testing.T) {
 }
 
 func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
-	p := newPool(t, Config{})
+	notes, err := ledger.New(holder.Alone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := notes.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := newPool(t, Config{Ledger: notes}) // the end of its output is noted too
 	s := create(t, p, api.SessionCreateParams{})
 	start := time.Now()
 	r := sh(t, p, s, "(sleep 0.5; echo late; sleep 0.1) & echo now")

@@ -23,7 +23,8 @@ type spentKeys struct {
 
 type spentKey struct{ session, key string }
 
-func (s *spentKeys) add(k spentKey) {
+// add returns the key that is no longer remembered for it, if there is one.
+func (s *spentKeys) add(k spentKey) (gone spentKey, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used == nil {
@@ -32,11 +33,13 @@ func (s *spentKeys) add(k spentKey) {
 	if len(s.ring) < maxSpentKeys {
 		s.ring = append(s.ring, k)
 	} else {
-		delete(s.used, s.ring[s.next])
+		gone, full = s.ring[s.next], true
+		delete(s.used, gone)
 		s.ring[s.next] = k
 		s.next = (s.next + 1) % maxSpentKeys
 	}
 	s.used[k] = struct{}{}
+	return gone, full
 }
 
 // check refuses a key that was used before.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/pty"
@@ -31,6 +32,8 @@ type terminal struct {
 	// slave is kept open, so that the master does not hang up between commands.
 	slave  *os.File
 	leader *process.Terminal // nil in a direct session, whose command leads
+	stage  [2]int            // a pipe through which output gets to the journal
+	slots  *terminalSlots
 
 	settings unix.Termios // those that every command begins with
 
@@ -41,6 +44,18 @@ type terminal struct {
 	screen *vt.Screen // what the output looks like
 	buf    []byte
 	gone   bool
+	// What a later daemon knows of the screen is what was noted; next is the
+	// picture that will be, since when so many bytes were shown.
+	noted, next *picture
+	shown       int
+}
+
+// terminalSlots are where the holder has a terminal.
+type terminalSlots struct {
+	Master, Slave holder.Slot
+	Stage         [2]holder.Slot
+	Leader        holder.Slot // 0: its command leads
+	LeaderPID     int
 }
 
 // scrollback is how many lines are kept of what has left the screen: some
@@ -57,22 +72,81 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &terminal{
-		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes),
-		screen: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols, Scrollback: scrollback}),
+	t := p.newTerminal(master, slave, size)
+	if t.raw, err = master.SyscallConn(); err == nil {
+		err = unix.Pipe2(t.stage[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
 	}
-	t.typing = newTypist(master)
-	t.raw, err = master.SyscallConn()
 	if err == nil {
 		err = t.sane()
 	}
-	if err != nil {
-		return nil, errors.Join(err, master.Close(), slave.Close())
+	if err == nil {
+		err = t.keep()
 	}
-	p.begin(func() {
+	if err != nil {
+		t.give()
+		return nil, err
+	}
+	t.read()
+	return t, nil
+}
+
+func (p *Pool) newTerminal(master, slave *os.File, size api.TTYSize) *terminal {
+	return &terminal{
+		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes), typing: newTypist(master),
+		screen: newScreen(size), stage: [2]int{-1, -1}, slots: &terminalSlots{},
+	}
+}
+
+func newScreen(size api.TTYSize) *vt.Screen {
+	return vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols, Scrollback: scrollback})
+}
+
+// read moves output as it comes, from now on.
+func (t *terminal) read() {
+	t.pool.begin(func() {
 		_ = t.raw.Read(func(fd uintptr) bool { return t.pull(int(fd), -1) }) // an error means closed
 	})
-	return t, nil
+}
+
+// keep gives the terminal to the holder, so that it does not hang up when this
+// process dies.
+func (t *terminal) keep() error {
+	keep := t.pool.cfg.Keeper
+	var err error
+	control := t.raw.Control(func(fd uintptr) { t.slots.Master, err = keep.Keep(int(fd)) })
+	slave := t.onSlave(func(fd int) (err error) {
+		t.slots.Slave, err = keep.Keep(fd)
+		return err
+	})
+	err = errors.Join(err, control, slave)
+	for i, fd := range t.stage {
+		if err == nil {
+			t.slots.Stage[i], err = keep.Keep(fd)
+		}
+	}
+	return err
+}
+
+// keepLeader gives the way to the leader to the holder too.
+func (t *terminal) keepLeader() (err error) {
+	t.slots.LeaderPID = t.leader.PID()
+	t.slots.Leader, err = t.pool.cfg.Keeper.Keep(t.leader.Conn())
+	return err
+}
+
+// give gives up all that the terminal holds, here and at the holder.
+func (t *terminal) give() {
+	_, _ = t.master.Close(), t.slave.Close()
+	for _, fd := range t.stage {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	for _, slot := range []holder.Slot{t.slots.Master, t.slots.Slave, t.slots.Stage[0], t.slots.Stage[1], t.slots.Leader} {
+		if slot != 0 {
+			t.pool.cfg.Keeper.Drop(slot)
+		}
+	}
 }
 
 // onSlave calls fn with the descriptor of the slave, which is not closed
@@ -110,6 +184,19 @@ func (t *terminal) sane() error {
 	return t.onSlave(func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, settings) })
 }
 
+// rememberSettings is sane for a terminal on which a command may run: what every
+// command begins with, whatever this one has done to it.
+func (t *terminal) rememberSettings() error {
+	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
+	if err != nil {
+		return err
+	}
+	fresh := &terminal{master: master, slave: slave}
+	err = fresh.sane()
+	t.settings = fresh.settings
+	return errors.Join(err, master.Close(), slave.Close())
+}
+
 // noKey is the character of a function of the terminal that has no key.
 const noKey = 0
 
@@ -124,9 +211,13 @@ func (t *terminal) take(e *execution) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.to != nil {
-		t.to.journal.Close()
+		t.to.closeJournal()
 	}
+	first := t.to == nil
 	t.to = e
+	if first {
+		t.noteScreen() // what came before is in no journal
+	}
 	e.beginsOn(t.size())
 }
 
@@ -160,14 +251,9 @@ func (t *terminal) step(fd int) (n int, gone, empty bool) {
 	if t.gone {
 		return 0, true, false
 	}
-	n, err := unix.Read(fd, t.buf)
+	n, err := t.move(fd)
 	switch {
 	case n > 0:
-		if t.to != nil {
-			t.to.lastByte.Store(time.Now().UnixNano())
-			t.to.journal.Append(journal.TTY, t.buf[:n])
-		}
-		_, _ = t.screen.Write(t.buf[:n]) // it takes everything
 		if answers := t.screen.Answers(); len(answers) > 0 && !t.silent.Load() {
 			_, _ = unix.Write(fd, answers) // who asks and does not read gets none
 		}
@@ -179,6 +265,40 @@ func (t *terminal) step(fd int) (n int, gone, empty bool) {
 	}
 	t.gone = true
 	return 0, true, false
+}
+
+// move moves what there is into the journal of the command whose output it is,
+// and shows it on the screen. Before the first command there is no journal.
+// Under mu.
+func (t *terminal) move(fd int) (n int, err error) {
+	if t.to == nil {
+		if n, err = unix.Read(fd, t.buf); n > 0 {
+			_, _ = t.screen.Write(t.buf[:n]) // it takes everything
+		}
+		return n, err
+	}
+	j := t.to.journal
+	before := j.Size()
+	if n, err = j.AppendFromTerminal(fd, t.stage[0], t.stage[1]); n > 0 {
+		t.to.lastByte.Store(time.Now().UnixNano())
+		t.replay(j, before)
+		t.noteProgress(n)
+	}
+	return n, err
+}
+
+// replay shows what a journal has from an offset on. Under mu.
+func (t *terminal) replay(j *journal.Journal, from int64) {
+	for {
+		segs, next, err := j.ReadInto(from, t.buf)
+		if err != nil || next == from {
+			return
+		}
+		for _, seg := range segs {
+			_, _ = t.screen.Write(seg.Data) // it takes everything; a gap has none
+		}
+		from = next
+	}
 }
 
 // settle moves what was written before now. A read of the master makes the
@@ -193,18 +313,19 @@ func (t *terminal) close() {
 	t.mu.Lock()
 	t.gone = true
 	if t.to != nil {
-		t.to.journal.Close()
+		t.to.closeJournal()
 	}
 	// What is kept of a session that has ended is what it showed last.
 	rows, cols := t.screen.Size()
 	last := vt.New(vt.Config{Rows: rows, Cols: cols})
 	_, _ = last.Write(t.screen.ANSI(0))
 	t.screen, t.buf = last, nil
+	t.noteScreen()
 	t.mu.Unlock()
 	if t.leader != nil {
 		_ = t.leader.Close()
 	}
-	_, _ = t.master.Close(), t.slave.Close()
+	t.give()
 }
 
 // errNoTerminal refuses what only a terminal can do.
@@ -306,6 +427,7 @@ func (s *Session) mayResize(lease string) error {
 		s.unheldSize = nil // what is asked for now counts
 	case s.unheldSize == nil:
 		s.unheldSize = s.params.TTY
+		s.note()
 	}
 	return nil
 }
@@ -334,6 +456,7 @@ func (s *Session) tellSize(size api.TTYSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.params.TTY = &size
+	s.note()
 	s.tell(api.SessionEvent{Type: api.EventResized, TTY: &size})
 }
 
@@ -347,6 +470,8 @@ func (t *terminal) resize(size api.TTYSize) error {
 	t.screen.Resize(size.Rows, size.Cols)
 	if t.to != nil {
 		t.to.resized(size)
+		t.to.note()
+		t.noteScreen() // a replay would not know when
 	}
 	return nil
 }

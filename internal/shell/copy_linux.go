@@ -23,7 +23,7 @@ const (
 // adopt makes a copy that has reported ours: it is freed from the subshell
 // that forked it and tracked. It returns nil if it is gone already.
 func (s *Shell) adopt(rep report, k *kit, id string) *copied {
-	defer s.hub.kits.drop(k) // the copy holds what it needs
+	s.spent.dropKit(k) // the copy holds what it needs
 	if outer := rep.b; outer > 1 && outer != os.Getpid() && outer != s.proc.PID() {
 		s.cfg.Tree.Signal(outer, unix.SIGKILL) // only if it is in the tree
 	}
@@ -38,12 +38,15 @@ func (s *Shell) adopt(rep report, k *kit, id string) *copied {
 // ready brings the shell into a state to run a command: a standby under way is
 // awaited, and a shell that went away while idle is replaced.
 func (s *Shell) ready(res *Result) error {
-	s.awaitStandby()
-	for len(s.reports) > 0 {
-		s.handle(<-s.reports, nil)
-	}
-	if s.exit == nil && !s.proc.Exited() {
-		return nil
+	if s.waking == wakingNone {
+		if s.adopted {
+			s.settle()
+		}
+		s.awaitStandby()
+		s.heedReports()
+		if s.exit == nil && !s.proc.Exited() {
+			return nil
+		}
 	}
 	return s.replace(res, nil)
 }
@@ -66,46 +69,73 @@ func (r *running) mend(res *Result, broken bool) error {
 			res.Ending = ShellExited // exec, or an exit that could not be reported
 		}
 	}
+	r.stage = stageMending
+	r.save()
 	return r.replace(res, r)
 }
 
 // replace puts the best copy in the place of the shell: the heir, the standby,
-// or a new shell. r is the command during which it went, or nil.
+// or a new shell. r is the command during which it went, or nil. If an earlier
+// daemon was at it, it goes on from there.
 func (s *Shell) replace(res *Result, r *running) error {
-	if s.exit != nil {
-		s.awaitHeir(r)
+	if s.waking == wakingNone {
+		if s.exit != nil {
+			s.awaitHeir(r)
+		}
+		s.proc.Signal(unix.SIGKILL)
+		if !s.await(s.proc) {
+			return ErrClosed
+		}
+		s.endTaking()
+		s.exit = nil
 	}
-	s.proc.Signal(unix.SIGKILL)
-	if !s.await(s.proc) {
-		return ErrClosed
-	}
-	s.endTaking()
-	heir, standby := s.heir, s.standby
-	s.heir = nil
-	s.setStandby(nil)
-	s.exit = nil
-	if heir != nil {
-		if err := s.wake(heir, r); err == nil {
-			if standby != nil {
-				standby.proc.Signal(unix.SIGKILL)
+	if heir := s.heir; heir != nil && s.waking <= wakingHeir {
+		if err := s.wake(heir, wakingHeir, r.leavePath()); err == nil {
+			if s.standby != nil {
+				s.standby.proc.Signal(unix.SIGKILL)
 			}
+			s.awake()
 			return nil
 		}
 	}
+	s.heir = nil
 	res.RolledBack = true
-	if standby != nil {
+	if standby := s.standby; standby != nil && s.waking <= wakingStandby {
 		res.RolledBackTo = standby.id
-		if err := s.wake(standby, nil); err == nil {
+		if err := s.wake(standby, wakingStandby, ""); err == nil {
+			s.awake()
 			return nil
 		}
 	}
+	s.setStandby(nil)
 	select {
 	case <-s.gone:
 		return ErrClosed
 	default:
 	}
 	res.RolledBackTo = ""
+	if s.waking == wakingNew {
+		s.killStrays() // what an earlier daemon has started
+	}
+	s.waking = wakingNew
+	s.save()
 	return s.boot()
+}
+
+// awake is when a copy has become the shell.
+func (s *Shell) awake() {
+	s.heir = nil
+	s.setStandby(nil)
+	s.replaced()
+}
+
+// replaced is when there is a shell again.
+func (s *Shell) replaced() {
+	s.waking = wakingNone
+	if r := s.now; r != nil && r.stage == stageMending {
+		r.stage = stageMended
+	}
+	s.save()
 }
 
 // endTaking settles what became of a standby whose shell is dead: the copy may
@@ -116,12 +146,40 @@ func (s *Shell) endTaking() {
 	if s.taking == nil {
 		return
 	}
-	s.cfg.Tree.KillMarked(func(pid int, mark uint32) bool {
-		return mark == 0 && (s.heir == nil || pid != s.heir.proc.PID()) && (s.standby == nil || pid != s.standby.proc.PID()) &&
-			(s.cfg.Terminal == nil || pid != s.cfg.Terminal.PID())
-	}, time.Now().Add(standbyTime))
-	s.hub.kits.drop(s.taking)
+	s.killStrays()
+	s.spent.dropKit(s.taking)
 	s.taking = nil
+}
+
+// settle brings a shell that was adopted while idle to where it would be: it
+// may have been asked for a standby, or not yet.
+func (s *Shell) settle() {
+	s.adopted = false
+	s.heedReports()
+	if s.taking != nil && !s.proc.Exited() && s.hello() == nil { // it has read all that it was told
+		s.endTaking()
+		s.save()
+	}
+	if s.standby == nil && s.exit == nil {
+		s.askStandby()
+	}
+}
+
+// killStrays kills what the driver has had started and nobody knows.
+func (s *Shell) killStrays() {
+	known := map[int]bool{}
+	for _, c := range []*copied{s.heir, s.standby} {
+		if c != nil {
+			known[c.proc.PID()] = true
+		}
+	}
+	if s.proc != nil {
+		known[s.proc.PID()] = true
+	}
+	if s.cfg.Terminal != nil {
+		known[s.cfg.Terminal.PID()] = true
+	}
+	s.cfg.Tree.KillMarked(func(pid int, mark uint32) bool { return mark == 0 && !known[pid] }, time.Now().Add(standbyTime))
 }
 
 // awaitHeir serves the reports of a shell that exits until it is dead and has
@@ -145,38 +203,51 @@ func (s *Shell) awaitHeir(r *running) {
 }
 
 // wake makes a sleeping copy the shell: it is told its control pipe, where its
-// traps are, and its token. r is the command whose environment an heir still has.
-func (s *Shell) wake(c *copied, r *running) error {
-	if err := s.openControl(); err != nil {
-		return err
-	}
-	traps, err := memfd("traps", string(c.traps))
-	if err != nil {
-		return err
-	}
-	defer unix.Close(traps)
-	if err := s.newToken(); err != nil {
-		return err
-	}
-	if err := s.setProc(c.proc); err != nil {
-		return err
-	}
-	s.inCopy = true
-	if err := tell(c.proc, s.hub.path(s.ctl.r)+" "+s.hub.path(traps)+" "+s.token+"\n"); err != nil {
-		return err
-	}
-	if r != nil && r.leave != "" {
-		if err := s.send(s.cfg.Program.Family.builtin(".") + " " + r.leave + "\n"); err != nil {
+// traps are, and its token. leave is the path of what undoes the environment of
+// a command, which an heir still has. All of it may be said twice, so it does
+// not matter how much of it an earlier daemon has.
+func (s *Shell) wake(c *copied, as waking, leave string) error {
+	if s.waking != as {
+		if err := s.prepareWake(c); err != nil {
 			return err
 		}
+		s.waking, s.inCopy = as, true
+		if err := s.setProc(c.proc); err != nil {
+			return err
+		}
+		s.save()
 	}
-	if err := s.hello(); err != nil {
+	err := tell(c.proc, s.ctl.r.path+" "+s.rousing.path+" "+s.token+"\n")
+	if err == nil && leave != "" {
+		err = s.send(s.cfg.Program.Family.builtin(".") + " " + leave + "\n")
+	}
+	if err == nil {
+		err = s.hello()
+	}
+	s.spent.addText(s.rousing)
+	s.rousing = nil
+	if err != nil {
 		c.proc.Signal(unix.SIGKILL)
 		s.await(c.proc) // before the paths it was told are given up
 		return fmt.Errorf("wake a copy: %w", err)
 	}
 	s.lastID = c.id
 	return nil
+}
+
+// prepareWake makes what a copy is told of.
+func (s *Shell) prepareWake(c *copied) error {
+	if err := s.openControl(); err != nil {
+		return err
+	}
+	s.spent.addText(s.rousing)
+	s.rousing = nil
+	traps, err := s.hub.borrow(string(c.traps))
+	if err != nil {
+		return err
+	}
+	s.rousing = traps
+	return s.newToken()
 }
 
 // tell writes to the pipe on which a copy sleeps. The copy itself holds it, as
@@ -222,16 +293,21 @@ func (b *budget) take(now time.Time) bool {
 	return true
 }
 
-// scheduleStandby has a standby taken: now if the budget allows, else in the
-// next pause.
+// scheduleStandby has a standby taken: now if the budget allows or there is
+// none, else in the next pause.
 func (s *Shell) scheduleStandby() {
-	if s.budget.take(time.Now()) {
+	if s.budget.take(time.Now()) || s.standby == nil {
 		s.askStandby()
 		if s.taking != nil {
 			go s.collectStandby()
 		}
 		return
 	}
+	s.scheduleIdle()
+}
+
+// scheduleIdle has a standby taken in the next pause, if there is none.
+func (s *Shell) scheduleIdle() {
 	if s.idle == nil {
 		s.idle = time.AfterFunc(idleStandby, s.takeStandby)
 	} else {
@@ -243,7 +319,14 @@ func (s *Shell) scheduleStandby() {
 func (s *Shell) takeStandby() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.taking != nil || s.proc.Exited() || s.standby != nil && s.standby.id == s.lastID {
+	if s.closed || s.waking != wakingNone {
+		return
+	}
+	if s.adopted {
+		s.settle()
+		s.awaitStandby()
+	}
+	if s.taking != nil || s.proc.Exited() || s.standby != nil && s.standby.id == s.lastID {
 		return
 	}
 	s.askStandby()
@@ -266,26 +349,28 @@ func (s *Shell) askStandby() {
 	if s.taking != nil || s.proc.Exited() {
 		return
 	}
-	k, err := s.hub.kits.take()
+	k, err := s.hub.kits.Take()
 	if err != nil {
 		s.hub.log.Warn("no standby", "error", err)
 		return
 	}
 	if err := s.cfg.Tree.Mark(s.proc, 0); err != nil {
-		s.hub.kits.put(k)
+		s.hub.kits.Put(k)
 		return
 	}
-	ask := "__trl_k=t __trl_w=" + s.hub.path(k.wake[0]) + " __trl_q=" + s.hub.path(k.traps[1]) + "; "
+	ask := "__trl_k=t __trl_w=" + k.wake.path + " __trl_q=" + k.traps.path + "; "
 	if s.cfg.Program.Family == Zsh {
-		ask += `\builtin \. ` + s.hub.texts["copy"]
+		ask += `\builtin \. ` + s.hub.texts["copy"].path
 	} else {
 		ask += `__trl_t "$@"`
 	}
-	if err := s.send(ask + "; __trl_w= __trl_q=\n"); err != nil {
-		s.hub.kits.drop(k)
-		return
-	}
 	s.taking = k
+	s.save()
+	if err := s.send(ask + "; __trl_w= __trl_q=\n"); err != nil {
+		s.spent.dropKit(k)
+		s.taking = nil
+		s.save()
+	}
 }
 
 // awaitStandby waits for the report of the standby that was asked for.

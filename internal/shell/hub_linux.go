@@ -1,147 +1,231 @@
 package shell
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
 )
+
+// HubConfig is what a Hub is made with. The zero value is usable.
+type HubConfig struct {
+	Log *slog.Logger // default: discarded
+	// Keeper keeps what shells open by path. Default: this process, so that
+	// they end with it.
+	Keeper holder.Keeper
+}
 
 // Hub is what all shells of a daemon share: the status pipe, the texts they
 // source at start, and spare pipes. An idle shell costs the daemon one
 // descriptor, the writing end of its control pipe.
 type Hub struct {
 	log    *slog.Logger
-	prefix string // of the paths under which shells open our descriptors
+	keeper holder.Keeper
 
-	statusW    int
-	status     *os.File          // reading end
-	texts      map[string]string // path of each embedded text, in a memfd
-	textFDs    []int
-	kits       kits
-	clock      *clock
+	statusW kept
+	statusR kept
+	status  *os.File // the reading end in the poller
+	ring    *ring
+	texts   map[string]kept // the embedded ones
+	kits    holder.Spares[*kit]
+	pieces  holder.Spares[*text]
+	clock   *clock
+
+	// unsaved is how many reports were handed to shells that have not saved yet
+	// what they learned from them.
+	unsaved atomic.Int64
+
 	mu         sync.Mutex
 	shells     map[string]*Shell // by token
+	started    bool
 	readerDone chan struct{}
 }
 
-// NewHub opens the shared pipes and starts the reader of reports.
-func NewHub(log *slog.Logger) (*Hub, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+// NewHub makes a hub without a keeper.
+func NewHub(log *slog.Logger) (*Hub, error) { return OpenHub(HubConfig{Log: log}) }
+
+func newHub(cfg HubConfig) *Hub {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Keeper == nil {
+		cfg.Keeper = holder.Alone()
 	}
 	h := &Hub{
-		log:        log,
-		prefix:     "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/",
+		log:        cfg.Log,
+		keeper:     cfg.Keeper,
+		statusW:    none,
+		statusR:    none,
 		clock:      newClock(),
 		shells:     map[string]*Shell{},
-		texts:      map[string]string{},
+		texts:      map[string]kept{},
 		readerDone: make(chan struct{}),
 	}
+	h.kits.Make, h.kits.End = h.openKit, h.closeKit
+	h.pieces.Make, h.pieces.End = h.openText, func(t *text) { h.drop(t.kept) }
+	return h
+}
+
+// OpenHub opens the shared pipes and starts the reader of reports.
+func OpenHub(cfg HubConfig) (*Hub, error) {
+	h := newHub(cfg)
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("status pipe: %w", err)
 	}
-	if err := unix.SetNonblock(p[0], true); err != nil {
-		return nil, errors.Join(err, closeFDs(p[:]...))
+	h.statusR.fd, h.statusW.fd = p[0], p[1]
+	err := unix.SetNonblock(p[0], true)
+	for _, end := range []*kept{&h.statusR, &h.statusW} {
+		if err == nil {
+			var k kept
+			if k, err = h.keep(end.fd); err == nil {
+				*end = k
+			}
+		}
 	}
-	h.statusW, h.status = p[1], os.NewFile(uintptr(p[0]), "status")
-	if err := h.loadTexts(); err != nil {
+	if err == nil {
+		h.ring, err = h.openRing()
+	}
+	if err == nil {
+		err = h.loadTexts()
+	}
+	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
-	go h.readReports()
+	h.Start()
 	return h, nil
+}
+
+// Start begins to read reports. A hub that was adopted is started when its
+// shells have been adopted, and before anything is asked of them: a report of
+// one that it does not know is nobody's.
+func (h *Hub) Start() {
+	h.status = os.NewFile(uintptr(h.statusR.fd), "status")
+	h.started = true
+	go h.readReports()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.shells {
+		if s.now == nil || s.now.stage == stageOver {
+			s.scheduleIdle() // nobody else knows the shell yet
+		}
+	}
 }
 
 // Close stops the reader. All shells must have been closed.
 func (h *Hub) Close() error {
 	h.clock.close()
-	err := closeFDs(h.statusW)
-	err = errors.Join(err, h.status.Close())
-	if len(h.textFDs) == len(bootTexts) { // the reader was started
+	var err error
+	if h.started {
+		err = h.status.Close()
 		<-h.readerDone
+		h.statusR.fd = -1
 	}
-	err = errors.Join(err, closeFDs(h.textFDs...))
-	for _, k := range h.kits.spare {
-		err = errors.Join(err, k.close())
+	if h.ring != nil {
+		err = errors.Join(err, h.ring.unmap())
+		h.drop(h.ring.kept)
 	}
+	h.drop(h.statusW)
+	h.drop(h.statusR)
+	for _, k := range h.texts {
+		h.drop(k)
+	}
+	h.kits.Close()
+	h.pieces.Close()
 	return err
 }
 
-// path is how a shell opens a descriptor of ours.
-func (h *Hub) path(fd int) string { return h.prefix + strconv.Itoa(fd) }
-
 // loadTexts puts the embedded texts into memfds, with the paths filled in.
 func (h *Hub) loadTexts() error {
-	fill := []string{"@STATUS@", h.path(h.statusW)}
+	fill := []string{"@STATUS@", h.statusW.path}
 	for _, t := range bootTexts {
-		text, err := bootFiles.ReadFile("boot/" + t.file)
+		contents, err := bootFiles.ReadFile("boot/" + t.file)
 		if err != nil {
 			return err
 		}
-		fd, err := memfd(t.name, strings.NewReplacer(append(fill, t.fill...)...).Replace(string(text)))
+		fd, err := memfd(t.name, strings.NewReplacer(append(fill, t.fill...)...).Replace(string(contents)))
 		if err != nil {
 			return err
 		}
-		h.textFDs = append(h.textFDs, fd)
-		h.texts[t.name] = h.path(fd)
-		fill = append(fill, "@"+strings.ToUpper(t.name)+"@", h.path(fd))
+		k, err := h.keepOnly(fd)
+		if err != nil {
+			return err
+		}
+		h.texts[t.name] = k
+		fill = append(fill, "@"+strings.ToUpper(t.name)+"@", k.path)
 	}
-	return nil
+	return h.keeper.Sync()
 }
 
 // readReports hands each report to its shell. It never blocks on a shell: one
 // that is flooded with forged reports loses them.
 func (h *Hub) readReports() {
 	defer close(h.readerDone)
-	buf := make([]byte, 64<<10)
-	held := 0
+	raw, err := h.status.SyscallConn()
+	if err != nil {
+		return
+	}
 	for {
-		n, err := h.status.Read(buf[held:])
-		if err != nil {
+		h.ring.each(h.deliver) // the first time, what an earlier daemon left
+		if h.ring.long() && h.roundUp() != nil {
 			return
 		}
-		rest := buf[:held+n]
-		for {
-			line, after, found := bytes.Cut(rest, []byte("\n"))
-			if !found {
-				break
-			}
-			rest = after
-			if len(line) > 0 {
-				h.deliver(line)
-			}
-		}
-		held = copy(buf, rest)
-		if held == len(buf) {
-			held = 0 // a flood without a newline; real reports begin with one
+		var n int
+		closed := raw.Read(func(fd uintptr) bool {
+			n, err = h.ring.pull(int(fd))
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if closed != nil || err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+			return
 		}
 	}
 }
 
-func (h *Hub) deliver(line []byte) {
+// roundUp begins the ring anew once all that was told of it has been saved.
+// Shells that are busy save soon; the idle ones are asked to.
+func (h *Hub) roundUp() error {
+	if h.ring.full() || h.unsaved.Load() == 0 && h.ring.read == h.ring.end {
+		return h.ring.lap()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.shells {
+		if len(s.reports) > 0 {
+			go s.takeReports()
+		}
+	}
+	return nil
+}
+
+func (h *Hub) deliver(line []byte, at uint64) {
 	r, ok := parseReport(line)
 	if !ok {
 		h.log.Warn("a line on the status pipe is not a report", "bytes", len(line))
 		return
 	}
+	r.at = at
 	h.mu.Lock()
 	defer h.mu.Unlock() // newToken must not come between the look-up and the send
 	s := h.shells[r.token]
-	if s == nil {
-		return // of a shell that is gone
+	if s == nil || at <= s.past || r.kind == reportReady && r.a <= s.asked && r.a != s.awaited {
+		// Of a shell that is gone, or one that knows it, or the answer to who
+		// was killed: of those there may be many, and they would crowd out ours.
+		return
 	}
+	h.unsaved.Add(1)
 	select {
 	case s.reports <- r:
 	default:
+		h.unsaved.Add(-1)
 		h.log.Warn("a shell is flooded with reports", "kind", string(r.kind))
 	}
 }
@@ -159,10 +243,17 @@ func (s *Shell) newToken() error {
 	delete(h.shells, s.token)
 	s.token = hex.EncodeToString(b[:])
 	h.shells[s.token] = s
-	for len(s.reports) > 0 { // deliver is kept out by mu
-		<-s.reports
-	}
+	s.ignoreReports()
 	return nil
+}
+
+// ignoreReports drops what has come. Under the hub's mu, which keeps deliver
+// out.
+func (s *Shell) ignoreReports() {
+	for len(s.reports) > 0 {
+		<-s.reports
+		s.hub.unsaved.Add(-1)
+	}
 }
 
 func (h *Hub) unregister(s *Shell) {
@@ -177,20 +268,4 @@ func closeFDs(fds ...int) error {
 		errs = errors.Join(errs, unix.Close(fd))
 	}
 	return errs
-}
-
-// memfd holds a text that shells read by path. It is never on a disk.
-func memfd(name, text string) (int, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("memfd: %w", err)
-	}
-	for b := []byte(text); len(b) > 0; {
-		n, err := unix.Write(fd, b)
-		if err != nil {
-			return -1, errors.Join(fmt.Errorf("memfd: %w", err), unix.Close(fd))
-		}
-		b = b[n:]
-	}
-	return fd, nil
 }

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is one command to run. The descriptors are this process's; they must
-// stay open until Run returns.
+// Command is one command to run. The paths, which the shell opens, must be good
+// until Run returns.
 type Command struct {
-	ID             string // by which a later roll-back names it
+	ID             string // by which a later roll-back, and Resume, name it
 	Text           string
-	Stdin          int      // -1: nothing to read
-	Stdout, Stderr int      // these three are not used on a terminal
+	Stdin          string   // "": nothing to read
+	Stdout, Stderr string   // these three are not used on a terminal
 	Env            []string // NAME=value, for this command alone
 	Dir            string   // absolute, for this command alone
 	Mark           uint32   // of the processes it starts
@@ -27,6 +27,9 @@ type Command struct {
 	Keys <-chan unix.Signal
 	// Long is called once, if the command still runs after a few milliseconds.
 	Long func()
+	// Heard is called once by Resume, when everything was heard that was said
+	// while there was no daemon, unless the command has ended by then.
+	Heard func()
 }
 
 // Ending is what became of the shell.
@@ -53,15 +56,24 @@ type Result struct {
 type running struct {
 	*Shell
 	cmd      Command
+	stage    stage
 	kit      *kit
-	seqOf    int    // the number its report carries
-	leave    string // path of the text that undoes its env and dir
+	texts    [3]*text // the command, and what is around it: enter and leave
+	seqOf    int      // the number its report carries
 	reported bool
 	code     int
 	left     bool // it called exit
 	stop     stopping
 	wedge    wedge
 	keyed    unix.Signal // it was made to heed a key
+	res      Result
+
+	// Of one that an earlier daemon began.
+	wasStopped bool // its stop had begun
+	doubt      int  // number of the question whether the line has arrived; 0: none
+	missed     bool // it has not
+
+	trial bool // of a shell in doubt: nobody will ask for it
 }
 
 // Run runs one command and returns when it has ended and the shell (or the
@@ -70,42 +82,116 @@ type running struct {
 func (s *Shell) Run(c Command) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.begin(c)
+}
+
+// Resume goes on with a command where an earlier daemon has left it, and is
+// else as Run. The command is the same; it is run only if it has not been.
+func (s *Shell) Resume(c Command) (Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.now
+	if r == nil || r.cmd.ID != c.ID {
+		return s.begin(c)
+	}
+	if s.closed {
+		return Result{}, ErrClosed
+	}
+	if r.stage == stageOver {
+		return r.res, nil
+	}
+	r.cmd = c
+	return r.end(r.resume())
+}
+
+func (s *Shell) begin(c Command) (Result, error) {
 	if s.closed {
 		return Result{}, ErrClosed
 	}
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	var res Result
-	if err := s.ready(&res); err != nil {
-		return res, err
-	}
 	r := &running{Shell: s, cmd: c}
-	if err := r.run(&res); err != nil {
-		return res, err
-	}
-	s.last = res.Code
-	s.scheduleStandby()
-	return res, nil
+	s.now = r
+	return r.end(r.run())
 }
 
-// run sends the command, waits for its end, and mends the shell.
-func (r *running) run(res *Result) error {
-	closeTexts, err := r.start()
-	defer closeTexts()
-	if err == nil {
+// end is after the command: its result stands.
+func (r *running) end(err error) (Result, error) {
+	s := r.Shell
+	r.cmd = Command{ID: r.cmd.ID}
+	r.giveUp()
+	if err != nil {
+		return r.res, err // Close gives up the rest, when nobody is left who knows it
+	}
+	s.last = r.res.Code
+	r.stage = stageOver
+	s.save()
+	s.adopted = s.adopted && s.taking != nil
+	s.scheduleStandby()
+	return r.res, nil
+}
+
+// run brings the shell into a state to run the command, and runs it.
+func (r *running) run() error {
+	err := r.ready(&r.res)
+	if err != nil {
+		return err
+	}
+	if err = r.start(); err == nil {
 		err = r.wait()
 	}
+	return r.conclude(err)
+}
+
+// resume goes on where the state that was saved last says.
+func (r *running) resume() error {
+	switch r.stage {
+	case stageReady:
+		return r.run()
+	case stageMended:
+		return r.concluded(nil)
+	case stageMending:
+		return r.concluded(r.replace(&r.res, r))
+	default:
+	}
+	if r.stage == stageSending && r.doubt == 0 {
+		// If the shell answers this before it has said anything of the
+		// command, it never got that. It is asked once: a shell that is busy
+		// reads nothing, however many daemons come and go.
+		err := r.sayHello()
+		if err != nil && !errors.Is(err, unix.EPIPE) {
+			return r.conclude(err)
+		}
+		r.doubt = r.seq
+		r.save()
+	}
+	err := r.wait()
+	if !r.missed {
+		return r.conclude(err)
+	}
+	if r.stop.begun {
+		r.reported = true // there was nothing to stop
+		return r.conclude(err)
+	}
+	r.giveUp()
+	r.stage, r.doubt, r.missed = stageReady, 0, false
+	return r.run()
+}
+
+// conclude is after the wait: it finds out what became of the shell, and mends
+// it.
+func (r *running) conclude(err error) error {
 	select {
 	case <-r.gone:
 		<-r.killed
-		r.finishKit()
 		return ErrClosed
 	default:
 	}
 	if err != nil && !errors.Is(err, errStuck) {
 		return err
 	}
+	res := &r.res
 	res.Stopped = r.stop.begun
 	if r.reported && err == nil {
 		res.Code = r.code
@@ -122,69 +208,81 @@ func (r *running) run(res *Result) error {
 	} else {
 		r.lastID = r.cmd.ID
 	}
+	return r.concluded(err)
+}
+
+// concluded is when the shell is fit again.
+func (r *running) concluded(err error) error {
+	res := &r.res
 	r.heedKeys(res)
 	if res.Stopped && res.Signal == 0 {
 		res.Signal = r.stop.signal()
 		res.Code = 128 + int(res.Signal)
 	}
-	r.finishKit()
 	return err
 }
 
 // start writes the texts and the control line.
-func (r *running) start() (closeTexts func(), err error) {
+func (r *running) start() (err error) {
 	s, c := r.Shell, &r.cmd
 	f := s.cfg.Program.Family
-	var fds []int
-	closeTexts = func() { _ = closeFDs(fds...) }
-	text := func(name, t string) string {
-		if t == "" || err != nil {
+	text := func(i int, contents string) string {
+		if contents == "" || err != nil {
 			return ""
 		}
-		var fd int
-		if fd, err = memfd(name, t); err != nil {
+		if r.texts[i], err = s.hub.borrow(contents); err != nil {
 			return ""
 		}
-		fds = append(fds, fd)
-		return s.hub.path(fd)
+		return r.texts[i].path
 	}
-	if r.kit, err = s.hub.kits.take(); err != nil {
-		return closeTexts, err
+	if r.kit, err = s.hub.kits.Take(); err != nil {
+		return err
 	}
 	s.seq++
 	r.seqOf = s.seq
 	l := &line{
 		seq: r.seqOf, last: s.last, inCopy: s.inCopy, token: s.token,
-		status: s.hub.path(s.hub.statusW), exitText: s.hub.texts["exit"],
-		stdin: os.DevNull, stdout: s.hub.path(c.Stdout), stderr: s.hub.path(c.Stderr), tty: s.cfg.TTY,
-		wake: s.hub.path(r.kit.wake[0]), traps: s.hub.path(r.kit.traps[1]),
-		text: text("command", c.Text+"\n"),
+		status: s.hub.statusW.path, exitText: s.hub.texts["exit"].path,
+		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr, tty: s.cfg.TTY,
+		wake: r.kit.wake.path, traps: r.kit.traps.path,
+		text: text(0, c.Text+"\n"),
 	}
-	if c.Stdin >= 0 {
-		l.stdin = s.hub.path(c.Stdin)
+	if l.stdin == "" {
+		l.stdin = os.DevNull
 	}
 	if len(c.Env) > 0 || c.Dir != "" {
-		enter, leave := f.scope(c.Env, c.Dir, s.hub.texts["gone"])
-		l.enter, l.leave = text("enter", enter), text("leave", leave)
-		r.leave = l.leave
+		enter, leave := f.scope(c.Env, c.Dir, s.hub.texts["gone"].path)
+		l.enter, l.leave = text(1, enter), text(2, leave)
 		if c.Dir != "" {
 			l.text = "${__trl_f:-" + l.text + "}"
 		}
 	}
 	if err != nil {
-		return closeTexts, err
+		return err
 	}
 	if err := s.cfg.Tree.Mark(s.proc, c.Mark); err != nil {
 		if s.proc.Exited() {
-			return closeTexts, nil // this moment: wait will see
+			return nil // this moment: wait will see
 		}
-		return closeTexts, fmt.Errorf("%w: %w", errStuck, err)
+		return fmt.Errorf("%w: %w", errStuck, err)
+	}
+	if !r.trial {
+		r.stage = stageSending
+		s.save()
 	}
 	err = s.send(f.packets(l)...)
 	if errors.Is(err, unix.EPIPE) {
 		err = nil // the command has ended its shell already: wait will see
 	}
-	return closeTexts, err
+	return err
+}
+
+// leavePath is of the text that undoes its env and dir, "" if it has none.
+func (r *running) leavePath() string {
+	if r == nil || r.texts[2] == nil {
+		return ""
+	}
+	return r.texts[2].path
 }
 
 // wait serves reports until the command is over: its status was reported, or
@@ -195,6 +293,23 @@ func (r *running) wait() error {
 	stop := r.cmd.Stop
 	died := r.proc.Done()
 	var tick, again <-chan time.Time
+	beginStop := func() error {
+		stop = nil
+		tick = time.Tick(stopTick)
+		r.stop.begin(r.cfg.Grace)
+		r.save()
+		return r.stopStep()
+	}
+	if r.cmd.Heard != nil {
+		if r.flush(); !r.over() {
+			r.cmd.Heard()
+		}
+	}
+	if r.wasStopped {
+		if err := beginStop(); err != nil {
+			return err
+		}
+	}
 	for !r.over() {
 		select {
 		case rep := <-r.reports:
@@ -208,10 +323,7 @@ func (r *running) wait() error {
 		case <-r.gone:
 			return ErrClosed
 		case <-stop:
-			stop = nil
-			tick = time.Tick(stopTick)
-			r.stop.begin(r.cfg.Grace)
-			if err := r.stopStep(); err != nil {
+			if err := beginStop(); err != nil {
 				return err
 			}
 		case sig := <-r.cmd.Keys:
@@ -227,6 +339,7 @@ func (r *running) wait() error {
 		case <-look.due:
 			if r.wedge.every == 0 { // the first look
 				r.wedge.every = wedgeFirst
+				r.sent()
 				if r.cmd.Long != nil {
 					r.cmd.Long()
 				}
@@ -243,10 +356,19 @@ func (r *running) wait() error {
 	return nil
 }
 
+// sent notes that the line was written. A short command is over before, and a
+// restart that finds it in doubt asks the shell.
+func (r *running) sent() {
+	if r.stage == stageSending && r.doubt == 0 && !r.trial {
+		r.stage = stageSent
+		r.save()
+	}
+}
+
 // over is true when nothing more is to be waited for. A command that is being
 // stopped is over only when its processes are gone too.
 func (r *running) over() bool {
-	ended := r.reported || r.exit != nil
+	ended := r.reported || r.missed || r.exit != nil
 	if !r.stop.begun {
 		return ended
 	}
@@ -271,7 +393,7 @@ func (r *running) flush() {
 	r.seq++
 	line := "\n" + r.token + " " + string(reportReady) + " " + strconv.Itoa(r.seq) + "\n"
 	mark := r.seq
-	if _, err := unix.Write(r.hub.statusW, []byte(line)); err != nil {
+	if _, err := unix.Write(r.hub.statusW.fd, []byte(line)); err != nil {
 		return
 	}
 	limit := time.NewTimer(time.Second) // forged reports may have crowded it out
@@ -280,6 +402,7 @@ func (r *running) flush() {
 		select {
 		case rep := <-r.reports:
 			if rep.kind == reportReady && rep.a == mark {
+				r.hear(rep)
 				return
 			}
 			r.handle(rep, r)
@@ -291,13 +414,21 @@ func (r *running) flush() {
 	}
 }
 
+// hear notes that a report was acted upon.
+func (s *Shell) hear(rep report) {
+	s.heard = max(s.heard, rep.at)
+	s.owed++
+}
+
 // handle acts on one report. r is nil when no command runs.
 func (s *Shell) handle(rep report, r *running) {
+	s.hear(rep)
 	switch rep.kind {
 	case reportDone, reportLeft:
-		if r != nil && rep.a == r.seqOf {
+		if r != nil && rep.a == r.seqOf && !r.reported {
 			r.reported, r.code, r.left = true, rep.b, rep.kind == reportLeft
 		}
+		return // and the end of the command saves it
 	case reportExit:
 		code := rep.a
 		s.exit = &code
@@ -310,7 +441,32 @@ func (s *Shell) handle(rep report, r *running) {
 		if s.taking != nil {
 			s.tookStandby(s.adopt(rep, s.taking, s.lastID))
 		}
-	case reportReady: // late: its asker gave up
+	case reportReady: // or late: its asker gave up
+		if r != nil && r.doubt != 0 && rep.a == r.doubt && !r.reported && s.exit == nil {
+			r.missed = true
+		}
+		return
+	}
+	s.save()
+}
+
+// takeReports is for those that come while the shell is idle.
+func (s *Shell) takeReports() {
+	if !s.mu.TryLock() {
+		return // who holds it takes them
+	}
+	defer s.mu.Unlock()
+	if s.closed || s.now != nil && s.now.stage != stageOver {
+		return // Resume is about to take them: they are about the command
+	}
+	s.heedReports()
+	s.save()
+}
+
+// heedReports acts on those that have come.
+func (s *Shell) heedReports() {
+	for len(s.reports) > 0 {
+		s.handle(<-s.reports, nil)
 	}
 }
 
@@ -319,6 +475,7 @@ func (s *Shell) handle(rep report, r *running) {
 func (r *running) heed(sig unix.Signal) {
 	if len(r.cfg.Tree.Marked(r.cmd.Mark, r.proc.PID())) == 0 {
 		r.keyed = sig
+		r.save() // what it does to the shell must be undone, whoever is there then
 		r.proc.Signal(abortSignal)
 	}
 }
@@ -335,17 +492,19 @@ func (r *running) heedKeys(res *Result) {
 	}
 }
 
-// finishKit gives the kit back if no copy was made with it.
-func (r *running) finishKit() {
-	if r.kit == nil {
-		return
-	}
-	if r.reported && !r.stop.begun && r.exit == nil {
-		r.hub.kits.put(r.kit)
+// giveUp gives back, at the next save, what the command was run with. A kit is
+// good for another if no copy was made with it.
+func (r *running) giveUp() {
+	if (r.reported || r.missed) && !r.stop.begun && r.exit == nil {
+		r.spent.putKit(r.kit)
 	} else {
-		r.hub.kits.drop(r.kit) // a dying shell may still have it open
+		r.spent.dropKit(r.kit) // a dying shell may still have it open
 	}
 	r.kit = nil
+	for i, t := range r.texts {
+		r.spent.addText(t)
+		r.texts[i] = nil
+	}
 }
 
 // afterAbort takes away what the soft abort of bash has put in place.
@@ -396,6 +555,7 @@ func (r *running) checkWedge() (stuck bool) {
 	if w.seen == 2 && !w.emergency {
 		if line := r.emergencyLine(); line != "" {
 			w.emergency = true
+			r.save()
 			_ = r.send(line)
 			return false
 		}
@@ -405,7 +565,7 @@ func (r *running) checkWedge() (stuck bool) {
 
 // waitsForInput: blocked in read(2) on the control pipe with nothing left in it.
 func (s *Shell) waitsForInput() bool {
-	if n, err := unix.IoctlGetInt(s.ctl.w, unix.TIOCINQ); err != nil || n != 0 {
+	if n, err := unix.IoctlGetInt(s.ctl.w.fd, unix.TIOCINQ); err != nil || n != 0 {
 		return false
 	}
 	proc := "/proc/" + strconv.Itoa(s.proc.PID())
@@ -428,7 +588,7 @@ func (s *Shell) waitsForInput() bool {
 
 func (r *running) emergencyLine() string {
 	f := r.cfg.Program.Family
-	l := &line{seq: r.seqOf, token: r.token, status: r.hub.path(r.hub.statusW)}
+	l := &line{seq: r.seqOf, token: r.token, status: r.hub.statusW.path}
 	switch f {
 	case Dash, Ash:
 		return `\unset -f command printf read kill; ` + l.done(f)
@@ -445,18 +605,15 @@ const probeTime = time.Second
 // probe proves that a shell which answered only the emergency line can run a
 // command again.
 func (r *running) probe() bool {
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(null)
 	stop := make(chan struct{})
 	timer := time.AfterFunc(probeTime, func() { close(stop) })
 	defer timer.Stop()
-	p := &running{Shell: r.Shell, cmd: Command{Text: ":", Stdin: -1, Stdout: null, Stderr: null, Mark: r.cmd.Mark, Stop: stop}}
-	closeTexts, err := p.start()
-	defer closeTexts()
-	defer p.finishKit()
+	p := &running{
+		Shell: r.Shell, trial: true,
+		cmd: Command{Text: ":", Stdout: os.DevNull, Stderr: os.DevNull, Mark: r.cmd.Mark, Stop: stop},
+	}
+	err := p.start()
+	defer p.giveUp()
 	p.wedge.emergency = true // a second one would prove nothing
 	return err == nil && p.wait() == nil && p.reported && !p.stop.begun && !p.proc.Exited()
 }

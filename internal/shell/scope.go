@@ -11,9 +11,12 @@ import (
 // control line or an argv.
 //
 // What a variable was before, its value and whether it was exported, is kept
-// in variables of the driver's own, so that an heir can put it back too.
+// in variables of the driver's own, so that an heir can put it back too. It is
+// put back once, however often it is said.
 func (f Family) scope(env []string, dir, gone string) (enter, leave string) {
 	var in, out strings.Builder
+	in.WriteString("__trl_n=1\n")
+	out.WriteString("case ${__trl_n-} in 1)\n__trl_n=\n")
 	export, unset := f.builtin("export"), f.builtin("unset")
 	if len(env) > 0 && (f == Dash || f == Ash) {
 		// These two tell what is exported only by printing it.
@@ -45,6 +48,7 @@ func (f Family) scope(env []string, dir, gone string) (enter, leave string) {
 		fmt.Fprintf(&out, "case $PWD in \"$__trl_cd\") %s -- \"$__trl_od\" >/dev/null 2>&1; OLDPWD=$__trl_op;; esac\n"+
 			"%s __trl_f __trl_cd __trl_od __trl_op\n", cd, unset)
 	}
+	out.WriteString("esac\n")
 	return in.String(), out.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,10 @@ type Config struct {
 	// and TTY the path by which they open it. Default: none.
 	Terminal *process.Terminal
 	TTY      string
+	// Save is given what Adopt needs to go on with the shell after this process
+	// has been killed, before anything happens that would make the last one
+	// false. It must not keep the slice, nor call the shell. Default: nothing.
+	Save func(state []byte)
 }
 
 const (
@@ -52,6 +57,9 @@ type Shell struct {
 	// reports come from the hub's reader. The capacity is more than a shell
 	// ever sends unasked; what a forger adds is dropped there.
 	reports chan report
+	past    uint64 // reports up to here were acted upon by an earlier daemon
+	asked   int    // answers to questions up to this number were for an earlier daemon,
+	awaited int    // but for this one
 
 	// pid and standbyPID are for who only looks; mu may be held for hours.
 	pid, standbyPID atomic.Int64
@@ -70,18 +78,37 @@ type Shell struct {
 	lastID  string // of the last command that the shell's state includes
 	standby *copied
 	heir    *copied
-	exit    *int // the shell said that it exits, with this status
-	taking  *kit // of the standby that was asked for and has not reported yet
+	exit    *int     // the shell said that it exits, with this status
+	taking  *kit     // of the standby that was asked for and has not reported yet
+	adopted bool     // from an earlier daemon, and nothing was asked of it since
+	waking  waking   // what is becoming the shell
+	rousing *text    // the traps of the copy that is woken
+	now     *running // the command under way, or the last one
 	idle    *time.Timer
 	budget  budget
+
+	heard uint64 // the last report that was acted upon
+	owed  int64  // reports that were acted upon since the last save
+	spent spent
+	state []byte // for save
 }
 
 // control is the control pipe: the shell's script.
 type control struct {
-	w     int    // writing end, non-blocking
-	r     int    // reading end, kept only where the shell reopens it by path; else -1
+	w     kept   // writing end, non-blocking
+	r     kept   // reading end, kept only where the shell opens it by path
 	inode uint64 // by which the shell's end is known in /proc
 }
+
+// waking is what takes the place of a shell that is gone.
+type waking byte
+
+const (
+	wakingNone waking = iota
+	wakingHeir
+	wakingStandby
+	wakingNew // a new shell is started
+)
 
 // copied is a sleeping copy of the shell.
 type copied struct {
@@ -109,12 +136,19 @@ var ErrClosed = errors.New("the shell is closed")
 // errStuck says that the shell lives but does not answer.
 var errStuck = errors.New("the shell does not answer")
 
-// Open starts a shell and returns when it is ready for a command.
-func (h *Hub) Open(cfg Config) (*Shell, error) {
+func newShell(h *Hub, cfg Config) *Shell {
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
 	}
-	s := &Shell{hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), killed: make(chan struct{}), ctl: control{w: -1, r: -1}}
+	return &Shell{
+		hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), killed: make(chan struct{}),
+		ctl: control{w: none, r: none},
+	}
+}
+
+// Open starts a shell and returns when it is ready for a command.
+func (h *Hub) Open(cfg Config) (*Shell, error) {
+	s := newShell(h, cfg)
 	s.mu.Lock()
 	err := s.boot()
 	s.mu.Unlock()
@@ -153,7 +187,7 @@ func (s *Shell) boot() error {
 		start = s.cfg.Terminal.Start
 	}
 	proc, err := start(process.Spec{
-		Path: p.Path, Argv: p.argv(s.hub.path(s.ctl.r)), Env: s.cfg.Env, Dir: s.cfg.Dir,
+		Path: p.Path, Argv: p.argv(s.ctl.r.path), Env: s.cfg.Env, Dir: s.cfg.Dir,
 		Files: [3]int{null, null, stderr},
 	})
 	if err != nil {
@@ -167,9 +201,12 @@ func (s *Shell) boot() error {
 		return err
 	}
 	f := p.Family
-	err = s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)]+"\n", f.redirect("2>/dev/null")+"\n")
+	err = s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)].path+"\n", f.redirect("2>/dev/null")+"\n")
 	if err == nil {
 		err = s.hello()
+	}
+	if err == nil {
+		s.replaced()
 	}
 	if s.proc.Exited() {
 		said := make([]byte, 4096)
@@ -180,12 +217,15 @@ func (s *Shell) boot() error {
 	return err
 }
 
+// sayHello asks for a report with a number of its own.
+func (s *Shell) sayHello() error {
+	s.seq++
+	return s.send(s.cfg.Program.Family.report(s.token, s.hub.statusW.path, reportReady, strconv.Itoa(s.seq)+`\n'`) + "\n")
+}
+
 // hello waits until the shell answers, so that it reads its control pipe.
 func (s *Shell) hello() error {
-	s.seq++
-	f := s.cfg.Program.Family
-	hi := f.report(s.token, s.hub.path(s.hub.statusW), reportReady, strconv.Itoa(s.seq)+`\n'`) + "\n"
-	if err := s.send(hi); err != nil {
+	if err := s.sayHello(); err != nil {
 		return err
 	}
 	limit := time.NewTimer(bootTime)
@@ -194,7 +234,8 @@ func (s *Shell) hello() error {
 		select {
 		case r := <-s.reports:
 			if r.kind == reportReady && r.a == s.seq {
-				if !s.inCopy || f == Dash || f == Ash {
+				s.hear(r)
+				if f := s.cfg.Program.Family; !s.inCopy || f == Dash || f == Ash {
 					s.closeControlReader() // bash and zsh copies reopen it line by line
 				}
 				return nil
@@ -217,75 +258,82 @@ func (s *Shell) login() error {
 	if err != nil {
 		return err
 	}
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(null)
 	stop := make(chan struct{})
 	timer := time.AfterFunc(bootTime, func() { close(stop) })
 	defer timer.Stop()
-	_, err = s.Run(Command{Text: string(text), Stdin: null, Stdout: null, Stderr: null, Stop: stop})
+	_, err = s.Run(Command{Text: string(text), Stdout: os.DevNull, Stderr: os.DevNull, Stop: stop})
 	s.mu.Lock()
 	s.last = 0
 	s.mu.Unlock()
 	return err
 }
 
-// openControl makes a fresh control pipe.
+// openControl makes a fresh control pipe. The writing end is kept as long as
+// the shell is: a shell that reads the end of its script exits.
 func (s *Shell) openControl() error {
 	s.closeControl()
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("control pipe: %w", err)
 	}
-	s.ctl.r, s.ctl.w = p[0], p[1]
 	flags := unix.O_NONBLOCK // a shell that stopped reading must not stop us
 	if s.cfg.Program.Family == Ash {
-		// Packets: one write is one read, so that ash never holds a second
-		// line in its buffer when an error makes it drop what it holds.
+		// Packets: what was written as one is read as one, so that ash never
+		// holds a second line in its buffer when an error makes it drop what it
+		// holds.
 		flags |= unix.O_DIRECT
 	} else {
 		// One page is enough for the lines of one command, and ten thousand
 		// pipes of sixteen would be over an unprivileged user's allowance.
 		_, _ = unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, os.Getpagesize())
 	}
-	if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETFL, flags); err != nil {
-		return fmt.Errorf("control pipe: %w", err)
-	}
 	var st unix.Stat_t
-	if err := unix.Fstat(p[1], &st); err != nil {
-		return fmt.Errorf("control pipe: %w", err)
+	_, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETFL, flags)
+	if err == nil {
+		err = unix.Fstat(p[1], &st)
+	}
+	if err == nil {
+		s.ctl.w, err = s.hub.keep(p[1])
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("control pipe: %w", err), closeFDs(p[:]...))
 	}
 	s.ctl.inode = st.Ino
-	return nil
+	if s.ctl.r, err = s.hub.keepOnly(p[0]); err != nil {
+		return fmt.Errorf("control pipe: %w", err)
+	}
+	return s.hub.keeper.Sync()
 }
 
 func (s *Shell) closeControlReader() {
-	if s.ctl.r >= 0 {
-		unix.Close(s.ctl.r)
-		s.ctl.r = -1
-	}
+	s.spent.add(s.ctl.r)
+	s.ctl.r = none
 }
 
 func (s *Shell) closeControl() {
 	s.closeControlReader()
-	if s.ctl.w >= 0 {
-		unix.Close(s.ctl.w)
-		s.ctl.w = -1
-	}
+	s.spent.add(s.ctl.w)
+	s.ctl.w = none
 }
 
-// send writes packets to the control pipe, each with one write.
+// send writes packets to the control pipe, with one write: whenever this
+// process is killed, the shell gets all of them or none.
 func (s *Shell) send(packets ...string) error {
-	for _, p := range packets {
-		n, err := unix.Write(s.ctl.w, []byte(p))
-		if err == nil && n < len(p) {
-			err = unix.EAGAIN
+	line := packets[0]
+	for _, p := range packets[1:] {
+		if s.cfg.Program.Family == Ash {
+			// A write is cut into packets of a page; ash may drop the blanks.
+			page := os.Getpagesize()
+			line += strings.Repeat(" ", (page-len(line)%page)%page)
 		}
-		if err != nil {
-			return fmt.Errorf("%w: control pipe: %w", errStuck, err)
-		}
+		line += p
+	}
+	n, err := unix.Write(s.ctl.w.fd, []byte(line))
+	if err == nil && n < len(line) {
+		err = unix.EAGAIN
+	}
+	if err != nil {
+		return fmt.Errorf("%w: control pipe: %w", errStuck, err)
 	}
 	return nil
 }
@@ -353,9 +401,12 @@ func (s *Shell) Close() error {
 		s.idle.Stop()
 	}
 	s.closeControl()
-	if s.taking != nil {
-		s.hub.kits.drop(s.taking)
-		s.taking = nil
-	}
+	s.spent.dropKit(s.taking)
+	s.spent.addText(s.rousing)
+	s.taking, s.rousing = nil, nil
+	s.settleSpent()
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.ignoreReports()
 	return nil
 }

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	playPart()
 	goleak.VerifyTestMain(m)
 }
 
@@ -78,12 +79,8 @@ func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
 	d.t.Helper()
 	d.mark++
 	out := filepath.Join(d.t.TempDir(), "out")
-	fd, err := unix.Open(out, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	res, err := d.Run(Command{ID: fmt.Sprint(d.mark), Text: text, Stdin: -1, Stdout: fd, Stderr: fd, Mark: d.mark, Stop: stop})
+	errs := out + ".err"
+	res, err := d.Run(Command{ID: fmt.Sprint(d.mark), Text: text, Stdout: out, Stderr: errs, Mark: d.mark, Stop: stop})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -91,7 +88,11 @@ func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return string(b), res
+	e, err := os.ReadFile(errs)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(b) + string(e), res
 }
 
 func each(t *testing.T, test func(t *testing.T, name string)) {
@@ -240,7 +241,7 @@ func TestBudget(t *testing.T) {
 // write to, hurt nobody.
 func TestForgedReports(t *testing.T) {
 	d := open(t, "dash", 0)
-	status := d.hub.path(d.hub.statusW)
+	status := d.hub.statusW.path
 	garbage := "printf 'x%.0s' 1 2 3 4 5 6 7 8 9 >" + status + "; printf '\\n0123456789abcdef d 1 0\\nno report\\n" + strings.Repeat("z", 300) + "' >" + status
 	if _, res := d.run(garbage+"; (exit 6)", nil); res.Code != 6 {
 		t.Errorf("got %+v", res)
@@ -256,7 +257,7 @@ func TestClose(t *testing.T) {
 	started := make(chan struct{})
 	wg.Go(func() {
 		close(started)
-		_, err := d.Run(Command{Text: "sleep 100", Stdin: -1, Stdout: d.hub.statusW, Stderr: d.hub.statusW, Mark: 1})
+		_, err := d.Run(Command{Text: "sleep 100", Stdout: os.DevNull, Stderr: os.DevNull, Mark: 1})
 		if err == nil {
 			t.Error("a command of an abandoned shell ended well")
 		}

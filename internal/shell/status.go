@@ -28,6 +28,7 @@ type report struct {
 	token string
 	kind  reportKind
 	a, b  int
+	at    uint64 // where it ended in the ring, over all laps
 }
 
 // operands is how many numbers follow each kind.
@@ -63,7 +64,7 @@ func parseReport(line []byte) (report, bool) {
 // parseNumber reads a non-negative decimal number that fits a pid or a
 // sequence number.
 func parseNumber(b []byte) (n int, ok bool) {
-	if len(b) == 0 || len(b) > 10 {
+	if len(b) == 0 || len(b) > 18 { // which fits any int
 		return 0, false
 	}
 	for _, c := range b {

@@ -28,14 +28,20 @@ type stopping struct {
 	killed      bool // the grace is over
 	aborted     bool // the shell was sent the abort signal
 	asked       map[int]bool
+	since       time.Duration // when it began, since boot; a later daemon goes on with it
 	graceEnds   time.Time
 	lastAbort   time.Time
 }
 
+// begin begins the stop, or goes on with that of an earlier daemon.
 func (st *stopping) begin(grace time.Duration) {
+	now := process.SinceBoot()
+	if st.since == 0 {
+		st.since = now
+	}
 	st.begun = true
 	st.asked = map[int]bool{}
-	st.graceEnds = time.Now().Add(grace)
+	st.graceEnds = time.Now().Add(grace - (now - st.since))
 }
 
 // signal is the strongest one that was needed.
@@ -51,7 +57,7 @@ func (r *running) stopStep() error {
 	st := &r.stop
 	r.drain()
 	now := time.Now()
-	ended := func() bool { return r.reported || r.exit != nil || r.proc.Exited() }
+	ended := func() bool { return r.reported || r.missed || r.exit != nil || r.proc.Exited() }
 	// The shell first: it must know that it is to give up before the death of
 	// its child lets it go on to the next line.
 	if !ended() && now.Sub(st.lastAbort) >= abortEvery {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -24,7 +25,8 @@ type UnixListener struct {
 	*net.UnixListener
 	path   string
 	inode  fs.FileInfo // of the socket: a path that is no longer ours is not removed
-	lock   *os.File
+	lock   *os.File    // nil: the socket is another's, see InheritUnix
+	left   string      // what was in the lock of a daemon that died; "" if none did
 	closed sync.Once
 }
 
@@ -51,14 +53,173 @@ func ListenUnix(path string) (*UnixListener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockBeside(path)
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, errServing) && !reachable(path) && time.Now().Before(deadline); {
+		time.Sleep(lockPause)
+		lock, err = lockBeside(path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l := &UnixListener{path: path, lock: lock}
+	left, err := io.ReadAll(io.LimitReader(lock, maxTold))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), lock.Close())
+	}
+	l := &UnixListener{path: path, lock: lock, left: string(left)}
 	if err := l.bind(); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
+}
+
+// Left is what the lock said of a daemon that died without removing its socket,
+// which this one has replaced; "" if there was none.
+func (l *UnixListener) Left() string { return l.left }
+
+// RemoveUnix removes what a dead daemon left at path, its socket and its lock,
+// if theirs says so of what is in the lock: another may have taken its place. It
+// is empty if the daemon died before it told. The dead one's descriptors may need
+// a moment to go, up to patience.
+func RemoveUnix(path string, theirs func(told string) bool, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockPause) {
+		told, err := ReadLock(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !theirs(told):
+			return nil
+		}
+		lock, err := lockBeside(path)
+		switch {
+		case errors.Is(err, errServing):
+			continue
+		case err != nil:
+			return err
+		}
+		l := &UnixListener{path: path, lock: lock}
+		if told, err = ReadLock(path); err != nil || !theirs(told) {
+			return errors.Join(err, lock.Close())
+		}
+		return errors.Join(l.clear(), l.release())
+	}
+	return nil // somebody lives who has it
+}
+
+const (
+	// lockPatience is how long a daemon waits for a lock behind which nobody
+	// answers: who removes what is left of a dead one has it for an instant, and
+	// one that stops or starts for not much longer.
+	lockPatience = 250 * time.Millisecond
+	lockPause    = 5 * time.Millisecond
+)
+
+// Keep hands copies of the socket and of its lock, if there is one, to keep:
+// with them a later process goes on listening, and nobody is refused meanwhile.
+func (l *UnixListener) Keep(keep func(fd int) error) error {
+	own := []syscall.Conn{l.UnixListener}
+	if l.lock != nil {
+		own = append(own, l.lock)
+	}
+	for _, c := range own {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			return err
+		}
+		var failed error
+		if err := raw.Control(func(fd uintptr) { failed = keep(int(fd)) }); err != nil || failed != nil {
+			return errors.Join(err, failed)
+		}
+	}
+	return nil
+}
+
+// AdoptUnix goes on listening at path with the socket and the lock of an earlier
+// process. It owns them then. Without a socket, which is -1 then, it makes one.
+func AdoptUnix(path string, socket, lock int) (*UnixListener, error) {
+	l := &UnixListener{path: path, lock: os.NewFile(uintptr(lock), path+".lock")}
+	if err := l.adopt(socket); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s again: %w", path, err), l.lock.Close())
+	}
+	return l, nil
+}
+
+func (l *UnixListener) adopt(socket int) error {
+	if socket < 0 {
+		// The lock is ours, so a socket that is there is what its earlier holder
+		// was about to remove.
+		if info, err := os.Lstat(l.path); err == nil && info.Mode().Type() == fs.ModeSocket {
+			if err := os.Remove(l.path); err != nil {
+				return err
+			}
+		}
+		return l.bind()
+	}
+	file := os.NewFile(uintptr(socket), l.path)
+	defer file.Close() // net.FileListener works on a copy
+	var err error
+	if l.inode, err = os.Lstat(l.path); err != nil {
+		return err
+	}
+	// From now on the socket's peers see this process behind it.
+	if err := unix.Listen(socket, backlog); err != nil {
+		return err
+	}
+	nl, err := net.FileListener(file)
+	if err != nil {
+		return err
+	}
+	l.UnixListener = nl.(*net.UnixListener)
+	return nil
+}
+
+// Tell writes into the lock who has it, for those who find it taken.
+func (l *UnixListener) Tell(text string) error {
+	if _, err := l.lock.WriteAt([]byte(text), 0); err != nil {
+		return err
+	}
+	return l.lock.Truncate(int64(len(text)))
+}
+
+// maxTold bounds what is read of a lock: who has it, in two lines with a path.
+const maxTold = 8 << 10
+
+// ReadLock returns what Tell has written into the lock of a path.
+func ReadLock(path string) (string, error) {
+	lock, err := os.Open(path + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	text, err := io.ReadAll(io.LimitReader(lock, maxTold))
+	return string(text), err
+}
+
+// Leave stops listening, removes the socket, and then says so in the lock, which
+// stays with whom it is kept.
+func (l *UnixListener) Leave(text string) error {
+	l.stop()
+	var err error
+	l.closed.Do(func() { err = errors.Join(l.removeSocket(), l.Tell(text), l.lock.Close()) })
+	return err
+}
+
+// InheritUnix serves on a listening socket that another process has made, and
+// owns this descriptor of it then. The path is that process's: nothing beside it
+// is locked, and nothing is removed at the end.
+func InheritUnix(socket int) (*UnixListener, error) {
+	file := os.NewFile(uintptr(socket), "inherited socket")
+	defer file.Close() // net.FileListener works on a copy
+	nl, err := net.FileListener(file)
+	if err != nil {
+		return nil, fmt.Errorf("listen on a socket that was passed: %w", err)
+	}
+	return &UnixListener{UnixListener: nl.(*net.UnixListener)}, nil
+}
+
+// Inherited reports whether the socket is another process's, see InheritUnix.
+func (l *UnixListener) Inherited() bool {
+	return l.lock == nil
 }
 
 // lockBeside takes the lock of path, or says who has it.
@@ -99,8 +260,21 @@ func lockBeside(path string) (*os.File, error) {
 // is alive behind it.
 const probeTimeout = time.Second
 
+// errServing says that somebody has the lock.
+var errServing = errors.New("another daemon is already serving")
+
+// reachable reports whether somebody listens at path.
+func reachable(path string) bool {
+	nc, err := net.DialTimeout("unix", path, probeTimeout)
+	if err != nil {
+		return false
+	}
+	nc.Close()
+	return true
+}
+
 func alreadyServing(path string) error {
-	err := fmt.Errorf("another daemon is already serving on %s", path)
+	err := fmt.Errorf("%w on %s", errServing, path)
 	nc, dialErr := net.DialTimeout("unix", path, probeTimeout)
 	if dialErr != nil {
 		return err // it is starting or stopping
@@ -186,13 +360,19 @@ func (l *UnixListener) Close() error {
 // release removes the files. The lock goes last and is let go of after it is
 // gone, so that whoever locks it meanwhile notices; see lockBeside.
 func (l *UnixListener) release() (err error) {
-	l.closed.Do(func() {
-		if there, statErr := os.Lstat(l.path); statErr == nil && l.inode != nil && os.SameFile(there, l.inode) {
-			err = os.Remove(l.path)
-		}
-		err = errors.Join(err, os.Remove(l.lock.Name()), l.lock.Close())
-	})
+	if l.lock == nil {
+		return nil
+	}
+	l.closed.Do(func() { err = errors.Join(l.removeSocket(), os.Remove(l.lock.Name()), l.lock.Close()) })
 	return err
+}
+
+// removeSocket removes the socket, unless another has taken its place.
+func (l *UnixListener) removeSocket() error {
+	if there, err := os.Lstat(l.path); err == nil && l.inode != nil && os.SameFile(there, l.inode) {
+		return os.Remove(l.path)
+	}
+	return nil
 }
 
 // outOfFiles reports an accept error that passes.

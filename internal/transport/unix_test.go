@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -252,6 +254,73 @@ func TestOneOfManyDaemonsWins(t *testing.T) {
 	}
 }
 
+// die gives up what a process has open, as its death does, and nothing else.
+func (l *UnixListener) die() { _, _ = l.UnixListener.Close(), l.lock.Close() }
+
+func TestWhatADeadDaemonLeaves(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	listen := func(left, name string) *UnixListener {
+		t.Helper()
+		l, err := ListenUnix(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Left() != left {
+			t.Errorf("it finds %q, want %q", l.Left(), left)
+		}
+		if err := l.Tell(name); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	remove := func(name string, patience time.Duration, want ...string) {
+		t.Helper()
+		if err := RemoveUnix(path, func(told string) bool { return told == name || told == "" }, patience); err != nil {
+			t.Error(err)
+		}
+		if left := files(t, filepath.Dir(path)); !slices.Equal(left, want) {
+			t.Errorf("after %s is removed there is %v, want %v", name, left, want)
+		}
+	}
+	remove("nobody", time.Minute)
+	listen("", "a first and long name").die()
+	second := listen("a first and long name", "second")
+	remove("a first and long name", time.Minute, "x.sock", "x.sock.lock")
+	remove("second", 20*time.Millisecond, "x.sock", "x.sock.lock") // it lives
+	if nc, err := net.Dial("unix", path); err != nil {
+		t.Errorf("a living daemon is out of reach: %v", err)
+	} else {
+		nc.Close()
+	}
+	second.die()
+	remove("first", time.Minute, "x.sock", "x.sock.lock")
+	remove("second", time.Minute)
+
+	slow := listen("", "slow")
+	time.AfterFunc(30*time.Millisecond, slow.die) // while it is looked at
+	remove("slow", time.Minute)
+
+	listen("", "").die() // before it has signed
+	remove("unsigned", time.Minute)
+}
+
+// A lock that is held for an instant, with nobody behind it, is waited for.
+func TestLockIsWaitedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	lock, err := lockBeside(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(30*time.Millisecond, func() { lock.Close() })
+	l, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhoMayTalk(t *testing.T) {
 	for _, tc := range []struct {
 		peer, self int
@@ -342,5 +411,58 @@ func TestOnlyUnixSocketsAreServed(t *testing.T) {
 	}
 	if err := <-served; !errors.Is(err, ErrServerClosed) {
 		t.Error(err)
+	}
+}
+
+// The lock outlives who listened, says what it was told, and lets another listen
+// again while nobody else can.
+func TestLockStaysBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trl.sock")
+	l, err := ListenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []int
+	if err := l.Keep(func(fd int) error {
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		kept = append(kept, n)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"a long text", "short"} {
+		if err := l.Tell(text); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadLock(path); got != text || err != nil {
+			t.Errorf("the lock says %q, %v", got, err)
+		}
+	}
+	if err := errors.Join(l.Leave("left"), unix.Close(kept[0])); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, filepath.Dir(path)); !slices.Equal(got, []string{"trl.sock.lock"}) {
+		t.Errorf("left: %v", got)
+	}
+	if got, err := ReadLock(path); got != "left" || err != nil {
+		t.Errorf("the lock says %q, %v", got, err)
+	}
+	if _, err := ListenUnix(path); err == nil {
+		t.Error("another could listen")
+	}
+	again, err := AdoptUnix(path, -1, kept[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := files(t, filepath.Dir(path)); len(got) > 0 {
+		t.Errorf("left: %v", got)
 	}
 }

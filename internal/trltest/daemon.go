@@ -44,14 +44,34 @@ var build = sync.OnceValues(func() (string, error) {
 // buildRace makes the binary with the race detector in it.
 var buildRace = sync.OnceValues(func() (string, error) { return compile(true) })
 
-func compile(race bool) (string, error) {
+// OtherVersion is the version of the binary that Other returns.
+const OtherVersion = "v0.0.0-other"
+
+// Other returns the path of a binary that differs from Binary in its version.
+var Other = sync.OnceValues(func() (string, error) {
+	return compile(os.Getenv(RaceVariable) == "1", "-ldflags", "-X github.com/terminal-runtime/trl/internal/cli.version="+OtherVersion)
+})
+
+// Install puts a binary at a path, as an upgrade does: in one step.
+func Install(binary, path string) error {
+	text, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o700); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func compile(race bool, flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "binary-")
 	if err != nil {
 		return "", err
 	}
 	built = append(built, dir)
 	binary := filepath.Join(dir, "trl")
-	args := []string{"build", "-buildvcs=false", "-o", binary}
+	args := append([]string{"build", "-buildvcs=false", "-o", binary}, flags...)
 	if race {
 		args = append(args, "-race")
 	}
@@ -92,6 +112,8 @@ type Config struct {
 	HTTP bool
 	// Race starts a daemon with the race detector in it.
 	Race bool
+	// Binary is what to start; default: what Binary returns.
+	Binary string
 	// Dir is the directory of an earlier daemon, to start another in its
 	// place; default: a new one.
 	Dir string
@@ -165,7 +187,10 @@ func Start(cfg Config) (*Daemon, error) {
 	if cfg.Race {
 		find = buildRace
 	}
-	binary, err := find()
+	binary, err := cfg.Binary, error(nil)
+	if binary == "" {
+		binary, err = find()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +252,7 @@ func (d *Daemon) awaitAnswer() error {
 	defer cancel()
 	for {
 		err := Ping(ctx, d.Socket)
-		if err == nil {
+		if err == nil && !orphaned(d.Socket) {
 			return nil
 		}
 		select {
@@ -304,16 +329,31 @@ func (d *Daemon) Stop() error {
 	return fmt.Errorf("%w\n%s", errors.Join(wrong...), d.Log())
 }
 
-// Kill ends the daemon at once, as a crash would, and waits for it. It may be
-// called again, and after Stop.
+// Ended waits for a daemon that something else has asked to end.
+func (d *Daemon) Ended() error {
+	select {
+	case <-d.exited:
+		return d.err
+	case <-time.After(stopPatience):
+		return fmt.Errorf("the daemon has not ended within %s\n%s", stopPatience, d.Log())
+	}
+}
+
+// Kill ends the daemon at once, as a crash of the machine would: the process that
+// was started, and with it those that would start it again or tidy up after it.
+// It waits for the first, and may be called again, and after Stop.
 func (d *Daemon) Kill() {
 	select {
 	case <-d.exited:
 		return // the pid may be another's by now
 	default:
 	}
-	// The error says that it is gone, which is what is wanted.
-	_ = syscall.Kill(d.PID, syscall.SIGKILL)
+	// The errors say that they are gone, which is what is wanted. Who is stopped
+	// starts no other.
+	_ = syscall.Kill(d.PID, syscall.SIGSTOP)
+	for _, pid := range append(helpers(d.PID), d.PID) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	<-d.exited
 }
 

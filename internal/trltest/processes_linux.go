@@ -3,10 +3,13 @@ package trltest
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // all reads the process table. A process that ends meanwhile is left out.
@@ -48,6 +51,21 @@ func parseStat(line string) (Process, bool) {
 	return Process{PID: pid, PPID: ppid, State: fields[0], Name: line[open+1 : shut], start: fields[19]}, true
 }
 
+// helpers returns the children of a daemon's first process that are parts of the
+// daemon too: their first argument is be-something.
+func helpers(pid int) (found []int) {
+	for _, p := range all() {
+		if p.PPID != pid {
+			continue
+		}
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if words := strings.Split(string(line), "\x00"); err == nil && len(words) > 1 && strings.HasPrefix(words[1], "be-") {
+			found = append(found, p.PID)
+		}
+	}
+	return found
+}
+
 // WithEnv returns the processes that were started with that NAME=value in
 // their environment. A zombie has none to look at.
 func WithEnv(variable string) []Process {
@@ -65,4 +83,33 @@ func WithEnv(variable string) []Process {
 		}
 	}
 	return found
+}
+
+// orphaned reports whether who serves on a socket has lost its holder: it is a
+// daemon that is about to give way, not the one that was started.
+func orphaned(socket string) bool {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return true
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	var peer *unix.Ucred
+	if controlErr := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || controlErr != nil {
+		return true
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", peer.Pid))
+	if err != nil || !strings.Contains(string(line), "\x00be-daemon\x00") {
+		return err != nil // another kind of daemon has none to lose
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", peer.Pid))
+	if err != nil {
+		return true
+	}
+	p, _ := parseStat(string(stat))
+	line, err = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PPID))
+	return err != nil || !strings.Contains(string(line), "\x00serve\x00")
 }

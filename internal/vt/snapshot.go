@@ -203,6 +203,10 @@ func (s *Screen) ANSI(scrollback int) []byte {
 	return w.out
 }
 
+// Whole reports whether all that has arrived is in what ANSI returns: no sequence
+// or character of which only a part has come.
+func (s *Screen) Whole() bool { return s.parser.state == ground && s.parser.missing == 0 }
+
 // painter writes what makes a fresh terminal look like s.
 type painter struct {
 	s   *Screen

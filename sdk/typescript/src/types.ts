@@ -169,7 +169,9 @@ export interface Terminated {
   at: string;
   /**
    * `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
-   * ended); `shell_lost` (the shell died and no copy of it could take over)
+   * ended); `lost` (the process that keeps sessions was killed, or this one could not be taken
+   * over by a restarted daemon: its processes were killed); `shell_lost` (the shell died and no
+   * copy of it could take over)
    */
   reason: string;
   /** of a direct command that ended by itself */
@@ -717,7 +719,7 @@ export type ChunkType =
   | "stderr"
   /** of a terminal, which has one stream */
   | "tty"
-  /** bytes that quota has dropped stood here */
+  /** bytes stood here that were not kept, for a quota or a full disk */
   | "gap"
   /** the terminal has another size from here on; only with `times` */
   | "resize"
@@ -767,7 +769,7 @@ export interface Chunk {
   data?: string;
   /** `"base64"` when needed */
   encoding?: string;
-  /** of a gap: how many bytes quota has dropped */
+  /** of a gap: how many bytes were not kept */
   bytes?: number;
   /** the offset that follows the chunk, from which to resume */
   next: number;

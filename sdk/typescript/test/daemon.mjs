@@ -2,7 +2,7 @@
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -34,6 +34,14 @@ export function binary() {
   return built;
 }
 
+/** The daemon and the undertaker of a holder. */
+function keepers(holder) {
+  return readdirSync(`/proc/${holder}/task`)
+    .flatMap((thread) => readFileSync(`/proc/${holder}/task/${thread}/children`, "utf8").split(" "))
+    .filter((pid) => pid !== "" && /\0be-(daemon|undertaker)\0/.test(readFileSync(`/proc/${pid}/cmdline`, "utf8")))
+    .map(Number);
+}
+
 /**
  * Starts a daemon in a directory of its own, which goes with it. `args` follow
  * `trl serve --socket PATH`; `prepare` is called before.
@@ -53,6 +61,14 @@ export async function startDaemon(args = [], prepare = () => {}) {
   const socket = join(dir, "run", "trl", "trl.sock");
   let child;
   let log = "";
+  const end = async (signal, others = []) => {
+    if (child.exitCode === null && child.signalCode === null) {
+      const exit = once(child, "exit");
+      child.kill(signal);
+      others.forEach((pid) => process.kill(pid, signal));
+      await exit;
+    }
+  };
   const daemon = {
     dir,
     env,
@@ -71,16 +87,12 @@ export async function startDaemon(args = [], prepare = () => {}) {
       ready.catch(() => {}); // said by gone, if that is first
       await Promise.race([ready, gone]);
     },
-    /** Kills it as a crash would, and waits for its end. */
-    async kill(signal = "SIGKILL") {
-      if (child.exitCode === null && child.signalCode === null) {
-        const exit = once(child, "exit");
-        child.kill(signal);
-        await exit;
-      }
+    /** Kills it as a crash of the machine would, with all that would start it again or tidy up, and waits for its end. */
+    async kill() {
+      await end("SIGKILL", keepers(child.pid));
     },
     async stop() {
-      await daemon.kill("SIGTERM");
+      await end("SIGTERM");
       rmSync(dir, { recursive: true, force: true });
     },
   };

@@ -173,7 +173,9 @@ class _TerminatedRequired(TypedDict):
     #: when its tree was verified empty
     at: str
     #: `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
-    #: ended); `shell_lost` (the shell died and no copy of it could take over)
+    #: ended); `lost` (the process that keeps sessions was killed, or this one could not be taken
+    #: over by a restarted daemon: its processes were killed); `shell_lost` (the shell died and no
+    #: copy of it could take over)
     reason: str
 
 
@@ -767,7 +769,7 @@ ChunkType = Literal[
     "stdout",  # bytes of stdout
     "stderr",  # bytes of stderr
     "tty",  # of a terminal, which has one stream
-    "gap",  # bytes that quota has dropped stood here
+    "gap",  # bytes stood here that were not kept, for a quota or a full disk
     "resize",  # the terminal has another size from here on; only with `times`
     "exit",  # the exec is over; always the last of a stream, and only there
 ]
@@ -823,7 +825,7 @@ class Chunk(_ChunkRequired, total=False):
     data: str
     #: `"base64"` when needed
     encoding: str
-    #: of a gap: how many bytes quota has dropped
+    #: of a gap: how many bytes were not kept
     bytes: int
     #: with `times`, not of a gap: when the first byte was captured, in milliseconds after the
     #: command began

@@ -1,0 +1,395 @@
+package main_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// patient is how long what should come at once may take on a busy machine.
+const patient = 20 * time.Second
+
+// serviceManager is the ear of one: what systemd has, played by a test.
+type serviceManager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+func newServiceManager(t *testing.T, name string) *serviceManager {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &serviceManager{t: t, conn: conn}
+}
+
+// hear waits for a message that has an assignment like the pattern.
+func (m *serviceManager) hear(pattern string) string {
+	m.t.Helper()
+	wanted := regexp.MustCompile("(?m)^" + pattern + "$")
+	var heard []string
+	for deadline := time.Now().Add(patient); ; {
+		if err := m.conn.SetReadDeadline(deadline); err != nil {
+			m.t.Fatal(err)
+		}
+		buf := make([]byte, 4096)
+		n, err := m.conn.Read(buf)
+		if err != nil {
+			m.t.Fatalf("nobody said %s, but %q: %v", pattern, heard, err)
+		}
+		text := string(buf[:n])
+		if wanted.MatchString(text) {
+			return text
+		}
+		heard = append(heard, text)
+	}
+}
+
+func dial(t *testing.T, socket string) *client.Client {
+	t.Helper()
+	c, err := client.DialWith(t.Context(), socket, client.Options{Patience: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func daemonPID(t *testing.T, c *client.Client) int {
+	t.Helper()
+	var info api.SystemInfo
+	if err := c.Call(t.Context(), api.MethodSystemInfo, nil, &info); err != nil {
+		t.Fatal(err)
+	}
+	return info.PID
+}
+
+// run runs a command in a session, and returns its output.
+func run(t *testing.T, c *client.Client, session, command string) string {
+	t.Helper()
+	result, err := c.Run(t.Context(), api.ExecRunParams{SessionID: session, Command: command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Stdout
+}
+
+func TestServiceManager(t *testing.T) {
+	for _, kind := range []string{"path", "abstract"} {
+		t.Run(kind, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "notify")
+			if kind == "abstract" {
+				name = "@trl-test-" + strconv.Itoa(os.Getpid())
+			}
+			m := newServiceManager(t, name)
+			// The holder is meant by the watchdog, and its number is not known
+			// before it is started: a variable that is not there means anyone.
+			d, err := trltest.Start(trltest.Config{Env: []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=400000"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
+			ready := m.hear("READY=1")
+			for _, want := range []string{"MAINPID=" + strconv.Itoa(d.PID), "STATUS=0 sessions idle, 0 running, on " + d.Socket} {
+				if !strings.Contains(ready, want) {
+					t.Errorf("%q lacks %q", ready, want)
+				}
+			}
+			c := dial(t, d.Socket)
+			s, err := c.CreateSession(t.Context(), api.SessionCreateParams{InheritEnv: api.InheritAll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.hear("WATCHDOG=1")
+			m.hear("STATUS=1 sessions idle, 0 running, on .*")
+			if env := run(t, c, s.SessionID, "env"); strings.Contains(env, "NOTIFY") || strings.Contains(env, "WATCHDOG") || strings.Contains(env, "LISTEN") {
+				t.Errorf("a session can speak to the service manager: %s", env)
+			}
+
+			if err := syscall.Kill(daemonPID(t, c), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			again := m.hear("READY=1")
+			if !strings.Contains(again, "STATUS=1 sessions idle") || !strings.Contains(again, "MAINPID="+strconv.Itoa(d.PID)) {
+				t.Errorf("after a crash: %q", again)
+			}
+			m.hear("WATCHDOG=1")
+			if err := d.Stop(); err != nil {
+				t.Error(err)
+			}
+			m.hear("STOPPING=1")
+			for _, event := range []string{"ready", "daemon_died", "adopted", "stopping", "stopped"} {
+				if !strings.Contains(d.Log(), `"event":"`+event+`"`) {
+					t.Errorf("the log has no record of %s:\n%s", event, d.Log())
+				}
+			}
+		})
+	}
+}
+
+// A daemon that does not answer itself, here because its holder does not, ends
+// for another to take its place. The sessions stay.
+func TestHungDaemonIsReplaced(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	m := newServiceManager(t, name)
+	d, err := trltest.Start(trltest.Config{Env: []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
+	m.hear("READY=1")
+	c := dial(t, d.Socket)
+	s, err := c.CreateSession(t.Context(), api.SessionCreateParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, s.SessionID, "x=kept")
+	if err := syscall.Kill(d.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patient); !strings.Contains(d.Log(), `"event":"hung"`); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it hangs, and nobody says so:\n%s", d.Log())
+		}
+	}
+	if err := syscall.Kill(d.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	m.hear("READY=1")
+	if got := run(t, c, s.SessionID, "echo $x"); got != "kept\n" {
+		t.Errorf("afterwards the session says %q", got)
+	}
+	if !strings.Contains(d.Log(), "goroutine ") {
+		t.Error("the log does not say where it hung")
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A watchdog that was meant for another process is not this one's.
+func TestForeignWatchdog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	m := newServiceManager(t, name)
+	d, err := trltest.Start(trltest.Config{Env: []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=1000", "WATCHDOG_PID=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
+	m.hear("READY=1")
+	if err := d.Stop(); err != nil { // it takes longer than the watchdog's time
+		t.Error(err)
+	}
+	buf := make([]byte, 4096)
+	if n, err := m.conn.Read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "STOPPING=1") {
+		t.Errorf("the next message is %q, %v", buf[:n], err)
+	}
+}
+
+// activate starts the binary as a service manager does that has made sockets:
+// they are passed from descriptor 3 on, and LISTEN_PID is the process itself.
+// before is shell code that comes first.
+func activate(t *testing.T, dir, before string, files ...*os.File) (cmd *exec.Cmd, log func() string) {
+	t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logFile := filepath.Join(dir, "log")
+	out, err := os.Create(logFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd = exec.Command("sh", "-c", before+`export LISTEN_PID=$$; exec "$0" serve`, binary)
+	cmd.Env = append(trltest.Environ(dir), "LISTEN_FDS="+strconv.Itoa(len(files)))
+	cmd.ExtraFiles = files
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, func() string {
+		text, _ := os.ReadFile(logFile)
+		return string(text)
+	}
+}
+
+func newDir(t *testing.T) string {
+	t.Helper()
+	dir, err := trltest.NewDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// fileOf is a copy of a listener's or a file's descriptor, to pass on.
+func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
+	t.Helper()
+	file, err := of.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func TestSocketActivation(t *testing.T) {
+	for name, before := range map[string]string{
+		"plain": "",
+		// The program then executes itself once more, to inherit it to nobody.
+		"with an ignored signal": "trap '' INT; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDir(t)
+			socket := filepath.Join(dir, "made by another")
+			l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: socket})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			cmd, log := activate(t, dir, before, fileOf(t, l))
+			c := dial(t, socket) // the kernel lets us wait until it is served
+			var info api.SystemInfo
+			if err := c.Call(t.Context(), api.MethodSystemInfo, nil, &info); err != nil {
+				t.Fatalf("%v\n%s", err, log())
+			}
+			if info.Config["socket"] != socket {
+				t.Errorf("it says that it serves on %v", info.Config["socket"])
+			}
+			if _, err := os.Stat(trltest.SocketIn(dir)); err == nil {
+				t.Error("it has made a socket of its own")
+			}
+			s, err := c.CreateSession(t.Context(), api.SessionCreateParams{InheritEnv: api.InheritAll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if env := run(t, c, s.SessionID, "env"); strings.Contains(env, "LISTEN_") {
+				t.Errorf("a session has what was passed: %s", env)
+			}
+			if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if got := run(t, c, s.SessionID, "echo on"); got != "on\n" {
+				t.Errorf("after a crash: %q", got)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, log())
+			}
+			if _, err := os.Stat(socket); err != nil {
+				t.Errorf("the socket was not its own: %v", err)
+			}
+		})
+	}
+}
+
+// A TCP socket that is passed is for HTTP, which wants a token as ever.
+func TestWebActivation(t *testing.T) {
+	dir := newDir(t)
+	unixSocket, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, "s")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unixSocket.Close()
+	tcp, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tcp.Close()
+	files := []*os.File{fileOf(t, tcp), fileOf(t, unixSocket)}
+	cmd, log := activate(t, dir, "", files...)
+	if err := cmd.Wait(); err == nil || !strings.Contains(log(), "trl token create") {
+		t.Errorf("without a token: %v\n%s", err, log())
+	}
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := exec.Command(binary, "token", "create", "--scope", "read")
+	create.Env = trltest.Environ(dir)
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd, log = activate(t, dir, "", files...)
+	request, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+tcp.Addr().String()+"/healthz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log())
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Error(response.Status)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, log())
+	}
+}
+
+func TestActivationRefused(t *testing.T) {
+	dir := newDir(t)
+	datagrams, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(dir, "d")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer datagrams.Close()
+	listening, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, "l")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listening.Close()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := []*os.File{os.NewFile(uintptr(pair[0]), "one end"), os.NewFile(uintptr(pair[1]), "the other")}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, f := range append(ends, file) {
+			f.Close()
+		}
+	})
+	for name, c := range map[string]struct {
+		files []*os.File
+		want  string
+	}{
+		"no socket":     {[]*os.File{file}, "descriptor 3, passed by the service manager (LISTEN_FDS), is not a socket"},
+		"datagrams":     {[]*os.File{fileOf(t, datagrams)}, "is not a stream socket"},
+		"not listening": {ends[:1], "does not listen"},
+		"two":           {[]*os.File{fileOf(t, listening), fileOf(t, listening)}, "descriptor 4, passed by the service manager (LISTEN_FDS), is a second one of its kind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, log := activate(t, newDir(t), "", c.files...)
+			if err := cmd.Wait(); err == nil || !strings.Contains(log(), c.want) {
+				t.Errorf("%v, want %q:\n%s", err, c.want, log())
+			}
+		})
+	}
+}

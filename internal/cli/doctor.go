@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/doctor"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this machine and its daemon, and say what to do",
+		Long: "Check this machine, and the daemon on it if there is one: what it needs of the\n" +
+			"kernel, limits, permissions, directories, shells. Nothing is changed.\n\n" +
+			"A note is something to know, a problem something to mend, with a command for it.\n" +
+			"The exit status is 1 if there is a problem. Run it as the user that runs the daemon.",
+		Example: "  trl doctor\n  sudo -u trl trl --socket /run/trl/trl.sock doctor",
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE` of the daemon (also TRL_CONFIG)")
+	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+		return a.showFindings(a.examine(ctx, file))
+	})
+	return cmd
+}
+
+func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
+	flags := map[string]string{}
+	if a.socket != "" {
+		flags["socket"] = a.socket
+	}
+	cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: file})
+	var found []doctor.Finding
+	if err != nil {
+		found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Says: err.Error(), Run: "trl serve --help"})
+		// What the file does not spoil still counts.
+		if cfg, err = daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: os.DevNull}); err != nil {
+			cfg = daemon.Defaults(a.environment)
+		}
+		cfg.File = ""
+	}
+	return append(found, doctor.Examine(ctx, doctor.Patient{
+		Version: buildVersion(), Socket: cfg.Socket, ConfigFile: cfg.File, TokenFile: cfg.TokenFile,
+		SpillDir: cfg.SpillDir, MaxSessions: cfg.MaxSessions, TotalQuota: cfg.TotalQuota, Quote: quote,
+		Ask: func(ctx context.Context) (*api.SystemInfo, error) {
+			c, err := client.Dial(ctx, cfg.Socket)
+			if err != nil {
+				return nil, err
+			}
+			defer c.Close()
+			return c.SystemInfo(ctx)
+		},
+	})...)
+}
+
+func (a *app) showFindings(found []doctor.Finding) error {
+	counts := map[doctor.Grade]int{}
+	for _, f := range found {
+		counts[f.Grade]++
+	}
+	if a.json {
+		raw, err := json.Marshal(map[string]any{
+			"checks": found, "notes": counts[doctor.Note], "problems": counts[doctor.Problem],
+		})
+		if err == nil {
+			err = a.printJSON(raw)
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		t := newTable(a.stdout)
+		for _, f := range found {
+			t.row(string(f.Grade), f.Check, f.Says)
+			if f.Run != "" {
+				t.row(" ", " ", "→ "+f.Run)
+			}
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "\n%d ok, %d notes, %d problems\n", counts[doctor.OK], counts[doctor.Note], counts[doctor.Problem])
+	}
+	if counts[doctor.Problem] > 0 {
+		return exitStatus(statusFailed)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+func (a *app) upgradeCommand() *cobra.Command {
+	wait := durationFlag{value: 30 * time.Second}
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "Let a new binary take over from the daemon, with its sessions",
+		Long: "Let the binary that is now at the path from which the daemon was started take its\n" +
+			"place, and read the configuration again. Sessions, their commands and their output\n" +
+			"live on; clients wait for a moment. If the new binary or the configuration is no\n" +
+			"good, nothing changes. SIGHUP to the daemon does the same.",
+		Example: "  mv trl.new /usr/local/bin/trl && trl upgrade",
+	}
+	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); the daemon goes on")
+	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+		ctx, cancel := context.WithTimeout(ctx, wait.value)
+		defer cancel()
+		return a.upgrade(ctx)
+	})
+	return cmd
+}
+
+func (a *app) upgrade(ctx context.Context) error {
+	path, err := a.ownSocket("upgrade")
+	if err != nil {
+		return err
+	}
+	before, _, err := a.lookAt(ctx, path)
+	if err != nil {
+		return err
+	}
+	holder, err := daemon.FindHolder(path)
+	if err != nil {
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s (pid %d, version %s) has no holder that could keep its sessions", path, before.PID, before.Version).
+			WithHint("end it, which ends its sessions, and start the new one with `trl serve`")}
+	}
+	defer holder.Close()
+	if _, err := holder.Check(ctx); err != nil {
+		return localError{api.Errorf(api.CodeInvalidParams, "nothing has changed: %w", err).
+			WithHint("mend it and run `trl upgrade` again")}
+	}
+	began := time.Now()
+	if err := holder.Renew(); err != nil {
+		return err
+	}
+	after, sessions, err := a.awaitOther(ctx, path, before.PID)
+	if err != nil {
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no new daemon has answered yet: %w", err).
+			WithHint("the daemon's log says why; `trl info` shows which one is there")}
+	}
+	took := time.Since(began)
+	if a.json {
+		return a.printValue(map[string]any{"from": before.Version, "to": after.Version, "sessions": sessions, "took_ms": took.Milliseconds()})
+	}
+	fmt.Fprintf(a.stdout, "trl: %s has taken over from %s in %s; %s\n", after.Version, before.Version, took.Round(time.Millisecond), liveOn(sessions))
+	return nil
+}
+
+func liveOn(sessions int) string {
+	switch sessions {
+	case 0:
+		return "there were no sessions"
+	case 1:
+		return "1 session lives on"
+	default:
+		return fmt.Sprintf("%d sessions live on", sessions)
+	}
+}
+
+// ownSocket is the socket of a daemon that this command can send signals to.
+func (a *app) ownSocket(command string) (string, error) {
+	if a.address != "" {
+		return "", usage("%s is for a daemon on this machine: it takes --socket, not --address", command)
+	}
+	return a.socketPath()
+}
+
+// lookAt asks which daemon serves on a socket, and how many sessions live there.
+func (a *app) lookAt(ctx context.Context, path string) (info *api.SystemInfo, sessions int, err error) {
+	c, err := client.DialWith(ctx, path, client.Options{})
+	if err != nil {
+		return nil, 0, a.noDaemon(path, err)
+	}
+	defer c.Close()
+	if info, err = c.SystemInfo(ctx); err != nil {
+		return nil, 0, err
+	}
+	stats, err := c.Stats(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	for state, n := range stats.Sessions {
+		if state != api.StateTerminated {
+			sessions += n
+		}
+	}
+	return info, sessions, nil
+}
+
+// lookAgain is how often a change is looked for: often enough that what is
+// measured is the daemon's time.
+const lookAgain = 5 * time.Millisecond
+
+// awaitOther waits until a process other than pid answers.
+func (a *app) awaitOther(ctx context.Context, path string, pid int) (*api.SystemInfo, int, error) {
+	for {
+		info, sessions, err := a.lookAt(ctx, path)
+		if err == nil && info.PID != pid {
+			return info, sessions, nil
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				err = errors.New("the old one still does")
+			}
+			return nil, 0, err
+		case <-time.After(lookAgain):
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/transport"
+)
+
+// format numbers what one daemon leaves to the next: the ledger and all that it
+// leads to, and what a holder leaves to the program it becomes. oldestFormat is
+// the oldest that this program can go on with.
+const (
+	format       = 1
+	oldestFormat = 1
+)
+
+// card is what the lock beside a socket says of the holder that has it.
+type card struct {
+	host    process.HostName // its parent is the holder
+	started time.Duration    // of the holder, since boot: its number may be another's by now
+	format  int              // of what it holds
+	daemon  int              // pid of its daemon; 0: it has sessions and none, and waits
+	since   time.Duration    // when that was started
+	program string           // the path of its program
+}
+
+const cardWord = "trl-holder"
+
+func (c card) String() string {
+	return fmt.Sprintf("%s %s %d %d %d %d\n%s\n", cardWord, c.host, c.started, c.format, c.daemon, c.since, c.program)
+}
+
+func readCard(text string) (c card, ok bool) {
+	first, rest, _ := strings.Cut(text, "\n")
+	var word, host string
+	var started, since int64
+	_, err := fmt.Sscan(first, &word, &host, &started, &c.format, &c.daemon, &since)
+	if err != nil || word != cardWord {
+		return c, false
+	}
+	c.started, c.since = time.Duration(started), time.Duration(since)
+	c.program, _, ok = strings.Cut(rest, "\n")
+	c.host, err = process.ParseHostName(host)
+	return c, ok && err == nil
+}
+
+// card is that of this daemon's holder, which waits without it.
+func (d *daemon) card() (card, error) {
+	host := d.host.Name()
+	started, err := process.StartOf(host.Parent)
+	return card{host: host, started: started, format: format, program: d.opts.Args[0]}, err
+}
+
+// endLost ends the daemon of a socket whose holder has died, which would tell of
+// that for some seconds more: there is a new one now.
+func endLost(socket string) error {
+	text, err := transport.ReadLock(socket)
+	c, ok := readCard(text)
+	if err != nil || !ok || c.daemon == 0 {
+		return nil // nobody has it, or not one that we know
+	}
+	if holder, err := process.OpenOther(c.host.Parent, c.started); err == nil {
+		holder.Close()
+		return nil
+	}
+	daemon, err := process.OpenOther(c.daemon, c.since)
+	if err != nil {
+		return nil // it has died too
+	}
+	defer daemon.Close()
+	if err := daemon.Signal(unix.SIGTERM); err == nil && !daemon.Gone(lostTime+loseTime) {
+		return fmt.Errorf("process %d has lost its holder, and does not end", c.daemon)
+	}
+	return nil
+}
+
+// Holder is the process that holds the sessions of a socket. It is for who is
+// not its child.
+type Holder struct {
+	*process.Other
+	socket string
+	card   card
+}
+
+// ErrNoHolder says that nobody holds sessions for a socket.
+var ErrNoHolder = errors.New("no holder")
+
+// FindHolder finds the holder of a socket's sessions by the lock beside it.
+func FindHolder(socket string) (*Holder, error) {
+	text, err := transport.ReadLock(socket)
+	if err != nil {
+		return nil, errors.Join(ErrNoHolder, err)
+	}
+	c, ok := readCard(text)
+	if !ok {
+		return nil, ErrNoHolder
+	}
+	other, err := process.OpenOther(c.host.Parent, c.started)
+	if err != nil {
+		return nil, errors.Join(ErrNoHolder, err)
+	}
+	return &Holder{Other: other, socket: socket, card: c}, nil
+}
+
+// present returns what the lock says now, if it is still the holder's.
+func (h *Holder) present() (c card, ok bool) {
+	text, err := transport.ReadLock(h.socket)
+	if err != nil {
+		return card{}, false
+	}
+	c, ok = readCard(text)
+	return c, ok && c.host == h.card.host && c.started == h.card.started
+}
+
+// Waiting says whether the holder has sessions and no daemon now.
+func (h *Holder) Waiting() bool {
+	c, ok := h.present()
+	return ok && c.daemon == 0
+}
+
+// The signals that a holder obeys, besides those that end it.
+
+// Renew asks for the program that is at the holder's path now.
+func (h *Holder) Renew() error { return h.Signal(unix.SIGHUP) }
+
+// Keep asks for the end of the daemon alone.
+func (h *Holder) Keep() error { return h.Signal(unix.SIGUSR2) }
+
+// Stop asks for the end of everything.
+func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
+
+// Check asks the program that is at the holder's path now whether it could go
+// on with its sessions, and returns its version.
+func (h *Holder) Check(ctx context.Context) (version string, err error) {
+	args, err := h.arguments()
+	if err != nil {
+		return "", err
+	}
+	proc := "/proc/" + strconv.Itoa(h.PID())
+	env, err := os.ReadFile(proc + "/environ")
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.Readlink(proc + "/cwd")
+	if err != nil {
+		return "", err
+	}
+	return checkProgram(ctx, h.card.program, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, h.card.format)
+}
+
+// arguments are those that the holder was started with.
+func (h *Holder) arguments() ([]string, error) {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(h.PID()) + "/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
+	if len(args) > 0 && args[0] == AgainWord {
+		args = args[1:]
+	}
+	return args, nil
+}
+
+// checkTime is what a program has to read its configuration. It takes some
+// milliseconds; a machine under load has room for much more.
+const checkTime = 10 * time.Second
+
+// checkProgram runs a program as a daemon that only says whether it could be one.
+func checkProgram(ctx context.Context, program string, args, env []string, dir string, has int) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	said, err := process.Output(ctx, program, append([]string{HeldWord, CheckWord}, args...), env, dir)
+	if err != nil {
+		return "", fmt.Errorf("%s can't take over: %w", program, err)
+	}
+	var oldest, newest int
+	if n, err := fmt.Sscanf(said, checkLine, &oldest, &newest, &version); n != 3 || err != nil {
+		return "", fmt.Errorf("%s can't take over: it does not say what it can read", program)
+	}
+	if has < oldest || has > newest {
+		return version, fmt.Errorf("%s can't take over: version %s reads the formats %d to %d of what is held, which has %d", program, version, oldest, newest, has)
+	}
+	return version, nil
+}
+
+// checkLine is how a program says what it can read: the oldest format, the
+// newest, and its version.
+const checkLine = "trl-can-read %d %d %s\n"
+
+// Check says on stdout that this program could go on with what a daemon has
+// left, or why not in an error.
+func Check(cfg Config, opts Options) error {
+	if _, err := prepareWeb(cfg, false, newLogger(opts.Stderr, cfg, false)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(opts.Stdout, checkLine, oldestFormat, format, opts.Version)
+	return err
+}

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/transport"
+)
+
+// wake gives a holder that waits a daemon again, and stands before it until it
+// ends: what asks this process to end is passed on.
+func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
+	signals := make(chan os.Signal, 8) // a burst must not lose the second SIGTERM
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer signal.Stop(signals)
+	started, err := h.arguments()
+	if err != nil {
+		return 1, err
+	}
+	if !slices.Equal(started, args) {
+		log.Warn("the sessions that are kept go on with the arguments of their first daemon; those given now do not apply",
+			"apply", strings.Join(started, " "))
+	}
+	if _, err := h.Check(context.Background()); err != nil {
+		return 1, fmt.Errorf("sessions are kept by process %d, and nothing has changed: %w", h.PID(), err)
+	}
+	if err := h.wakeUp(); err != nil {
+		return 1, err
+	}
+	log.Info("the sessions that were kept have a daemon again; it writes its log where it did", "holder", h.PID())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		h.Gone(forEver)
+	}()
+	for {
+		select {
+		case sig := <-signals:
+			if err := h.Signal(sig.(unix.Signal)); err != nil && !errors.Is(err, unix.ESRCH) {
+				log.Error("a signal could not be passed on", "error", err)
+			}
+		case <-gone:
+			// Its status is its parent's to know. One that shut down has removed
+			// the lock.
+			if _, err := transport.ReadLock(h.socket); errors.Is(err, fs.ErrNotExist) {
+				return 0, nil
+			}
+			return 1, fmt.Errorf("process %d, which held the sessions, has died", h.PID())
+		}
+	}
+}
+
+const (
+	// forEver is what fits the call that waits.
+	forEver = 24 * 24 * time.Hour
+	// wakeTime is what a daemon has to take over sessions: a thousand of them
+	// take less than a second.
+	wakeTime = 30 * time.Second
+	// wakeAgain is how often the signal is sent: a holder that has just been left
+	// by its daemon may not wait for it yet.
+	wakeAgain = 50 * time.Millisecond
+)
+
+// wakeUp asks for a daemon until there is one.
+func (h *Holder) wakeUp() error {
+	for deadline := time.Now().Add(wakeTime); h.Waiting(); {
+		if err := h.Signal(unix.SIGUSR1); err != nil {
+			return err
+		}
+		if h.Gone(wakeAgain) {
+			return fmt.Errorf("process %d, which held the sessions, has died", h.PID())
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d holds sessions and has not started a daemon for them within %s; its log says why", h.PID(), wakeTime)
+		}
+	}
+	return nil
+}

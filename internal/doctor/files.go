@@ -1,0 +1,151 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
+)
+
+// answerTime is how long a daemon may take to say who it is. It does so from
+// memory.
+const answerTime = 5 * time.Second
+
+// daemon looks for the daemon. info is nil if none answers.
+func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
+	const check = "daemon"
+	there, err := os.Lstat(p.Socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if keeper := waitingHolder(p.Socket + ".lock"); keeper != "" {
+			return note(check, p.serve(), "process %s keeps the sessions of %s, and waits for a daemon", keeper, p.Socket), nil
+		}
+		if locked(p.Socket + ".lock") {
+			return problem(check, "trl doctor # again in a moment; `fuser "+p.Quote(p.Socket+".lock")+"` says who has it",
+				"a daemon has the lock of %s and no socket: it starts, stops or hangs", p.Socket), nil
+		}
+		return note(check, p.serve(), "none is serving on %s", p.Socket), nil
+	case err != nil:
+		return problem(check, "sudo trl --socket "+p.Quote(p.Socket)+" doctor", "%s can't be looked at as uid %d: %v", p.Socket, os.Geteuid(), err), nil
+	case there.Mode().Type() != fs.ModeSocket:
+		return problem(check, "mv "+p.Quote(p.Socket)+" "+p.Quote(p.Socket+".old"), "%s is in the way: it is not a socket", p.Socket), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	info, err = p.Ask(ctx)
+	switch {
+	case err == nil && info.Version != p.Version:
+		return note(check, "trl upgrade", "version %s answers on %s (pid %d), and this program is version %s", info.Version, p.Socket, info.PID, p.Version), info
+	case err == nil:
+		return ok(check, "version %s answers on %s (pid %d)", info.Version, p.Socket, info.PID), info
+	case errors.Is(err, syscall.ECONNREFUSED) && !locked(p.Socket+".lock"):
+		return note(check, p.serve(), "%s was left by a daemon that is gone; the next one takes its place", p.Socket), nil
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return problem(check, "sudo trl --socket "+p.Quote(p.Socket)+" doctor",
+			"%s is for its owner, uid %d, and root, and not for uid %d", p.Socket, ownerOf(there), os.Geteuid()), nil
+	default:
+		return problem(check, "fuser -v "+p.Quote(p.Socket)+" # then kill -ABRT the one that is `trl be-daemon`: its holder keeps the sessions and starts another",
+			"a daemon has %s and does not answer: %v", p.Socket, err), nil
+	}
+}
+
+// locked reports whether a process holds the lock in a file.
+func locked(name string) bool {
+	file, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close() // and with it a lock that we got
+	return errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+}
+
+// directory looks at where the socket is.
+func (p Patient) directory() Finding {
+	const check, elsewhere = "socket directory", "trl serve --socket DIRECTORY/trl.sock # in one of your own"
+	dir := filepath.Dir(p.Socket)
+	err := access.CheckDir(dir)
+	switch {
+	case err == nil:
+		return ok(check, "%s: only its owner can put something there", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		parent := dir
+		for errors.Is(err, fs.ErrNotExist) && parent != "/" {
+			parent = filepath.Dir(parent)
+			_, err = os.Stat(parent)
+		}
+		if err := syscall.Access(parent, 2); err != nil { // may something be made there?
+			return problem(check, elsewhere, "%s does not exist and can't be made by uid %d: %v", dir, os.Geteuid(), err)
+		}
+		return ok(check, "%s will be made", dir)
+	}
+	if there, statErr := os.Stat(dir); statErr == nil && ownerOf(there) == os.Geteuid() {
+		return problem(check, "chmod go-w "+p.Quote(dir), "%v", err)
+	}
+	return problem(check, elsewhere, "%v", err)
+}
+
+// config looks at the configuration file. What is in it has been read by who
+// asks.
+func (p Patient) config() Finding {
+	const check = "configuration"
+	if p.ConfigFile == "" {
+		return ok(check, "no file: defaults, TRL_… variables and flags")
+	}
+	info, err := os.Stat(p.ConfigFile)
+	switch {
+	case err != nil:
+		return problem(check, "ls -l "+p.Quote(p.ConfigFile), "%v", err)
+	case info.Mode().Perm()&0o022 != 0:
+		return problem(check, "chmod go-w "+p.Quote(p.ConfigFile), "others may write %s, and with it decide whom the daemon lets in", p.ConfigFile)
+	case ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
+		return problem(check, "sudo chown "+strconv.Itoa(os.Geteuid())+" "+p.Quote(p.ConfigFile), "%s belongs to uid %d, who decides with it whom the daemon lets in", p.ConfigFile, ownerOf(info))
+	}
+	return ok(check, "%s", p.ConfigFile)
+}
+
+// tokens looks at the token file.
+func (p Patient) tokens() Finding {
+	const check = "tokens"
+	if _, err := os.Stat(p.TokenFile); errors.Is(err, fs.ErrNotExist) {
+		return ok(check, "none; HTTP needs one (trl token create)")
+	}
+	tokens, err := access.File{Path: p.TokenFile}.List()
+	if err != nil {
+		return problem(check, "chmod 600 "+p.Quote(p.TokenFile)+" # as its owner", "%v", err)
+	}
+	good := 0
+	for _, token := range tokens {
+		if !token.Expired(time.Now()) {
+			good++
+		}
+	}
+	return ok(check, "%d in %s, %d of them good", len(tokens), p.TokenFile, good)
+}
+
+func (p Patient) serve() string { return "trl serve --socket " + p.Quote(p.Socket) }
+
+func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+
+// waitingHolder is the pid of who keeps sessions without a daemon, as the lock
+// beside their socket says; "": nobody does.
+func waitingHolder(lock string) string {
+	text, err := os.ReadFile(lock)
+	if err != nil || !locked(lock) {
+		return ""
+	}
+	// The word, the host (its pid first), when it began, the format, the daemon.
+	fields := strings.Fields(string(text))
+	if len(fields) < 5 || fields[0] != "trl-holder" || fields[4] != "0" {
+		return ""
+	}
+	pid, _, _ := strings.Cut(fields[1], "-")
+	return pid
+}

@@ -1,0 +1,408 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// machine makes the checks that are about this system.
+func (p Patient) machine(ctx context.Context, info *api.SystemInfo) []Finding {
+	h := host{who: "self", uid: os.Geteuid(), sessions: p.MaxSessions}
+	if info != nil {
+		h.who = strconv.Itoa(info.PID)
+	}
+	found := []Finding{h.kernel(), h.features()}
+	// Before the cgroups are tried, for which all children of this process are
+	// reaped.
+	shells := shells(ctx)
+	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), lastToDie(), h.container())
+	return append(append(found, shells...), clock())
+}
+
+// host is the system, as far as it is read from files and limits.
+type host struct {
+	root     string // "" but in tests
+	who      string // whose limits count, in /proc: the daemon's, or this process's if there is none
+	uid      int
+	sessions int64 // as many as are wanted
+}
+
+// limit returns a hard limit of who: the daemon raises its own to them.
+func (h host) limit(name string) uint64 {
+	for line := range strings.Lines(h.read("/proc/" + h.who + "/limits")) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if fields := strings.Fields(rest); len(fields) > 1 {
+				return limitOf(fields[1])
+			}
+		}
+	}
+	return unix.RLIM_INFINITY
+}
+
+// read returns a file without the white space around it; "" if it can't be
+// read.
+func (h host) read(name string) string {
+	text, err := os.ReadFile(filepath.Join(h.root, name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// number returns the number in a file. One that is not there, or "max", is no
+// limit.
+func (h host) number(name string) uint64 {
+	return limitOf(h.read(name))
+}
+
+// limitOf is a number, or no limit for what is none.
+func limitOf(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return unix.RLIM_INFINITY
+	}
+	return n
+}
+
+// What is needed of the kernel: pidfd_open(2) without exception, and
+// cgroup.kill where cgroups are to be used.
+var (
+	leastKernel  = [2]int{5, 3}
+	cgroupKernel = [2]int{5, 14}
+)
+
+func (h host) kernel() Finding {
+	const check = "kernel"
+	release := h.read("/proc/sys/kernel/osrelease")
+	var version [2]int
+	if _, err := fmt.Sscanf(release, "%d.%d", &version[0], &version[1]); err != nil {
+		return problem(check, "uname -r", "its version can't be told from %q", release)
+	}
+	older := func(than [2]int) bool {
+		return version[0] < than[0] || version[0] == than[0] && version[1] < than[1]
+	}
+	switch {
+	case older(leastKernel):
+		return problem(check, "sudo apt-get install linux-image-amd64 # or what your system calls it", "Linux %s is older than 5.3, without which a process can't be held on to", release)
+	case older(cgroupKernel):
+		return note(check, "", "Linux %s is older than 5.14: sessions are tracked by tags, and not by cgroups", release)
+	}
+	return ok(check, "Linux %s", release)
+}
+
+// features tries what a version does not tell: a container may forbid it.
+func (h host) features() Finding {
+	const check = "system calls"
+	var missing []string
+	try := func(name string, err error) {
+		if err != nil {
+			missing = append(missing, fmt.Sprintf("%s (%v)", name, err))
+		}
+	}
+	fd, err := unix.MemfdCreate("trl-doctor", unix.MFD_CLOEXEC)
+	try("memfd_create", err)
+	if err == nil {
+		again, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDWR, 0)
+		try("opening a descriptor by its path", err)
+		if err == nil {
+			_ = again.Close()
+		}
+		_ = unix.Close(fd)
+	}
+	fd, err = unix.PidfdOpen(os.Getpid(), 0)
+	try("pidfd_open", err)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	// A process that ends at once needs no other parent.
+	try("prctl(PR_SET_CHILD_SUBREAPER)", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	try("socketpair(SOCK_SEQPACKET)", err)
+	if err == nil {
+		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+	}
+	if len(missing) > 0 {
+		return problem(check, "docker run --security-opt seccomp=unconfined … # if this is a container", "refused: %s", strings.Join(missing, ", "))
+	}
+	return ok(check, "memfd, pidfd and subreaper are there")
+}
+
+// cgroups says by what the processes of sessions are known.
+func cgroups(info *api.SystemInfo) Finding {
+	const check = "cgroups"
+	support := process.Support{}
+	who := "the daemon has"
+	if info != nil {
+		support = process.Support{Cgroup: info.Process.Cgroup, Reason: info.Process.Reason}
+	} else {
+		who = "one started here has"
+		tried, err := process.NewHost(process.Config{Untouched: true})
+		if err != nil {
+			return problem(check, "trl serve", "%v", err)
+		}
+		support = tried.Support()
+		if err := tried.Close(); err != nil {
+			return problem(check, "cat /proc/self/cgroup", "what was tried could not be undone: %v", err)
+		}
+	}
+	if support.Cgroup == "" {
+		return note(check, "Delegate=yes # in the [Service] of its unit, or: systemd-run --user -p Delegate=yes trl serve",
+			"%s none it may use (%s): sessions are tracked by tags; a kill takes rounds instead of one step", who, strings.Join(strings.Fields(support.Reason), " "))
+	}
+	return ok(check, "%s %s", who, filepath.Dir(support.Cgroup))
+}
+
+// What a session needs at the most, of one that is not out of the ordinary: on a
+// terminal, with a command that runs. Counted on 20 of these: 10 descriptors in
+// the holder and 11 in the daemon; the shell, its copy, the leader of the
+// terminal and the command are 4 processes. An idle one on pipes has 1 and 2.
+const (
+	filesOfSession     = 12
+	processesOfSession = 4
+	filesBeside        = 1100 // where the kept ones begin, and the daemon's own
+	processesBeside    = 64   // threads of the holder and of the daemon
+)
+
+// room grades a limit by the sessions that it allows.
+func (h host) room(check, what, run string, limit, beside, each uint64) Finding {
+	if limit == unix.RLIM_INFINITY {
+		return ok(check, "%s: no limit", what)
+	}
+	allowed := int64(0)
+	if limit > beside {
+		allowed = int64(min((limit-beside)/each, 1<<40))
+	}
+	text := fmt.Sprintf("%s is %d: room for about %d busy sessions", what, limit, allowed)
+	switch {
+	case allowed < 10: // not even what one person uses
+		return problem(check, run, "%s", text)
+	case allowed < h.sessions:
+		return note(check, run, "%s, and max_sessions is %d", text, h.sessions)
+	}
+	return ok(check, "%s", text)
+}
+
+func (h host) descriptors() Finding {
+	const check = "descriptors"
+	what, run, least := "the limit of open files", "LimitNOFILE=1048576 # in the [Service] of its unit; by hand, as root: ulimit -n 1048576", h.limit("Max open files")
+	// Both processes have what the sessions have.
+	if machine := h.number("/proc/sys/fs/file-max"); machine/2 < least {
+		what, run, least = "half of fs.file-max", "sudo sysctl -w fs.file-max=4194304", machine/2
+	}
+	if most := h.number("/proc/sys/fs/nr_open"); most < least {
+		what, run, least = "fs.nr_open", "sudo sysctl -w fs.nr_open=1048576", most
+	}
+	return h.room(check, what, run, least, filesBeside, filesOfSession)
+}
+
+func (h host) tasks() Finding {
+	const check = "processes"
+	what, run, least := "the limit of processes", "LimitNPROC=infinity # in the [Service] of its unit; by hand, as root: ulimit -u unlimited", h.limit("Max processes")
+	if h.uid == 0 {
+		least = unix.RLIM_INFINITY // it is not enforced for root
+	}
+	for _, other := range []struct{ file, name, run string }{
+		{"/proc/sys/kernel/pid_max", "kernel.pid_max", "sudo sysctl -w kernel.pid_max=4194304"},
+		{"/proc/sys/kernel/threads-max", "kernel.threads-max", "sudo sysctl -w kernel.threads-max=1000000"},
+	} {
+		if n := h.number(other.file); n < least {
+			what, run, least = other.name, other.run, n
+		}
+	}
+	if n := h.leastOf("pids", "pids.max", "pids.max"); n < least {
+		what, run, least = "pids.max of the cgroup", "TasksMax=infinity # in the [Service] of its unit, or --pids-limit -1 for a container", n
+	}
+	return h.room(check, what, run, least, processesBeside, processesOfSession)
+}
+
+// leastOf is the least of a limit in the cgroup of who and in those above it: v2's file, or v1's in the hierarchy of a controller.
+func (h host) leastOf(controller, v2, v1 string) uint64 {
+	least := uint64(unix.RLIM_INFINITY)
+	for line := range strings.Lines(h.read("/proc/"+h.who+"/cgroup") + "\n") {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		dirs, file := []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}, v2
+		if parts[1] != "" {
+			if !strings.Contains(","+parts[1]+",", ","+controller+",") {
+				continue
+			}
+			dirs, file = []string{"/sys/fs/cgroup/" + parts[1]}, v1
+		}
+		for _, dir := range dirs {
+			for group := parts[2]; ; group = filepath.Dir(group) {
+				least = min(least, h.number(filepath.Join(dir, group, file)))
+				if group == "/" || group == "." {
+					break
+				}
+			}
+		}
+	}
+	return least
+}
+
+// leastMemory is what a daemon and some sessions need.
+const leastMemory = 64 << 20
+
+func (h host) memory() Finding {
+	const check = "memory"
+	var free uint64
+	for line := range strings.Lines(h.read("/proc/meminfo")) {
+		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &free); err == nil {
+			free <<= 10
+			break
+		}
+	}
+	text := fmt.Sprintf("%d MiB are available", free>>20)
+	if most := h.leastOf("memory", "memory.max", "memory.limit_in_bytes"); most < 1<<60 { // v1 says "none" with a number
+		text += fmt.Sprintf(", and the cgroup may have %d MiB", most>>20)
+		free = min(free, most)
+	}
+	switch {
+	case free < leastMemory:
+		return problem(check, "MemoryMax=infinity # in the [Service] of its unit, or --memory for a container; or end something", "%s: too little for the daemon and its sessions", text)
+	case h.number("/proc/sys/vm/overcommit_memory") == 2:
+		return note(check, "sudo sysctl -w vm.overcommit_memory=0", "%s; vm.overcommit_memory is 2, so that forks of large programs fail before memory is used up", text)
+	}
+	return ok(check, "%s", text)
+}
+
+// leastSpill is when the disk counts as full: some long outputs.
+const leastSpill = 64 << 20
+
+// The kinds of file systems that are memory, as statfs(2) tells them.
+const (
+	tmpfs = 0x01021994
+	ramfs = 0x858458f6
+)
+
+func (p Patient) spill() Finding {
+	const check = "spill directory"
+	another := "TRL_SPILL_DIR=DIRECTORY trl serve"
+	var at unix.Statfs_t
+	if err := unix.Statfs(p.SpillDir, &at); err != nil {
+		return problem(check, "mkdir -p "+p.Quote(p.SpillDir)+" # or spill_dir elsewhere", "%s: %v", p.SpillDir, err)
+	}
+	file, err := os.CreateTemp(p.SpillDir, "trl-doctor-")
+	if err != nil {
+		return problem(check, another, "uid %d can't write there: %v", os.Geteuid(), err)
+	}
+	_, err = file.Write(make([]byte, at.Bsize))
+	err = errors.Join(err, file.Close(), os.Remove(file.Name()))
+	free := at.Bavail * uint64(at.Bsize)
+	where := fmt.Sprintf("%s has %d MiB free", p.SpillDir, free>>20)
+	switch {
+	case err != nil || free < leastSpill:
+		return problem(check, "df -h "+p.Quote(p.SpillDir)+" # and make room, or spill_dir elsewhere", "%s: long output would lose its middle", where)
+	case at.Type == tmpfs || at.Type == ramfs:
+		return note(check, another, "%s and is memory: long output goes there to leave memory", where)
+	case free < uint64(p.TotalQuota):
+		return note(check, fmt.Sprintf("TRL_TOTAL_QUOTA_BYTES=%d trl serve", free/2), "%s, and total_quota_bytes allows %d MiB", where, p.TotalQuota>>20)
+	}
+	return ok(check, "%s", where)
+}
+
+func (h host) proc() Finding {
+	const check = "/proc"
+	if h.read("/proc/self/stat") == "" {
+		return problem(check, "sudo mount -t proc proc /proc", "it is not mounted: processes can't be seen")
+	}
+	for line := range strings.Lines(h.read("/proc/self/mountinfo")) {
+		before, options, _ := strings.Cut(line, " - proc ")
+		fields := strings.Fields(before)
+		if options == "" || len(fields) < 5 || fields[4] != "/proc" {
+			continue
+		}
+		for _, option := range strings.FieldsFunc(options, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+			switch option {
+			case "hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible":
+				if h.uid != 0 {
+					return note(check, "", "it is mounted with %s: what a session runs as another user, behind sudo, is not seen", option)
+				}
+			case "hidepid=4", "hidepid=ptraceable":
+				return problem(check, "sudo mount -o remount,hidepid=0 /proc", "it is mounted with %s: the processes of sessions can't be seen", option)
+			}
+		}
+	}
+	return ok(check, "processes can be seen")
+}
+
+// yama restricts who may look into which process, which is how it is known that
+// one waits for input.
+func (h host) yama() Finding {
+	const check = "ptrace"
+	scope := h.read("/proc/sys/kernel/yama/ptrace_scope")
+	if scope == "" || scope == "0" || h.uid == 0 && scope != "3" {
+		return ok(check, "whether a command waits for input can be seen")
+	}
+	return note(check, "sudo sysctl -w kernel.yama.ptrace_scope=0", "kernel.yama.ptrace_scope is %s: as uid %d the daemon may not be told that a command waits for input (yield_on_input)", scope, h.uid)
+}
+
+// lastToDie tries whether the holder may ask the kernel to spare it. The value
+// is put back.
+func lastToDie() Finding {
+	const check, file = "out of memory", "/proc/self/oom_score_adj"
+	before, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, []byte("-900"), 0)
+	}
+	if err != nil {
+		return note(check, "sudo choom -n -900 -p $(pgrep -o -f 'trl serve') # after its start; or --cap-add SYS_RESOURCE for a container that runs as root",
+			"uid %d may not lower oom_score_adj (%v): without memory the kernel may kill the holder, and with it all sessions", os.Geteuid(), reason(err))
+	}
+	_ = os.WriteFile(file, before, 0)
+	return ok(check, "the holder of the sessions is among the last that the kernel kills")
+}
+
+// reason is an error without the name of the file.
+func reason(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+func (h host) container() Finding {
+	const check = "container"
+	kind := h.read("/run/systemd/container")
+	for file, name := range map[string]string{"/.dockerenv": "docker", "/run/.containerenv": "podman"} {
+		if _, err := os.Stat(filepath.Join(h.root, file)); err == nil {
+			kind = name
+		}
+	}
+	if strings.Contains(h.read("/proc/1/cgroup"), "kubepods") {
+		kind = "kubernetes"
+	}
+	if kind == "" {
+		return ok(check, "none is seen")
+	}
+	return note(check, "", "this is one (%s): sessions end with it, and its limits are theirs", kind)
+}
+
+// clock looks at the time: output has it, and tokens expire by it.
+func clock() Finding {
+	const check = "clock"
+	var state unix.Timex
+	_, err := unix.Adjtimex(&state)
+	now := time.Now()
+	switch {
+	case now.Year() < 2025: // older than this program
+		return problem(check, "sudo timedatectl set-ntp true", "it says %s, which can't be", now.UTC().Format(time.DateTime))
+	case err == nil && state.Status&unix.STA_UNSYNC != 0:
+		return note(check, "sudo timedatectl set-ntp true", "%s; nothing keeps it right, and tokens expire by it", now.UTC().Format(time.DateTime+" MST"))
+	}
+	return ok(check, "%s", now.UTC().Format(time.DateTime+" MST"))
+}

@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/internal/shell"
+)
+
+// shells looks for the shells that sessions can have.
+func shells(ctx context.Context) []Finding {
+	var found []string
+	seen := map[string]bool{}
+	for _, name := range []string{"sh", "dash", "ash", "bash", "zsh"} {
+		program, ok := shell.Find(name)
+		if !ok || program.Family == "" {
+			continue
+		}
+		text := name
+		if string(program.Family) != name {
+			text += fmt.Sprintf(" (%s)", program.Family)
+		}
+		if version := versionOf(ctx, program); version != "" && !seen[version] {
+			seen[version] = true
+			text += " " + version
+		}
+		found = append(found, text)
+	}
+	if len(found) == 0 {
+		return []Finding{problem("shells", "sudo apt-get install dash", "there is none that a session could run in: dash, ash, bash or zsh")}
+	}
+	return []Finding{ok("shells", "%s", strings.Join(found, ", "))}
+}
+
+// versionTime is what a shell may take to say its version.
+const versionTime = 2 * time.Second
+
+// versionOf asks a shell for its version; "" if it has no way to say it, as dash.
+func versionOf(ctx context.Context, program shell.Program) string {
+	var args []string
+	switch program.Family {
+	case shell.Bash, shell.Zsh:
+		args = []string{"--version"}
+	case shell.Ash:
+		args = []string{"--help"}
+	default:
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	file, err := filepath.EvalSymlinks(program.Path)
+	if err != nil {
+		return ""
+	}
+	output, _ := exec.CommandContext(ctx, file, args...).CombinedOutput() // busybox ends with 1, and tells
+	for field := range strings.FieldsSeq(string(output)) {
+		field = strings.TrimPrefix(strings.TrimRight(field, ","), "v")
+		if field != "" && field[0] >= '0' && field[0] <= '9' && strings.Contains(field, ".") {
+			return field
+		}
+	}
+	return ""
+}

@@ -1,0 +1,378 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrGone says that the holder has died, and with it all that it kept.
+var ErrGone = errors.New("the holder of the sessions is gone")
+
+// Exit is how a tracked process ended.
+type Exit struct {
+	PID    int
+	Status syscall.WaitStatus
+	CPU    time.Duration
+}
+
+// Hello is what the holder told when the connection was made.
+type Hello struct {
+	PID int // of the holder, the parent of all
+	// Host numbers the holder, at random: two on one machine differ, and every
+	// daemon of one holder has the same.
+	Host uint16
+	// Again says that another daemon was here before. Slots and Tracked are
+	// then what it left, and exits that it did not forget come to Watch.
+	Again   bool
+	Slots   []Slot
+	Tracked []int // the living ones
+}
+
+// Client is the daemon's end of the connection to its holder, and its Keeper.
+type Client struct {
+	conn  int
+	hello Hello
+	fds   string // directory of the holder's descriptors
+	limit Slot   // first number that can't be a slot
+	done  chan struct{}
+
+	writing sync.Mutex // one packet at a time; taken with mu not held
+	packet  []byte     // under writing
+
+	mu      sync.Mutex
+	free    []Slot // given back, the last first
+	next    Slot   // above all that were ever used
+	asked   map[uint32]chan<- answer
+	lastID  uint32
+	watch   func(Exit)
+	unheard []Exit // came before there was a watch
+	err     error  // why done is closed
+}
+
+type answer struct {
+	record
+	fd int
+}
+
+// Connect takes over the descriptor that the holder has given this process and
+// waits for its hello.
+func Connect(fd int) (*Client, error) {
+	unix.CloseOnExec(fd)
+	unix.CloseOnExec(lifeFD) // if it is there
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	c := &Client{
+		conn: fd, done: make(chan struct{}), asked: map[uint32]chan<- answer{}, next: Root + 1,
+		limit: Slot(min(limit.Max, 1<<30)), // the runtime has raised the holder's limit to this
+	}
+	in := &packets{conn: fd}
+	for ready := false; !ready; {
+		err := in.next(func(r record, got int) error {
+			if got >= 0 {
+				_ = unix.Close(got)
+				return fmt.Errorf("%w: a descriptor in the hello", errMalformed)
+			}
+			last, err := c.greet(r)
+			ready = ready || last // exits may follow it in the same packet
+			return err
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("hear from the holder: %w", err), unix.Close(fd))
+		}
+	}
+	c.fds = "/proc/" + strconv.Itoa(c.hello.PID) + "/fd/"
+	c.findFree()
+	go c.listen(in)
+	return c, nil
+}
+
+// greet takes in one record of the hello.
+func (c *Client) greet(r record) (ready bool, err error) {
+	switch r.kind {
+	case gotHello:
+		c.hello.PID, c.hello.Host, c.hello.Again = int(r.num), uint16(r.id), r.flags&helloAgain != 0
+		// The holder's own is low; neither this process nor what it starts
+		// should have that.
+		_ = os.WriteFile("/proc/self/oom_score_adj", strconv.AppendInt(nil, int64(r.value), 10), 0)
+	case gotSlot:
+		c.hello.Slots = append(c.hello.Slots, Slot(r.num))
+	case gotTrack:
+		c.hello.Tracked = append(c.hello.Tracked, int(r.num))
+	case gotExit:
+		c.unheard = append(c.unheard, exitOf(r))
+	case gotReady:
+		return true, nil
+	default:
+		return false, fmt.Errorf("%w: kind %d in the hello", errMalformed, r.kind)
+	}
+	return false, nil
+}
+
+func exitOf(r record) Exit {
+	return Exit{PID: int(r.num), Status: syscall.WaitStatus(r.value), CPU: time.Duration(r.extra)}
+}
+
+// findFree makes the free list of what the holder says is in use.
+func (c *Client) findFree() {
+	used := make(map[Slot]bool, len(c.hello.Slots))
+	for _, slot := range c.hello.Slots {
+		used[slot] = true
+		c.next = max(c.next, slot+1)
+	}
+	for slot := c.next - 1; slot > Root; slot-- {
+		if !used[slot] {
+			c.free = append(c.free, slot)
+		}
+	}
+}
+
+// Hello returns what the holder told at the beginning.
+func (c *Client) Hello() Hello { return c.hello }
+
+// Done is closed when the holder is gone, or can't be understood any more.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err says why Done is closed.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// listen hands answers to who asked, and exits to who watches.
+func (c *Client) listen(in *packets) {
+	var err error
+	for err == nil {
+		err = in.next(c.hear)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	c.mu.Lock()
+	c.err = errors.Join(ErrGone, err)
+	asked := c.asked
+	c.asked = nil
+	c.mu.Unlock()
+	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR) // who writes meanwhile must not wait for room
+	close(c.done)
+	for _, to := range asked {
+		close(to)
+	}
+}
+
+func (c *Client) hear(r record, fd int) error {
+	switch r.kind {
+	case gotExit:
+		c.mu.Lock()
+		watch := c.watch
+		if watch == nil {
+			c.unheard = append(c.unheard, exitOf(r))
+		}
+		c.mu.Unlock()
+		if watch != nil {
+			watch(exitOf(r))
+		}
+		return nil
+	case gotTake, gotSync, gotGroup, gotCount:
+		c.mu.Lock()
+		to := c.asked[r.id]
+		delete(c.asked, r.id)
+		c.mu.Unlock()
+		if to != nil {
+			to <- answer{r, fd} // there is room for it
+			return nil
+		}
+	}
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+	return fmt.Errorf("%w: kind %d, question %d", errMalformed, r.kind, r.id)
+}
+
+// Watch makes fn be told of every exit of a tracked process, from now on and
+// those that nobody heard of before. It is called once. fn must not wait for
+// anything of this client.
+func (c *Client) Watch(fn func(Exit)) {
+	for {
+		c.mu.Lock()
+		unheard := c.unheard
+		c.unheard = nil
+		if len(unheard) == 0 {
+			c.watch = fn
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for _, exit := range unheard {
+			fn(exit)
+		}
+	}
+}
+
+func (c *Client) tell(r record, fd int) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.packet = r.append(c.packet[:0])
+	err := send(c.conn, c.packet, fd)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return ErrGone
+	}
+	return err
+}
+
+func (c *Client) ask(r record) (answer, error) {
+	back := make(chan answer, 1)
+	c.mu.Lock()
+	if c.asked == nil {
+		c.mu.Unlock()
+		return answer{}, ErrGone
+	}
+	c.lastID++
+	r.id = c.lastID
+	c.asked[r.id] = back
+	c.mu.Unlock()
+	if err := c.tell(r, -1); err != nil {
+		c.mu.Lock()
+		delete(c.asked, r.id)
+		c.mu.Unlock()
+		return answer{}, err
+	}
+	a, ok := <-back
+	if !ok {
+		return a, ErrGone
+	}
+	return a, nil
+}
+
+// Keep implements Keeper.
+func (c *Client) Keep(fd int) (Slot, error) {
+	c.mu.Lock()
+	var slot Slot
+	if n := len(c.free); n > 0 {
+		slot, c.free = c.free[n-1], c.free[:n-1]
+	} else {
+		slot = c.next
+		if slot >= c.limit {
+			c.mu.Unlock()
+			return -1, fmt.Errorf("keep a descriptor: all %d numbers are in use; raise the limit of open files: %w", c.limit, unix.EMFILE)
+		}
+		c.next++
+	}
+	c.mu.Unlock()
+	if err := c.Replace(slot, fd); err != nil {
+		c.giveBack(slot)
+		return -1, err
+	}
+	return slot, nil
+}
+
+// Replace implements Keeper.
+func (c *Client) Replace(slot Slot, fd int) error {
+	if fd < 0 {
+		return fmt.Errorf("keep a descriptor: %w", unix.EBADF)
+	}
+	r := record{kind: wantKeep, num: int32(slot)}
+	err := c.tell(r, fd)
+	if errors.Is(err, unix.ETOOMANYREFS) {
+		// The kernel bounds the descriptors that are on their way between the
+		// processes of a user. After a sync none of ours is.
+		if err = c.Sync(); err == nil {
+			err = c.tell(r, fd)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("keep a descriptor: %w", err)
+	}
+	return nil
+}
+
+// Drop implements Keeper.
+func (c *Client) Drop(slot Slot) {
+	if c.tell(record{kind: wantDrop, num: int32(slot)}, -1) == nil && slot != Root {
+		// Only now: who uses the number again must come after.
+		c.giveBack(slot)
+	}
+}
+
+func (c *Client) giveBack(slot Slot) {
+	c.mu.Lock()
+	c.free = append(c.free, slot)
+	c.mu.Unlock()
+}
+
+// Sync implements Keeper.
+func (c *Client) Sync() error {
+	_, err := c.ask(record{kind: wantSync})
+	return err
+}
+
+// Path implements Keeper.
+func (c *Client) Path(slot Slot) string { return c.fds + strconv.Itoa(int(slot)) }
+
+// Take implements Keeper.
+func (c *Client) Take(slot Slot) (int, error) {
+	a, err := c.ask(record{kind: wantTake, num: int32(slot)})
+	switch {
+	case err != nil:
+		return -1, err
+	case a.value != 0:
+		return -1, fmt.Errorf("take what is in slot %d: %w", slot, unix.Errno(a.value))
+	case a.fd < 0:
+		return -1, fmt.Errorf("take what is in slot %d: %w: nothing came", slot, errMalformed)
+	}
+	return a.fd, nil
+}
+
+// Track makes the exit of a child of the holder known to Watch, also if it has
+// ended already, and to every later daemon until it is forgotten.
+func (c *Client) Track(pid int) error { return c.tell(record{kind: wantTrack, num: int32(pid)}, -1) }
+
+// Forget says that the exit of a process is recorded, or that nobody wants it.
+// It does nothing for one that lives.
+func (c *Client) Forget(pid int) { _ = c.tell(record{kind: wantForget, num: int32(pid)}, -1) }
+
+// Group makes a child of the holder lead a process group of its own, which only
+// its parent may do.
+func (c *Client) Group(pid int) error {
+	a, err := c.ask(record{kind: wantGroup, num: int32(pid)})
+	if err == nil && a.value != 0 {
+		err = unix.Errno(a.value)
+	}
+	return err
+}
+
+// Orphans counts the processes that ended without being tracked.
+func (c *Client) Orphans() (int64, error) {
+	a, err := c.ask(record{kind: wantCount})
+	return a.extra, err
+}
+
+// Bye says that this process is about to end on purpose. With End the holder
+// ends too, with the code.
+func (c *Client) Bye(code int, how Parting) error {
+	return c.tell(record{kind: wantBye, value: int32(code), flags: uint8(how)}, -1)
+}
+
+// Close ends the connection, as the death of this process would.
+func (c *Client) Close() error {
+	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR)
+	<-c.done
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	if c.conn < 0 {
+		return nil
+	}
+	err := unix.Close(c.conn)
+	c.conn = -1
+	return err
+}

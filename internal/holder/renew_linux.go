@@ -1,0 +1,216 @@
+package holder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// leftFD is the number under which a holder leaves what it knows to the program
+// that it becomes. It is no slot.
+const leftFD = int(Root) - 1
+
+// errStop says that a signal has asked to end.
+var errStop = errors.New("a signal came")
+
+// renew makes this process the program that is at its path now, with its
+// children, its slots and all that it knows. There is no daemon meanwhile. It
+// comes back if that can't be done, and then everything is as it was.
+func (h *holder) renew() {
+	if h.cfg.Program == "" {
+		return
+	}
+	// What has died and was not noted stays a zombie, for the next to find.
+	h.table.mu.Lock()
+	defer h.table.mu.Unlock()
+	if err := h.become(); err != nil && !errors.Is(err, errStop) {
+		h.cfg.Log.Error("the holder could not become the program at its path and stays what it was", "event", "not_renewed", "error", err)
+	}
+}
+
+// become does not return unless it fails. The caller holds the table's lock.
+func (h *holder) become() error {
+	if err := h.leaveBehind(); err != nil {
+		return err
+	}
+	defer unix.Close(leftFD)
+	for slot := range h.table.slots {
+		if _, err := unix.FcntlInt(uintptr(slot), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("slot %d: %w", slot, err)
+		}
+	}
+	defer h.closeSlotsOnExec()
+	if u := h.table.under; u != nil {
+		// Whatever becomes of us, the undertaker waits for it.
+		if _, err := unix.FcntlInt(uintptr(u.life), unix.F_SETFD, 0); err != nil {
+			return err
+		}
+		defer unix.CloseOnExec(u.life)
+	}
+	restore, err := h.holdSignals()
+	defer restore()
+	if err != nil {
+		return err
+	}
+	err = syscall.Exec(h.cfg.Program, h.cfg.Again, os.Environ())
+	// It has lowered the limit of open files to what this program was started
+	// with, below which slots are not.
+	var limit unix.Rlimit
+	if got := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); got == nil {
+		limit.Cur = limit.Max
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	return fmt.Errorf("execute %s: %w", h.cfg.Program, err)
+}
+
+// holdSignals makes signals wait for the program that this process becomes: one
+// that came before it can catch them would kill it. The mask of the thread that
+// executes it is kept. restore undoes that.
+func (h *holder) holdSignals() (restore func(), err error) {
+	runtime.LockOSThread()
+	var mask, before unix.Sigset_t
+	for _, sig := range caught {
+		n := uint(sig.(unix.Signal)) - 1
+		mask.Val[n/64] |= 1 << (n % 64)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before); err != nil {
+		return runtime.UnlockOSThread, err
+	}
+	// The other threads take none either. Where that can't be asked of them, as
+	// beside C code, a signal that comes in this very moment is lost.
+	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
+	restore = func() {
+		h.catchSignals()
+		_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
+		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+		runtime.UnlockOSThread()
+	}
+	signal.Stop(h.signals) // those that came are in the channel now
+	for {
+		select {
+		case sig := <-h.signals:
+			if sig == unix.SIGTERM || sig == unix.SIGINT {
+				h.stopping = true
+				return restore, errStop
+			}
+		default:
+			return restore, nil
+		}
+	}
+}
+
+func (h *holder) closeSlotsOnExec() {
+	for slot := range h.table.slots {
+		unix.CloseOnExec(int(slot))
+	}
+}
+
+// leaveBehind writes down what is to be known. The caller holds the table's lock.
+func (h *holder) leaveBehind() error {
+	fd, err := unix.MemfdCreate("holder", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("leave what is known: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "left")
+	defer file.Close()
+	if _, err := file.Write(h.left()); err != nil {
+		return fmt.Errorf("leave what is known: %w", err)
+	}
+	if err := unix.Dup3(fd, leftFD, 0); err != nil {
+		return fmt.Errorf("leave what is known: %w", err)
+	}
+	return nil
+}
+
+func (h *holder) left() []byte {
+	t := h.table
+	first := h.hello
+	first.kind, first.extra = leftFirst, t.orphans
+	b := first.append(nil)
+	for slot := range t.slots {
+		b = record{kind: gotSlot, num: int32(slot)}.append(b)
+	}
+	for pid, e := range t.tracked {
+		r := record{kind: gotTrack, num: int32(pid)}
+		if e.ended {
+			r = e.record()
+		}
+		b = r.append(b)
+	}
+	if t.under != nil {
+		b = record{kind: leftUnder, num: int32(t.under.pid), value: int32(t.under.life)}.append(b)
+	}
+	for i := range t.order { // the oldest first
+		if e, ok := t.recent[t.order[(t.oldest+i)%len(t.order)]]; ok {
+			r := e.record()
+			r.kind = leftRecent
+			b = r.append(b)
+		}
+	}
+	return record{kind: leftAll}.append(b)
+}
+
+// resume makes this process the holder that it was before it became this
+// program.
+func (h *holder) resume() error {
+	file := os.NewFile(uintptr(leftFD), "left")
+	defer file.Close()
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("go on as a holder: %w", err)
+	}
+	b, err := io.ReadAll(file)
+	if err != nil {
+		return fmt.Errorf("go on as a holder: %w", err)
+	}
+	for ; len(b) >= recordSize; b = b[recordSize:] {
+		r := readRecord(b)
+		if r.kind == leftAll {
+			h.closeSlotsOnExec()
+			h.hello.flags = helloAgain
+			return nil
+		}
+		if err := h.recall(r); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("go on as a holder: %w: it has no end", errMalformed)
+}
+
+// recall takes in one record of what was left.
+func (h *holder) recall(r record) error {
+	t := h.table
+	switch r.kind {
+	case leftFirst:
+		if int(r.num) != os.Getpid() {
+			return fmt.Errorf("go on as a holder: %w: it is of process %d", errMalformed, r.num)
+		}
+		h.hello.id, h.hello.value, t.orphans = r.id, r.value, r.extra
+	case gotSlot:
+		t.slots[Slot(r.num)] = struct{}{}
+	case gotTrack:
+		t.tracked[int(r.num)] = &ending{pid: int(r.num)}
+	case gotExit:
+		e := endingOf(r)
+		t.tracked[e.pid] = &e
+	case leftUnder:
+		unix.CloseOnExec(int(r.value))
+		h.former, t.formerUnder = int(r.value), int(r.num)
+	case leftRecent:
+		t.remember(endingOf(r))
+		t.orphans-- // it is counted
+	default:
+		return fmt.Errorf("go on as a holder: %w: kind %d", errMalformed, r.kind)
+	}
+	return nil
+}
+
+func endingOf(r record) ending {
+	return ending{pid: int(r.num), ended: true, status: syscall.WaitStatus(r.value), cpu: r.extra}
+}

@@ -1,0 +1,251 @@
+package holder
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// recentExits is how many exits of untracked processes are remembered, the
+// newest: a child may end before the daemon, which has forked it, says so. Only
+// what dies within the microseconds between counts, or while the daemon is kept
+// from running in just that moment.
+const recentExits = 4096
+
+// table is all that the holder knows. Its lock orders what the daemon says with
+// the reaping: a process is reaped and noted in one step.
+type table struct {
+	mu      sync.Mutex
+	slots   map[Slot]struct{}
+	tracked map[int]*ending // by pid, until forgotten
+	recent  map[int]ending  // exits of the untracked, by pid
+	order   []int           // the pids in recent, as a ring once it is full
+	oldest  int             // where order is overwritten
+	orphans int64
+	daemon  int                     // pid of the daemon, 0 while there is none
+	died    chan syscall.WaitStatus // how it ended; has room for it
+	send    *outbox                 // to the daemon, nil while there is none
+	bye     *record
+	under   *undertaker // nil: there is none
+	// formerUnder is the pid of the undertaker from before a renewal; 0: it is gone.
+	formerUnder int
+}
+
+// ending is how a process ended, if it has.
+type ending struct {
+	pid    int
+	ended  bool
+	status syscall.WaitStatus
+	cpu    int64
+}
+
+func (e *ending) record() record {
+	return record{kind: gotExit, num: int32(e.pid), value: int32(e.status), extra: e.cpu}
+}
+
+// lostStatus is how a process ended whose status nobody has: as if killed.
+const lostStatus = syscall.WaitStatus(unix.SIGKILL)
+
+func newTable() *table {
+	return &table{
+		slots: map[Slot]struct{}{}, tracked: map[int]*ending{}, recent: map[int]ending{},
+		died: make(chan syscall.WaitStatus, 1),
+	}
+}
+
+// greet makes to the way to the daemon, and tells it all.
+func (t *table) greet(to *outbox, hello record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.send, t.bye = to, nil
+	to.put(hello, -1)
+	for slot := range t.slots {
+		to.put(record{kind: gotSlot, num: int32(slot)}, -1)
+	}
+	for pid, e := range t.tracked {
+		if e.ended {
+			to.put(e.record(), -1)
+		} else {
+			to.put(record{kind: gotTrack, num: int32(pid)}, -1)
+		}
+	}
+	to.put(record{kind: gotReady}, -1)
+}
+
+// leave forgets the way to the daemon, and returns its last word, if it had one.
+func (t *table) leave() *record {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.send = nil
+	return t.bye
+}
+
+// obey does what the daemon says.
+func (t *table) obey(r record, fd int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if (fd >= 0) != (r.kind == wantKeep) {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return fmt.Errorf("%w: kind %d, with descriptor: %v", errMalformed, r.kind, fd >= 0)
+	}
+	slot := Slot(r.num)
+	switch r.kind {
+	case wantKeep:
+		return t.keep(slot, fd)
+	case wantDrop:
+		if _, ok := t.slots[slot]; ok {
+			delete(t.slots, slot)
+			_ = unix.Close(int(slot))
+		}
+	case wantTake:
+		a := record{kind: gotTake, id: r.id}
+		if _, ok := t.slots[slot]; !ok {
+			a.value = int32(unix.EBADF)
+			t.send.put(a, -1)
+			break
+		}
+		copied, err := dup(int(slot)) // the slot may be dropped before it is sent
+		if err != nil {
+			return err
+		}
+		t.send.put(a, copied)
+	case wantSync:
+		t.send.put(record{kind: gotSync, id: r.id}, -1)
+	case wantGroup:
+		a := record{kind: gotGroup, id: r.id}
+		if err, ok := unix.Setpgid(int(r.num), int(r.num)).(unix.Errno); ok { //nolint:errorlint // it is the bare number
+			a.value = int32(err)
+		}
+		t.send.put(a, -1)
+	case wantTrack:
+		t.track(int(r.num))
+	case wantForget:
+		if e := t.tracked[int(r.num)]; e != nil && e.ended {
+			delete(t.tracked, e.pid)
+		}
+	case wantCount:
+		t.send.put(record{kind: gotCount, id: r.id, extra: t.orphans}, -1)
+	case wantBye:
+		t.bye = &r
+	default:
+		return fmt.Errorf("%w: kind %d", errMalformed, r.kind)
+	}
+	return nil
+}
+
+func (t *table) keep(slot Slot, fd int) error {
+	defer unix.Close(fd)
+	if slot < Root {
+		return fmt.Errorf("%w: slot %d", errMalformed, slot)
+	}
+	if err := put(fd, int(slot)); err != nil {
+		return fmt.Errorf("keep in slot %d: %w", slot, err)
+	}
+	t.slots[slot] = struct{}{}
+	return nil
+}
+
+// dropAll gives up all that is kept.
+func (t *table) dropAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for slot := range t.slots {
+		_ = unix.Close(int(slot))
+	}
+	clear(t.slots)
+}
+
+// track notes that the exit of a process is wanted, and tells it if it was.
+func (t *table) track(pid int) {
+	known := t.tracked[pid]
+	if known != nil && !known.ended {
+		return
+	}
+	e := &ending{pid: pid}
+	if !isChild(pid) { // it has been reaped already
+		if recent, ok := t.recent[pid]; ok {
+			*e = recent
+			t.orphans--
+		} else if known != nil {
+			e = known
+		} else {
+			e.ended, e.status = true, lostStatus
+		}
+		t.send.put(e.record(), -1)
+	}
+	t.tracked[pid] = e
+	delete(t.recent, pid) // it must not be taken for the end of a later process
+}
+
+// remember keeps the exit of an untracked process for a while.
+func (t *table) remember(e ending) {
+	t.orphans++
+	t.recent[e.pid] = e
+	if len(t.order) < recentExits {
+		t.order = append(t.order, e.pid)
+		return
+	}
+	delete(t.recent, t.order[t.oldest])
+	t.order[t.oldest] = e.pid
+	t.oldest = (t.oldest + 1) % recentExits
+}
+
+// isChild reports whether a process is a child of this one, alive or not yet
+// reaped.
+func isChild(pid int) bool {
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err == nil
+		}
+	}
+}
+
+// reap takes every child that is dead.
+func (t *table) reap() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		var usage syscall.Rusage
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &usage)
+		switch {
+		case err == syscall.EINTR:
+		case pid <= 0:
+			return
+		case pid == t.daemon:
+			t.daemon = 0
+			t.died <- status
+		case t.under != nil && pid == t.under.pid:
+			t.under.pid = 0
+			t.under.died <- struct{}{}
+		case pid == t.formerUnder:
+			t.formerUnder = 0
+		default:
+			t.ended(ending{pid: pid, ended: true, status: status, cpu: usage.Utime.Nano() + usage.Stime.Nano()})
+		}
+	}
+}
+
+func (t *table) isUndertaker(pid int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.under != nil && pid == t.under.pid
+}
+
+func (t *table) ended(e ending) {
+	known := t.tracked[e.pid]
+	if known == nil || known.ended {
+		t.remember(e)
+		return
+	}
+	*known = e
+	if t.send != nil {
+		t.send.put(e.record(), -1)
+	}
+}

@@ -1,0 +1,415 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+)
+
+// wholeState is everything that a reader can learn of a journal.
+func wholeState(t *testing.T, j *Journal) map[string]any {
+	t.Helper()
+	why := ""
+	if err := j.Lossy(); err != nil {
+		why = err.Error()
+	}
+	return map[string]any{
+		"content": readAll(t, j, 0, 1000), "size": j.Size(), "closed": j.Closed(), "lossy": why,
+		"totals": []int64{j.Total(Stdout), j.Total(Stderr), j.Total(TTY)}, "marks": j.Marks(0, never), "stats": j.store.Stats(),
+	}
+}
+
+// kinds are journals in every place that bytes can be.
+var kinds = map[string]Config{
+	"memory":                {},
+	"file":                  {ExecMemory: 10},
+	"ring":                  {ExecMemory: 10, ExecQuota: 1000},
+	"ring in memory":        {ExecMemory: 10, TotalQuota: 500},
+	"no file":               {Dir: "missing", ExecMemory: 200},
+	"ring, then no quota":   {ExecMemory: 10, ExecQuota: 1000, TotalQuota: 900},
+	"nothing":               {ExecMemory: 10},
+	"under memory pressure": {TotalMemory: 1},
+}
+
+func newKind(t testing.TB, name string) *Journal {
+	t.Helper()
+	cfg := kinds[name]
+	if cfg.Dir != "" {
+		cfg.Dir = filepath.Join(t.TempDir(), cfg.Dir)
+	} else {
+		cfg.Dir = t.TempDir()
+	}
+	s := NewStore(cfg)
+	t.Cleanup(s.Close)
+	j := s.New()
+	if name == "nothing" {
+		return j
+	}
+	for i := range 300 {
+		if i%50 == 0 {
+			s.pass(time.Minute)
+		}
+		j.Append(Stream(i/3%2), bytes.Repeat([]byte{byte(i)}, i%20))
+	}
+	return j
+}
+
+func TestRestore(t *testing.T) {
+	for name := range kinds {
+		t.Run(name, func(t *testing.T) {
+			j := newKind(t, name)
+			before := j.store
+			lane, ok := j.Lane()
+			if !ok {
+				t.Fatal("no lane")
+			}
+			if j.Value() != nil {
+				t.Error("a running journal has a value")
+			}
+			want := wholeState(t, j)
+			after := NewStore(before.cfg)
+			t.Cleanup(after.Close)
+			k, err := after.Restore(lane)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, wholeState(t, k)); diff != "" {
+				t.Fatalf("running (-before +after):\n%s", diff)
+			}
+			forget(j)
+
+			// It goes on, and its end is restored too: first from the lane, then by
+			// its value.
+			k.Append(Stderr, bytes.Repeat([]byte("more"), 100))
+			k.Seal()
+			want = wholeState(t, k)
+			sealed := NewStore(before.cfg)
+			t.Cleanup(sealed.Close)
+			l, err := sealed.Restore(lane)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, wholeState(t, l)); diff != "" {
+				t.Fatalf("sealed (-before +after):\n%s", diff)
+			}
+			forget(k)
+			value := l.Value()
+			l.Close()
+			if !bytes.Equal(value, l.Value()) {
+				t.Error("the value changes when the lane is given back")
+			}
+			if _, err := sealed.Restore(lane); !errors.Is(err, errNoLane) {
+				t.Errorf("of a lane that was given back: %v", err)
+			}
+			want = wholeState(t, l)
+			last := NewStore(before.cfg)
+			m, err := last.RestoreValue(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, wholeState(t, m)); diff != "" {
+				t.Fatalf("value (-before +after):\n%s", diff)
+			}
+			if _, ok := m.Lane(); ok {
+				t.Error("a closed journal has a lane")
+			}
+			forget(l)
+			m.Release()
+			if diff := cmp.Diff(Stats{CapturedBytes: m.Size(), Lossy: last.Stats().Lossy}, last.Stats()); diff != "" {
+				t.Errorf("after release (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A journal goes on with the bounds it was made with, whatever later ones have.
+func TestRestoreUnderOtherBounds(t *testing.T) {
+	for name := range kinds {
+		t.Run(name, func(t *testing.T) {
+			j, whole := newKind(t, name), newKind(t, name)
+			lane, ok := j.Lane()
+			if !ok {
+				t.Fatal("no lane")
+			}
+			cfg := j.store.cfg
+			cfg.ExecMemory, cfg.ExecQuota = 70000, 5000000
+			after := NewStore(cfg)
+			t.Cleanup(after.Close)
+			k, err := after.Restore(lane)
+			if err != nil {
+				t.Fatal(err)
+			}
+			forget(j)
+			for i := range 300 { // past every bound that it has
+				for _, to := range []*Journal{whole, k} {
+					to.Append(Stream(i%2), bytes.Repeat([]byte{byte(i)}, 10))
+				}
+			}
+			without := func(j *Journal) map[string]any { // what depends on which store it is
+				state := wholeState(t, j)
+				delete(state, "stats")
+				delete(state, "marks")
+				state["lossy"] = state["lossy"] != ""
+				return state
+			}
+			if diff := cmp.Diff(without(whole), without(k)); diff != "" {
+				t.Fatalf("running (-undisturbed +restored):\n%s", diff)
+			}
+			k.Seal()
+			want, value := without(k), k.Value()
+			cfg.ExecQuota = 700
+			last := NewStore(cfg)
+			t.Cleanup(last.Close)
+			l, err := last.RestoreValue(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, without(l)); diff != "" {
+				t.Fatalf("value (-before +after):\n%s", diff)
+			}
+			k.Close()
+			fresh := after.New() // it must not get the lane of another size
+			fresh.Append(Stdout, []byte("x"))
+			if got := fresh.lane.header.bounds; got != after.fresh || fresh.bounds != after.fresh {
+				t.Errorf("a new journal has the bounds %v, want %v", got, after.fresh)
+			}
+		})
+	}
+}
+
+// Descriptors that were kept are given up with what they were kept for.
+func TestNothingIsKeptForNobody(t *testing.T) {
+	k := &counting{Keeper: holder.Alone()}
+	s := newStore(t, Config{Keeper: k, ExecMemory: 100})
+	var js []*Journal
+	for range 20 {
+		j := s.New()
+		j.Append(Stdout, make([]byte, 200))
+		js = append(js, j)
+	}
+	if k.kept != 40 {
+		t.Errorf("%d kept, want a lane and a file for each of 20", k.kept)
+	}
+	for _, j := range js {
+		j.Close()
+	}
+	if k.kept != 21 {
+		t.Errorf("%d kept, want 20 files and a spare lane", k.kept)
+	}
+	made := k.made
+	for range 100 {
+		j := s.New()
+		j.Append(Stdout, []byte("short"))
+		j.Close()
+		j.Release()
+	}
+	if k.made != made {
+		t.Errorf("%d kept for journals that could use the spare lane", k.made-made)
+	}
+	for _, j := range js {
+		j.Release()
+	}
+	s.Close()
+	if k.kept != 0 {
+		t.Errorf("%d kept at the end", k.kept)
+	}
+}
+
+// counting counts what is kept.
+type counting struct {
+	holder.Keeper
+	kept, made int
+}
+
+func (c *counting) Keep(fd int) (holder.Slot, error) {
+	c.kept++
+	c.made++
+	return c.Keeper.Keep(fd)
+}
+
+func (c *counting) Drop(slot holder.Slot) {
+	c.kept--
+	c.Keeper.Drop(slot)
+}
+
+// unable is a keeper that keeps nothing.
+type unable struct{ holder.Keeper }
+
+func (unable) Keep(int) (holder.Slot, error) { return 0, os.ErrClosed }
+
+// Without a keeper output is as good as ever until this process ends, and the
+// owner is told once.
+func TestNothingCanBeKept(t *testing.T) {
+	var told []error
+	s := newStore(t, Config{Keeper: unable{}, ExecMemory: 1000, Inexact: func(err error) { told = append(told, err) }})
+	text := strings.Repeat("0123456789", 1000)
+	for range 3 {
+		j := s.New()
+		fd, w := pipe(t)
+		if _, err := w.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if err := pump(j, Stdout, fd); err != nil {
+			t.Fatal(err)
+		}
+		if h, _, _, err := j.HeadTail(Stdout, len(text), 0); err != nil || string(h) != text {
+			t.Errorf("content differs (%v)", err)
+		}
+		if _, ok := j.Lane(); ok {
+			t.Error("it has a lane")
+		}
+		j.Release()
+	}
+	if len(told) != 1 || !errors.Is(told[0], os.ErrClosed) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// A lane that was given back says nothing of who had it to who takes it next.
+func TestLanesAreUsedAgain(t *testing.T) {
+	s := newStore(t, Config{})
+	j := s.New()
+	j.Append(Stdout, bytes.Repeat([]byte("secret"), 5000))
+	first, _ := j.Lane()
+	j.Close()
+	k := s.New()
+	defer k.Release()
+	second, ok := k.Lane()
+	if !ok || second.Slot != first.Slot || second.Number == first.Number {
+		t.Fatalf("%+v after %+v", second, first)
+	}
+	if _, err := s.Restore(first); !errors.Is(err, errNoLane) {
+		t.Errorf("the first is found: %v", err)
+	}
+	fd, w := pipe(t)
+	if _, err := w.WriteString("public"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.AppendFrom(Stderr, fd); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Segment{errs(0, "public")}, readAll(t, k, 0, 100)); diff != "" {
+		t.Error(diff)
+	}
+	j.Release()
+}
+
+func TestAppendFromTerminal(t *testing.T) {
+	master, slave := rawTerminal(t)
+	defer master.Close()
+	r, w := pipeFiles(t)
+	defer r.Close()
+	defer w.Close()
+	m, sr, sw := int(master.Fd()), int(r.Fd()), int(w.Fd())
+	for _, fd := range []int{m, sr, sw} {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := newJournal(t, Config{})
+	// What a process before this one left in the stage comes first.
+	if _, err := unix.Write(sw, []byte("left ")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slave.WriteString("and new"); err != nil {
+		t.Fatal(err)
+	}
+	slave.Close()
+	if err := drain(m, func() (int, error) { return j.AppendFromTerminal(m, sr, sw) }); err != nil {
+		t.Fatal(err)
+	}
+	want := []Segment{{Stream: TTY, Data: []byte("left and new")}}
+	if diff := cmp.Diff(want, readAll(t, j, 0, 100)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// readEverything looks at a journal in every way. Nothing may panic; errors are
+// fine.
+func readEverything(j *Journal) {
+	at := int64(0)
+	for range 20 {
+		_, next, err := j.Read(at, 1000)
+		if err != nil || next == at {
+			break
+		}
+		at = next
+	}
+	_, _, _ = j.Read(j.Size()-10, 100)
+	for st := range Stream(streams) {
+		_, _, _, _ = j.HeadTail(st, 100, 100)
+	}
+	j.Marks(0, never)
+	j.FirstHeld(5)
+}
+
+func FuzzRestoreValue(f *testing.F) {
+	s := NewStore(Config{Dir: f.TempDir(), ExecQuota: 1000})
+	for name := range kinds {
+		j := newKind(f, name)
+		j.Close()
+		f.Add(j.Value())
+		j.Release()
+	}
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		j, err := s.RestoreValue(b)
+		if err != nil {
+			return
+		}
+		readEverything(j)
+		j.Value()
+		if j.spill != nil {
+			j.spill.slot = notKept // it may be anything's
+		}
+		j.Release()
+	})
+}
+
+// FuzzRestore changes what a lane says.
+func FuzzRestore(f *testing.F) {
+	size := int(unsafe.Sizeof(state{}))
+	for i := range size / 8 {
+		for _, v := range []int64{-1, 0, 1, 2, 7, 1 << 20, never, -never - 1} {
+			f.Add(uint8(i), uint8(i), v, uint16(i), int64(-1))
+			f.Add(uint8(i), uint8(i), v, uint16(5000), v)
+		}
+	}
+	names := []string{"memory", "file", "ring", "ring in memory", "no file"}
+	f.Fuzz(func(t *testing.T, kind, word uint8, v int64, place uint16, r int64) {
+		j := newKind(t, names[int(kind)%len(names)])
+		lane, ok := j.Lane()
+		if !ok {
+			t.Fatal("no lane")
+		}
+		h := j.lane.header
+		words := unsafe.Slice((*int64)(unsafe.Pointer(&h.states[h.seq&1])), size/8)
+		words[int(word)%len(words)] = v
+		if place > 0 {
+			j.lane.head[int(place)%200], j.lane.tail[int(place)%200] = run(r), run(r)
+			j.lane.marks[0][place%8].offset = r
+		}
+		after := NewStore(j.store.cfg)
+		k, err := after.Restore(lane)
+		if err == nil {
+			readEverything(k)
+			k.Append(Stdout, make([]byte, 3000))
+			k.Append(Stderr, make([]byte, 3000))
+			readEverything(k)
+			k.Seal()
+			k.Value()
+			forget(k)
+		}
+		j.Release()
+	})
+}

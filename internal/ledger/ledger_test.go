@@ -1,0 +1,193 @@
+//go:build linux
+
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+)
+
+// kept is a keeper that counts.
+type kept struct {
+	holder.Keeper
+	t     testing.TB
+	times int
+}
+
+func newKept(t testing.TB) *kept {
+	k := &kept{Keeper: holder.Alone(), t: t}
+	t.Cleanup(func() { k.Drop(holder.Root) })
+	return k
+}
+
+func (k *kept) Replace(slot holder.Slot, fd int) error {
+	k.times++
+	return k.Keeper.Replace(slot, fd)
+}
+
+// fd is the keeper's own descriptor.
+func (k *kept) fd() int {
+	k.t.Helper()
+	fd, err := k.Take(holder.Root)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+func contents(l *Ledger) map[string]string {
+	m := map[string]string{}
+	for key, value := range l.All() {
+		m[key] = string(value)
+	}
+	return m
+}
+
+// reopen is what a daemon does that comes after one which was killed.
+func reopen(t testing.TB, k *kept) *Ledger {
+	t.Helper()
+	l, err := Open(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func TestAgainstModel(t *testing.T) {
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	k := newKept(t)
+	l, err := New(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	model := map[string]string{}
+	for i := range 20_000 {
+		key := fmt.Sprint("k", rnd.IntN(300))
+		if rnd.IntN(4) == 0 {
+			delete(model, key)
+			err = l.Delete(key)
+		} else {
+			value := strings.Repeat(string(rune('a'+i%26)), rnd.IntN(1000))
+			model[key] = value
+			err = l.Put(key, []byte(value))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%5000 == 0 {
+			l = reopen(t, k)
+		}
+	}
+	if diff := cmp.Diff(model, contents(l)); diff != "" {
+		t.Error(diff)
+	}
+	l = reopen(t, k)
+	if diff := cmp.Diff(model, contents(l)); diff != "" {
+		t.Error("after the last:", diff)
+	}
+	if k.times < 3 || l.end > 2*l.live+minGarbage+1100 {
+		t.Errorf("written anew %d times; %d bytes, of which %d count", k.times-1, l.end, l.live)
+	}
+}
+
+// A write that was cut off anywhere did not happen, and what came before it did.
+func TestCutOff(t *testing.T) {
+	k := newKept(t)
+	l, err := New(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for i := range 3 {
+		if err := l.Put("a", []byte(fmt.Sprint("value ", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := maps.Clone(contents(l))
+	begin := l.end
+	if err := l.Put("b", []byte("the last one")); err != nil {
+		t.Fatal(err)
+	}
+	whole := make([]byte, l.end-begin)
+	if err := readFull(l.fd, whole, begin); err != nil {
+		t.Fatal(err)
+	}
+	kfd := k.fd()
+	for n := range len(whole) {
+		if err := unix.Ftruncate(kfd, begin+int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		l := reopen(t, k)
+		if diff := cmp.Diff(before, contents(l)); diff != "" {
+			t.Errorf("cut after %d bytes: %s", n, diff)
+		}
+		if err := l.Put("c", []byte("goes on")); err != nil {
+			t.Fatal(err)
+		}
+		if got := contents(reopen(t, k))["c"]; got != "goes on" {
+			t.Errorf("cut after %d bytes, what comes next is %q", n, got)
+		}
+		if err := unix.Ftruncate(kfd, begin); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFull(kfd, whole, begin); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(appendRecord(appendRecord(nil, opPut, "a", []byte("1")), opDelete, "a", nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fd, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFull(fd, data, 0); err != nil {
+			t.Fatal(err)
+		}
+		k := newKept(t)
+		if err := errors.Join(k.Replace(holder.Root, fd), unix.Close(fd)); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(k)
+		if err != nil {
+			return
+		}
+		defer l.Close()
+		for key, value := range l.All() {
+			if len(key)+len(value) > len(data) {
+				t.Errorf("%d bytes hold a record of %d", len(data), len(key)+len(value))
+			}
+		}
+	})
+}
+
+func BenchmarkPut(b *testing.B) {
+	l, err := New(newKept(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	value := make([]byte, 200)
+	for i := 0; b.Loop(); i++ {
+		if err := l.Put("x", value); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package must
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+const (
+	diskSize = 48 << 20
+	diskFree = 6 << 20 // while it is full, which a command's output then makes it
+	diskKept = 8 << 20 // what is written when there is room again
+)
+
+// disk is a small file system for the output of commands. It belongs to its test.
+type disk struct {
+	t   *testing.T
+	dir string
+}
+
+// newDisk mounts a small file system, on which there is room for diskFree.
+func newDisk(t *testing.T) *disk {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small file system")
+	}
+	d := &disk{t: t, dir: t.TempDir()}
+	if err := unix.Mount("must", d.dir, "tmpfs", 0, fmt.Sprint("size=", diskSize)); err != nil {
+		t.Skip("no file system can be mounted here: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(d.dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	d.fill()
+	return d
+}
+
+func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
+
+// fill takes what room there is, but for diskFree.
+func (d *disk) fill() {
+	d.t.Helper()
+	var st unix.Statfs_t
+	f, err := os.Create(d.filler())
+	if err == nil {
+		defer f.Close()
+		err = unix.Statfs(d.dir, &st)
+	}
+	if room := int64(st.Bavail)*st.Bsize - diskFree; err == nil && room > 0 {
+		// What is spilled meanwhile may have been faster.
+		if err = unix.Fallocate(int(f.Fd()), 0, 0, room); err == unix.ENOSPC {
+			err = nil
+		}
+	}
+	if err != nil {
+		d.t.Error(err)
+	}
+}
+
+// free makes room.
+func (d *disk) free() {
+	d.t.Helper()
+	if err := os.Remove(d.filler()); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// TestMustOutliveAFullDisk was seen to fail with a journal that did not go on with
+// its file when there was room again.
+func TestMustOutliveAFullDisk(t *testing.T) {
+	t.Run("full", diskFull)
+	t.Run("storm", diskStorm)
+}
+
+// heldOutput is what of a command's output is held: all but the bytes from gap up to
+// end.
+type heldOutput struct{ gap, end, size int64 }
+
+// readHeld reads all output of an exec, and compares what is held of it with the
+// file that it repeats.
+func (r *rig) readHeld(c *client.Client, exec string, file []byte) (h heldOutput, err error) {
+	most := int64(1 << 20)
+	for {
+		res, err := c.Output(r.ctx, api.ExecOutputParams{ExecID: exec, From: h.size, MaxBytes: &most})
+		if err != nil {
+			return h, err
+		}
+		for _, chunk := range res.Chunks {
+			if chunk.Offset != h.size {
+				return h, fmt.Errorf("a chunk at %d, want it at %d", chunk.Offset, h.size)
+			}
+			h.size = chunk.Next
+			if chunk.Type == api.ChunkGap {
+				if h.end != 0 {
+					return h, fmt.Errorf("a second gap at %d", chunk.Offset)
+				}
+				h.gap, h.end = chunk.Offset, chunk.Next
+				continue
+			}
+			data, err := chunk.Content()
+			if err != nil {
+				return h, err
+			}
+			for at := chunk.Offset; len(data) > 0; {
+				n := min(len(data), len(file)-int(at%int64(len(file))))
+				if want := file[at%int64(len(file)):][:n]; !bytes.Equal(data[:n], want) {
+					return h, fmt.Errorf("wrong bytes between %d and %d", at, at+int64(n))
+				}
+				data, at = data[n:], at+int64(n)
+			}
+		}
+		if len(res.Chunks) == 0 {
+			return h, nil
+		}
+	}
+}
+
+// diskFull fills the disk under a command, which goes on when there is room again,
+// after the daemon was killed while there was none.
+func diskFull(t *testing.T) {
+	d := newDisk(t)
+	r := startWith(t, trltest.Config{Args: []string{"--spill-dir", d.dir}})
+	name, _ := randomFile(t, seeded(t), diskKept)
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.patient()
+	other := r.create(api.SessionCreateParams{})
+	s := r.create(api.SessionCreateParams{})
+	// More than what is free, then again once it is told to, and a moment
+	// later: the daemon does not look for room all the time.
+	many, full := strings.Repeat(" "+name, 8), filepath.Join(t.TempDir(), "full")
+	began := time.Now()
+	res, err := c.Run(r.ctx, api.ExecRunParams{
+		SessionID: s.SessionID, StdinOpen: true, YieldMS: 1,
+		Command: "cat" + many + "; : >" + full + "; read go; sleep 0.5; cat " + name + " " + name,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nobody else notices.
+	var slowest time.Duration
+	for written := false; !written; {
+		began := time.Now()
+		if res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: other.SessionID, Command: "echo on"}); err != nil || res.Stdout != "on\n" {
+			t.Fatal(res, err)
+		}
+		slowest = max(slowest, time.Since(began))
+		_, err := os.Stat(full)
+		written = err == nil
+	}
+	took := time.Since(began)
+	if err := unix.Kill(daemonOf(r.PID), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.readHeld(c, res.ExecID, file); err != nil || h.size > 8*diskKept || h.end == 0 {
+		t.Fatalf("while there is no room: %+v, %v", h, err)
+	}
+	d.free()
+	if _, err := c.Input(r.ctx, api.ExecInputParams{ExecID: res.ExecID, Data: "go\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := r.readHeld(c, res.ExecID, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.size != 10*diskKept || h.gap == 0 || h.end > 8*diskKept {
+		t.Errorf("held are all %d bytes but those from %d to %d, want the last %d", h.size, h.gap, h.end, 2*diskKept)
+	}
+	whole, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "cat " + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := r.readHeld(c, whole.ExecID, file)
+	if err != nil || after.size != diskKept || after.end != 0 {
+		t.Errorf("the next command has %+v, %v", after, err)
+	}
+	if !strings.Contains(r.Log(), "no space left on device") {
+		t.Error("the log does not tell that the disk is full")
+	}
+	figures(t, "a command wrote %d MiB where %d fit, in %v, and another session's commands took %v at most; the daemon was killed; of the %d MiB it wrote when there was room again all are held; the gap is %.1f of %d MiB",
+		8*diskKept>>20, diskFree>>20, took.Round(time.Millisecond), slowest.Round(time.Millisecond), 2*diskKept>>20, mib(h.end-h.gap), h.size>>20)
+	c.Close()
+	r.reconnect()
+	r.stop()
+}
+
+// diskStorm lets room come and go, and kills the daemon, while a command writes.
+func diskStorm(t *testing.T) {
+	kills := 25
+	if os.Getenv("TRL_LONG") == "1" {
+		kills = 400
+	}
+	rnd := seeded(t)
+	d := newDisk(t)
+	r := startWith(t, trltest.Config{Args: []string{"--spill-dir", d.dir, "--exec-quota-bytes", strconv.Itoa(diskSize / 2)}})
+	name, _ := randomFile(t, rnd, diskKept)
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.patient()
+	enough := filepath.Join(t.TempDir(), "enough")
+	s := r.create(api.SessionCreateParams{})
+	res, err := c.Run(r.ctx, api.ExecRunParams{
+		SessionID: s.SessionID, YieldMS: 1,
+		Command: fmt.Sprintf("while ! test -e %s; do cat %s; done; exit 7", enough, name),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := r.storm(d, rnd, kills)
+	if err := os.WriteFile(enough, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := c.ExecInfo(r.ctx, api.ExecParams{ExecID: res.ExecID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := r.readHeld(c, res.ExecID, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *info.ExitCode != 7 || h.size != info.StdoutBytes || h.size%diskKept != 0 || h.end == 0 {
+		t.Errorf("%d bytes are told of, %d can be read, %d at a time were written; exit code %d; gap %d", info.StdoutBytes, h.size, diskKept, *info.ExitCode, h.end-h.gap)
+	}
+	figures(t, "a command wrote %d MiB while the disk was filled and freed %d times and the daemon killed %d times: one gap, every other byte right, none twice",
+		h.size>>20, changes, kills)
+	c.Close()
+	r.reconnect()
+	r.stop()
+}
+
+// storm kills daemons, and fills and frees the disk in between. It returns how
+// often it did that.
+func (r *rig) storm(d *disk, rnd *rand.Rand, kills int) (changes int) {
+	r.t.Helper()
+	for n := 0; n < kills; {
+		time.Sleep(time.Duration(rnd.IntN(80)) * time.Millisecond) // a random moment is what is wanted
+		if rnd.IntN(2) == 0 {
+			if changes++; changes%2 == 1 {
+				d.free()
+			} else {
+				d.fill()
+			}
+			continue
+		}
+		if pid := daemonOf(r.PID); pid != 0 && unix.Kill(pid, unix.SIGKILL) == nil {
+			n++
+		}
+	}
+	return changes
+}
+
+// patient returns a client that waits for a daemon to come back.
+func (r *rig) patient() *client.Client {
+	r.t.Helper()
+	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// reconnect is for when the daemon was killed.
+func (r *rig) reconnect() {
+	r.t.Helper()
+	r.client.Close()
+	r.client = r.dial()
+}

@@ -1,0 +1,387 @@
+package must
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// endTime is how soon after the death of those who kept them the processes of
+// sessions must be gone.
+const endTime = 5 * time.Second
+
+// TestMustEndTogether kills those who keep the sessions, in every order, and
+// looks for what is left: nothing may be invented, nothing may stay. Without the
+// undertaker it was seen to fail in all cases but the first and the last.
+func TestMustEndTogether(t *testing.T) {
+	for _, c := range []struct{ name, cgroup string }{{"cgroups", "auto"}, {"tags", "off"}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Run("holder", func(t *testing.T) { killHolder(t, c.cgroup) })
+			t.Run("daemon then holder", func(t *testing.T) {
+				r := crowded(t, c.cgroup)
+				r.stopThenKill(r.PID, daemonOf(r.PID)) // a stopped holder starts no other daemon
+				r.gone("daemon, then holder")
+			})
+			t.Run("daemon then SIGTERM", func(t *testing.T) {
+				r := crowded(t, c.cgroup)
+				for _, step := range []struct {
+					pid int
+					sig unix.Signal
+				}{{r.PID, unix.SIGSTOP}, {daemonOf(r.PID), unix.SIGKILL}, {r.PID, unix.SIGTERM}, {r.PID, unix.SIGCONT}} {
+					if err := unix.Kill(step.pid, step.sig); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.killed = time.Now()
+				r.gone("the daemon, and SIGTERM")
+			})
+			t.Run("both at once", func(t *testing.T) {
+				r := crowded(t, c.cgroup)
+				r.stopThenKill(daemonOf(r.PID), r.PID)
+				r.gone("both")
+			})
+			t.Run("both in a storm", func(t *testing.T) {
+				r := crowded(t, c.cgroup, storm)
+				r.stopThenKill(daemonOf(r.PID), r.PID)
+				r.gone("both in a storm")
+			})
+			t.Run("undertaker before", func(t *testing.T) { killUndertakerBefore(t, c.cgroup) })
+			t.Run("all three", func(t *testing.T) { killAllThree(t, c.cgroup) })
+			t.Run("whole cgroup", func(t *testing.T) { killCgroup(t, c.cgroup) })
+		})
+	}
+}
+
+// crowd is a daemon whose sessions are full of processes.
+type crowd struct {
+	*rig
+	sessions []string
+	victims  []trltest.Process // all that is below the holder, at its death
+	killed   time.Time
+}
+
+// crowded starts a daemon with sessions, on pipes and on terminals, in which
+// something runs, is in the background, has strayed, does not want to go, is
+// stopped or frozen.
+func crowded(t *testing.T, cgroup string, works ...string) *crowd {
+	t.Helper()
+	c := &crowd{rig: start(t, "--cgroup", cgroup, "--grace-ms", "500", "--log-level", "warn")}
+	c.fill(works...)
+	return c
+}
+
+func (c *crowd) fill(works ...string) {
+	c.t.Helper()
+	works = append([]string{"sleep 300", "sh -c 'kill -STOP $$; sleep 300'", "cat", ": "}, works...)
+	for _, tty := range []*api.TTYSize{nil, {Rows: 24, Cols: 80}} {
+		for i, work := range works {
+			s := c.create(api.SessionCreateParams{Shell: shells[i%len(shells)], TTY: tty})
+			c.sessions = append(c.sessions, s.SessionID)
+			if res := c.run(s, litter+stubborn); len(res.Survivors) < 5 {
+				c.t.Fatalf("%d processes in the background of a session, want more: %+v", len(res.Survivors), res)
+			}
+			if _, err := c.client.Run(c.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: work, StdinOpen: true, YieldMS: 50}); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	if c.cgroup != "" {
+		groups, err := filepath.Glob(filepath.Join(c.cgroup, "*", "cgroup.freeze"))
+		if err != nil || len(groups) != len(c.sessions) {
+			c.t.Fatalf("cgroups: %v (%v), want one for each session", groups, err)
+		}
+		if err := os.WriteFile(groups[0], []byte("1"), 0); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	stopped := 0
+	c.victims = trltest.Descendants(c.PID)
+	for _, p := range c.victims {
+		if p.State == "T" {
+			stopped++
+		}
+	}
+	if stopped < 2 || len(c.victims) < 7*len(c.sessions) {
+		c.t.Fatalf("%d processes of %d sessions, %d of them stopped; want more", len(c.victims), len(c.sessions), stopped)
+	}
+}
+
+// stopThenKill kills some processes as if it were at one moment: the first to
+// die has nobody to tell.
+func (c *crowd) stopThenKill(pids ...int) {
+	c.t.Helper()
+	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
+		for _, pid := range pids {
+			if pid == 0 {
+				c.t.Fatal("one to be killed is not there")
+			}
+			if err := unix.Kill(pid, sig); err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
+	c.killed = time.Now()
+}
+
+// gone sees that nothing is left of the daemon, and how soon.
+func (c *crowd) gone(who string) {
+	c.t.Helper()
+	if err := eventually(endTime, c.left); err != nil {
+		c.t.Errorf("%s after the death of %s: %v", endTime, who, err)
+	}
+	c.tell(who)
+}
+
+func (c *crowd) tell(who string) {
+	c.t.Helper()
+	figures(c.t, "%d processes of %d sessions gone %d ms after the death of %s",
+		len(c.victims), len(c.sessions), time.Since(c.killed).Milliseconds(), who)
+}
+
+// left says what there still is of a daemon that should be gone with all it had.
+func (c *crowd) left() error {
+	err := c.processesLeft()
+	for _, name := range filesIn(c.Dir) {
+		err = errors.Join(err, fmt.Errorf("file left: %s", name))
+	}
+	if c.cgroup != "" {
+		if _, statErr := os.Stat(c.cgroup); !os.IsNotExist(statErr) {
+			err = errors.Join(err, fmt.Errorf("cgroup left: %s", c.cgroup))
+		}
+	}
+	return err
+}
+
+// stillFor is for how long nothing must be seen to die: a chain of processes in
+// which each starts the next leaves a dead one every few milliseconds.
+const stillFor = 200 * time.Millisecond
+
+// processesLeft says which processes there still are, dead ones included unless
+// they are ours to bury, as they would be init's. One that dies meanwhile shows
+// that something goes on.
+func (c *crowd) processesLeft() (err error) {
+	buryZombies(c.PID)
+	for _, p := range strays() {
+		err = errors.Join(err, fmt.Errorf("process left: %s", p))
+	}
+	if err != nil {
+		return err
+	}
+	time.Sleep(stillFor)
+	if n := buryZombies(c.PID); n > 0 {
+		return fmt.Errorf("something forks: %d more have died", n)
+	}
+	return nil
+}
+
+// buryZombies reaps what became ours when its parent died, and says how many it
+// were. The daemon itself is waited for elsewhere.
+func buryZombies(but int) (n int) {
+	for _, p := range strays() {
+		if p.State == "Z" && p.PPID == os.Getpid() && p.PID != but {
+			if got, _ := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); got == p.PID {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// killHolder leaves the daemon alive, which tells for a while what happened.
+func killHolder(t *testing.T, cgroup string) {
+	r := crowded(t, cgroup, storm)
+	daemon, undertaker := daemonOf(r.PID), undertakerOf(r.PID)
+	r.stopThenKill(r.PID)
+	if err := eventually(endTime, func() (err error) {
+		buryZombies(r.PID)
+		for _, p := range strays() {
+			if p.PID != daemon && p.PID != undertaker {
+				err = errors.Join(err, fmt.Errorf("process left: %s", p))
+			}
+		}
+		return errors.Join(err, r.allLost())
+	}); err != nil {
+		t.Errorf("%s after the death of the holder: %v", endTime, err)
+	}
+	r.tell("the holder in a storm")
+	if _, err := r.client.CreateSession(r.ctx, api.SessionCreateParams{}); !api.IsCode(err, api.CodeShuttingDown) {
+		t.Errorf("a session after the death of the holder: %v", err)
+	}
+	_, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: r.sessions[0], Command: "true", StdinOpen: true})
+	if !api.IsCode(err, api.CodeSessionTerminated) {
+		t.Errorf("a command after the death of the holder: %v", err)
+	}
+	if cgroup == "off" { // the other waits until it goes by itself
+		r.again() // it gives way to the next
+	}
+	if err := eventually(20*time.Second, r.left); err != nil {
+		t.Error(err)
+	}
+}
+
+// allLost sees that every session is said to be lost.
+func (c *crowd) allLost() error {
+	list, err := c.client.ListSessions(c.ctx, api.SessionListParams{})
+	if err != nil {
+		return err
+	}
+	for _, s := range list.Sessions {
+		if s.State != api.StateTerminated || s.Terminated == nil || s.Terminated.Reason != api.ReasonLost {
+			err = errors.Join(err, fmt.Errorf("session %s is %s, %+v; want it lost", s.SessionID, s.State, s.Terminated))
+		}
+	}
+	if len(list.Sessions) != len(c.sessions) {
+		err = errors.Join(err, fmt.Errorf("%d sessions are told, want %d", len(list.Sessions), len(c.sessions)))
+	}
+	return err
+}
+
+// killUndertakerBefore sees that another takes its place, which does its work.
+func killUndertakerBefore(t *testing.T, cgroup string) {
+	r := crowded(t, cgroup)
+	first := undertakerOf(r.PID)
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first))
+	name, nameErr := os.ReadFile(fmt.Sprintf("/proc/%d/comm", first))
+	if err != nil || nameErr != nil || strings.Contains(string(line)+string(name), "trl") {
+		t.Errorf("the undertaker is called %q, %q (%v): who kills all that is called trl kills it", name, line, errors.Join(err, nameErr))
+	}
+	r.stopThenKill(first)
+	if err := eventually(endTime, func() error {
+		if next := undertakerOf(r.PID); next == 0 || next == first {
+			return errors.New("there is no undertaker")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.stopThenKill(daemonOf(r.PID), r.PID)
+	r.gone("the undertaker, and then of both")
+}
+
+// killAllThree leaves it to the next start to end what is left.
+func killAllThree(t *testing.T, cgroup string) {
+	r := crowded(t, cgroup)
+	keepers := []int{undertakerOf(r.PID), daemonOf(r.PID), r.PID}
+	r.stopThenKill(keepers...)
+	r.await()
+	living := 0
+	for _, p := range trltest.Remaining(r.victims) {
+		if p.State != "Z" && !slices.Contains(keepers, p.PID) {
+			living++
+		}
+	}
+	if living < 2*len(r.sessions) { // what is on a terminal goes with it
+		t.Errorf("%d processes live on, want more: there was nobody to end them", living)
+	}
+	r.again()
+	r.tell("all three, and after a new start")
+}
+
+// again starts another daemon in the place of one that died, which must leave
+// no trace of the first. It is ended too.
+func (c *crowd) again() {
+	c.t.Helper()
+	next, err := trltest.Start(trltest.Config{Dir: c.Dir})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer next.Kill()
+	buryZombies(next.PID)
+	if left := trltest.Remaining(c.victims); len(left) > 0 {
+		c.t.Errorf("a new start leaves of the dead one: %v", left)
+	}
+	if c.cgroup != "" {
+		if _, err := os.Stat(c.cgroup); !os.IsNotExist(err) {
+			c.t.Errorf("a new start leaves the cgroup of the dead one: %s (%v)", c.cgroup, err)
+		}
+	}
+	fresh, err := client.Dial(c.ctx, next.Socket)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer fresh.Close()
+	list, err := fresh.ListSessions(c.ctx, api.SessionListParams{})
+	if err != nil || len(list.Sessions) > 0 {
+		c.t.Errorf("a new start has sessions: %+v, %v", list, err)
+	}
+	if err := next.Stop(); err != nil {
+		c.t.Error(err)
+	}
+	if err := c.left(); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// killCgroup kills everybody at once, as a service manager or a kernel without
+// memory does. Nobody is left to tidy up but the next start.
+func killCgroup(t *testing.T, cgroup string) {
+	probe := start(t)
+	probe.stop()
+	if probe.cgroup == "" {
+		trltest.Need(t, errors.New("no cgroup v2 hierarchy is writable here"))
+	}
+	group := filepath.Join(filepath.Dir(probe.cgroup), "must-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := eventually(endTime, func() error { return os.Remove(group) }); err != nil {
+			t.Error(err)
+		}
+	})
+	join := func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is started belongs where its parent is.
+	var r *crowd
+	func() {
+		join(group)
+		defer join(filepath.Dir(group))
+		r = crowded(t, cgroup)
+	}()
+	if cgroup != "off" && filepath.Dir(r.cgroup) != group {
+		t.Fatalf("the daemon has its cgroups in %q, want them in %s", r.cgroup, group)
+	}
+	if err := os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.killed = time.Now()
+	r.await()
+	if err := eventually(endTime, r.processesLeft); err != nil {
+		t.Error(err)
+	}
+	func() {
+		join(group)
+		defer join(filepath.Dir(group))
+		r.again()
+	}()
+	r.tell("their whole cgroup, and after a new start")
+}
+
+// await waits until the killed holder has been waited for.
+func (c *crowd) await() {
+	c.t.Helper()
+	if err := eventually(endTime, func() error {
+		if c.Running() {
+			return errors.New("the holder lives on")
+		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+}

@@ -1,0 +1,99 @@
+package must
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// TestMustHideItsMemory runs a daemon as a user without rights: its commands work
+// on pipes and on terminals, and can't look into the daemon, where the secrets of
+// all pass through.
+func TestMustHideItsMemory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a daemon as somebody else")
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "hidden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "trl") // that of a test is in a directory of root's
+	built, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(built)
+	if err == nil {
+		err = os.WriteFile(binary, text, 0o755)
+	}
+	if err == nil {
+		err = os.Chown(dir, nobody, nobody)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "run", "s")
+	serve := exec.Command(binary, "serve", "--socket", socket)
+	serve.Dir, serve.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	serve.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	var log strings.Builder
+	serve.Stderr = &log
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = serve.Process.Signal(syscall.SIGTERM)
+		if err := serve.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, log.String())
+		}
+	}()
+	var c *client.Client
+	if err := eventually(10*time.Second, func() (err error) {
+		c, err = client.Dial(t.Context(), socket)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		daemon := daemonOf(serve.Process.Pid)
+		for _, tty := range []*api.TTYSize{nil, {Rows: 24, Cols: 80}} {
+			for _, shell := range []string{"dash", "bash", "zsh"} {
+				s, err := c.CreateSession(t.Context(), api.SessionCreateParams{Shell: shell, TTY: tty})
+				if err != nil {
+					t.Fatal(err)
+				}
+				command := fmt.Sprintf("id -u; cat /proc/%d/environ /proc/%d/mem; ls /proc/%d/fd", daemon, daemon, daemon)
+				res, err := c.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: command})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out := res.Stdout + res.Stderr; !strings.HasPrefix(out, fmt.Sprint(nobody)) || strings.Count(out, "Permission denied") != 3 {
+					t.Errorf("a command in %s sees %q", shell, out)
+				}
+			}
+		}
+		if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(10*time.Second, func() error {
+			if now := daemonOf(serve.Process.Pid); now == 0 || now == daemon {
+				return fmt.Errorf("no other daemon than %d", daemon)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package must
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+const (
+	heldSessions = 1000
+	// heldMemory bounds the resident set of the holder, of which two thirds are
+	// pages of the binary that the daemon has too.
+	heldMemory = 16 << 20
+	heldAgain  = time.Second // from the death of a daemon until the next answers for all
+	heldTries  = 6
+	heldOver   = 1.15 // exec.run true, over a daemon without a holder
+)
+
+// TestMustHoldCheaply was seen to fail: sessions were missing when the ledger named
+// pipes that had been given up.
+func TestMustHoldCheaply(t *testing.T) {
+	t.Run("sessions", holdSessions)
+	t.Run("latency", holdLatency)
+}
+
+// resident is what a process has in memory.
+type resident struct{ rss, pss, anonymous int64 }
+
+func residentOf(pid int) (resident, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return resident{}, err
+	}
+	var r resident
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		to := map[string]*int64{"Rss:": &r.rss, "Pss:": &r.pss, "Anonymous:": &r.anonymous}[fields[0]]
+		if to == nil || len(fields) < 2 {
+			continue
+		}
+		n, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return r, err
+		}
+		*to = n << 10
+	}
+	return r, nil
+}
+
+func (r resident) String() string {
+	return fmt.Sprintf("%.1f MiB (%.1f proportional, %.1f of its own)", mib(r.rss), mib(r.pss), mib(r.anonymous))
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+// holdSessions makes many sessions and kills the daemon under them.
+func holdSessions(t *testing.T) {
+	r := start(t, "--max-sessions", fmt.Sprint(heldSessions), "--grace-ms", "1000")
+	clients := make(chan *client.Client, scaleAtOnce)
+	for range scaleAtOnce {
+		clients <- r.dial()
+	}
+	ids := make([]string, heldSessions)
+	if err := inParallel(heldSessions, scaleAtOnce, func(i int) error {
+		c := <-clients
+		defer func() { clients <- c }()
+		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: "dash"})
+		if err != nil {
+			return err
+		}
+		ids[i] = s.SessionID
+		_, err = c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: fmt.Sprint("v=", i)})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	holder, err := residentOf(r.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took []time.Duration
+	best := time.Hour
+	for range heldTries {
+		d, err := r.adoption(heldSessions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, d.Round(time.Millisecond))
+		if best = min(best, d); best < heldAgain && len(took) >= 3 {
+			break
+		}
+		time.Sleep(fastPause) // what slows the machine comes in bursts of seconds
+	}
+	after, err := residentOf(r.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.client = r.dial()
+	for i := 0; i < heldSessions; i += 50 {
+		res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: ids[i], Command: "echo $v"})
+		if err != nil || res.Stdout != fmt.Sprintln(i) {
+			t.Errorf("session %d says %+v, %v", i, res, err)
+		}
+	}
+	figures(t, "%d sessions: the holder has %s resident, and %s after %d deaths of the daemon; the next answered for all after %v",
+		heldSessions, holder, after, len(took), took)
+	if max(holder.rss, after.rss) > heldMemory {
+		t.Errorf("the holder has %s and then %s resident, want at most %.0f MiB", holder, after, mib(heldMemory))
+	}
+	if best > heldAgain {
+		t.Errorf("%d sessions are there again after %v, want less than %v", heldSessions, best, heldAgain)
+	}
+	r.stop()
+}
+
+// adoption kills the daemon, and returns how long it takes until the next one
+// answers for all sessions.
+func (r *rig) adoption(sessions int) (time.Duration, error) {
+	began := time.Now()
+	if err := unix.Kill(daemonOf(r.PID), unix.SIGKILL); err != nil {
+		return 0, err
+	}
+	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := c.Ping(r.ctx); err != nil {
+		return 0, err
+	}
+	list, err := c.ListSessions(r.ctx, api.SessionListParams{State: api.StateIdle})
+	took := time.Since(began)
+	if err == nil && len(list.Sessions) != sessions {
+		err = fmt.Errorf("%d of %d sessions are there", len(list.Sessions), sessions)
+	}
+	return took, err
+}
+
+// loneVariable makes this test binary a daemon without a holder, on the socket
+// it names.
+const loneVariable = "MUST_LONE"
+
+// beLone turns this process into that daemon, if it was started as one.
+func beLone() {
+	path, ok := os.LookupEnv(loneVariable)
+	if !ok {
+		return
+	}
+	_ = os.Unsetenv(loneVariable)
+	env := daemon.SystemEnvironment()
+	cfg := daemon.Defaults(env)
+	cfg.Socket = path
+	err := daemon.Serve(context.Background(), cfg, daemon.Options{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environment: env,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// startLone starts a daemon without a holder, and returns its socket and how to
+// stop it.
+func startLone(t *testing.T) (socket string, stop func() error) {
+	t.Helper()
+	dir, err := trltest.NewDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket = trltest.SocketIn(dir)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir = filepath.Dir(socket)
+	cmd.Env = append(trltest.Environ(dir), loneVariable+"="+socket)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if err := eventually(10*time.Second, func() error { return trltest.Ping(t.Context(), socket) }); err != nil {
+		t.Fatal(err)
+	}
+	return socket, func() error { return errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()) }
+}
+
+// holdLatency compares short commands with and without a holder, in turn, and
+// takes the quietest round of each.
+func holdLatency(t *testing.T) {
+	r := start(t)
+	socket, stop := startLone(t)
+	c, err := client.Dial(r.ctx, socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: "dash"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := dialLines(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.conn.Close()
+	conn, line := r.dialLines(), runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	bareLine := runLine(s.SessionID)
+	held := &series{n: 100, fn: func() error { return askTrue(conn, line) }}
+	lone := &series{n: 100, fn: func() error { return askTrue(bare, bareLine) }}
+	over := 0.0
+	for i := range fastRounds {
+		if err := errors.Join(held.round(), lone.round()); err != nil {
+			t.Fatal(err)
+		}
+		if over = ratio(held.best, lone.best); i >= fastRoundsLeast && over <= heldOver {
+			break
+		}
+	}
+	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in all rounds %v and %v)",
+		held.best, lone.best, over, median(held.all), median(lone.all))
+	if over > heldOver {
+		t.Errorf("a holder makes exec.run true %.2f × as long, want at most %.2f", over, heldOver)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	r.stop()
+}

@@ -1,0 +1,387 @@
+package must
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+const (
+	upgradedSessions = 500
+	upgradedRunning  = 50
+	upgrades         = 4
+	// upgradePause is what a client may have to wait: a person does not take it
+	// for an outage.
+	upgradePause = time.Second
+)
+
+// TestMustUpgrade puts another binary in the place of the daemon's again and
+// again, while commands stream and one client runs short ones.
+func TestMustUpgrade(t *testing.T) {
+	r, binary := startInstalled(t, "--max-sessions", fmt.Sprint(upgradedSessions+1), "--grace-ms", "1000")
+	ids := make([]string, upgradedSessions)
+	if err := inParallel(len(ids), 16, func(i int) error {
+		s, err := r.client.CreateSession(r.ctx, api.SessionCreateParams{Shell: []string{"dash", "bash"}[i%2]})
+		if err != nil {
+			return err
+		}
+		ids[i] = s.SessionID
+		_, err = r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: fmt.Sprintf("cd /usr; n=%d", i)})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	var sent [upgradedRunning]int64
+	for i := range upgradedRunning {
+		f := r.newFeed(i, 500)
+		wg.Go(func() {
+			n, err := f.streamThrough(r, ids[i], over)
+			sent[i] = n
+			if err != nil {
+				t.Errorf("session %d: %v", i, err)
+			}
+		})
+	}
+	pauses := make(chan []time.Duration)
+	go func() { pauses <- r.longestCalls(over) }()
+
+	var told []string
+	for i := range upgrades {
+		r.install(i%2 == 0, binary)
+		out, err := r.command(binary, "upgrade").CombinedOutput()
+		told = append(told, strings.TrimSpace(string(out)))
+		want := fmt.Sprintf("%d sessions live on", upgradedSessions+1)
+		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "has taken over from "+trltest.OtherVersion) == (i%2 == 0) {
+			t.Errorf("upgrade %d: %s, %v", i, out, err)
+		}
+	}
+	close(over)
+	wg.Wait()
+	longest := <-pauses
+	if err := inParallel(len(ids), 16, func(i int) error {
+		c, err := client.Dial(r.ctx, r.Socket)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: ids[i], Command: `echo "$PWD $n"`})
+		if err != nil || strings.TrimSpace(res.Stdout) != fmt.Sprint("/usr ", i) {
+			return fmt.Errorf("session %d says %q, %w", i, res.Stdout, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	var bytes int64
+	for _, n := range sent {
+		bytes += n
+	}
+	if longest[0] > upgradePause {
+		t.Errorf("a client waited %s, want %s at most", longest[0], upgradePause)
+	}
+	figures(t, "%d upgrades under %d sessions, %d of them streaming (%d KiB in all): every byte once, no session lost; the longest `exec.run true` took %s, the median %s",
+		upgrades, upgradedSessions, upgradedRunning, bytes>>10, longest[0].Round(time.Millisecond), longest[len(longest)-1].Round(10*time.Microsecond))
+	t.Log(strings.Join(told, "\n"))
+	r.client = r.dial()
+	r.stop()
+}
+
+// startInstalled starts a daemon of a binary that can be replaced.
+func startInstalled(t *testing.T, args ...string) (*rig, string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it measures, and wants the machine for itself")
+	}
+	path := filepath.Join(t.TempDir(), "trl")
+	binary, err := trltest.Binary()
+	if err == nil {
+		err = trltest.Install(binary, path)
+	}
+	if err == nil {
+		_, err = trltest.Other() // before anything is measured
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startWith(t, trltest.Config{Binary: path, Args: args}), path
+}
+
+// install puts one of the two binaries in place.
+func (r *rig) install(other bool, path string) {
+	r.t.Helper()
+	find := trltest.Binary
+	if other {
+		find = trltest.Other
+	}
+	binary, err := find()
+	if err == nil {
+		err = trltest.Install(binary, path)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// command is a trl that speaks to the daemon.
+func (r *rig) command(binary string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(r.ctx, binary, args...)
+	cmd.Env = append(trltest.Environ(r.Dir), "TRL_SOCKET="+r.Socket)
+	return cmd
+}
+
+// feed is what a command writes, which the test decides byte by byte.
+type feed struct {
+	path string
+	code int
+	line int // how long a line is at most
+}
+
+func (r *rig) newFeed(i, line int) *feed {
+	r.t.Helper()
+	f := &feed{path: filepath.Join(r.t.TempDir(), "feed"), code: 10 + i, line: line}
+	if err := unix.Mkfifo(f.path, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return f
+}
+
+// streamThrough streams a command that copies the feed until it is over, and
+// compares every byte.
+func (f *feed) streamThrough(r *rig, session string, over <-chan struct{}) (int64, error) {
+	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: session, Command: fmt.Sprintf("cat %s; (exit %d)", f.path, f.code)})
+	if err != nil {
+		return 0, err
+	}
+	defer st.Close()
+	written := make(chan []byte, 1)
+	go func() { written <- f.write(over) }()
+	hash, next := sha256.New(), int64(0)
+	for chunk, err := range st.Chunks() {
+		if err != nil {
+			return next, fmt.Errorf("after %d bytes: %w", next, err)
+		}
+		data, err := chunk.Content()
+		if err != nil || chunk.Offset != next || chunk.Type == api.ChunkGap {
+			return next, fmt.Errorf("chunk %s at %d, want it at %d (%w)", chunk.Type, chunk.Offset, next, err)
+		}
+		next = chunk.Next
+		hash.Write(data)
+	}
+	if res := st.Result(); res == nil || res.ExitCode == nil || *res.ExitCode != f.code {
+		return next, fmt.Errorf("it ended with %+v", res)
+	}
+	if !bytes.Equal(hash.Sum(nil), <-written) {
+		return next, errors.New("the bytes that came are not those that were written")
+	}
+	return next, nil
+}
+
+// write writes numbered lines until it is over, and returns their hash.
+func (f *feed) write(over <-chan struct{}) []byte {
+	hash := sha256.New()
+	to, err := os.OpenFile(f.path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil
+	}
+	defer to.Close()
+	both := io.MultiWriter(to, hash)
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			return hash.Sum(nil)
+		case <-time.After(3 * time.Millisecond):
+		}
+		if _, err := fmt.Fprintf(both, "%d %s\n", i, strings.Repeat("x", i*37%f.line)); err != nil {
+			return nil
+		}
+	}
+}
+
+// longestCalls runs short commands until it is over, and returns how long they
+// took, the longest first; the last is the median.
+func (r *rig) longestCalls(over <-chan struct{}) []time.Duration {
+	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
+	if err != nil {
+		r.t.Error(err)
+		return []time.Duration{0}
+	}
+	defer c.Close()
+	s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: "dash"})
+	if err != nil {
+		r.t.Error(err)
+		return []time.Duration{0}
+	}
+	var took []time.Duration
+	longest := time.Duration(0)
+	for {
+		begin := time.Now()
+		if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); err != nil {
+			r.t.Errorf("a short command: %v", err)
+		}
+		took = append(took, time.Since(begin))
+		longest = max(longest, took[len(took)-1])
+		select {
+		case <-over:
+			return []time.Duration{longest, median(took)}
+		default:
+		}
+	}
+}
+
+// TestMustKeepWhatItHas asks for a restart that can't be.
+func TestMustKeepWhatItHas(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	r, binary := startInstalled(t, "--config", config)
+	s := r.create(api.SessionCreateParams{})
+	r.run(s, "n=5")
+	pid := daemonOf(r.PID)
+	refused := 0
+	refuse := func(why string) {
+		t.Helper()
+		refused++
+		if err := unix.Kill(r.PID, unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(20*time.Second, func() error {
+			if n := strings.Count(r.Log(), "nothing is changed"); n != refused || !strings.Contains(r.Log(), why) {
+				return fmt.Errorf("refused %d times, want %d because of %q", n, refused, why)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if res := r.run(s, "echo $n"); res.Stdout != "5\n" || daemonOf(r.PID) != pid {
+			t.Errorf("the session says %q, the daemon is %d and was %d", res.Stdout, daemonOf(r.PID), pid)
+		}
+	}
+	write("max_sesions = 5")
+	refuse("max_sesions")
+	write(`http = "127.0.0.1:0"`)
+	refuse("no token that is good")
+	write("")
+	for why, text := range map[string]string{
+		"exec format error": "no program",
+		"out of order":      "#!/bin/sh\necho out of order >&2; exit 1",
+		"does not say":      "#!/bin/sh\necho hello",
+		"formats 7 to 9":    "#!/bin/sh\necho trl-can-read 7 9 v77",
+	} {
+		if err := os.WriteFile(binary+".new", []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(binary+".new", binary); err != nil {
+			t.Fatal(err)
+		}
+		refuse(why)
+	}
+	if err := os.Remove(binary); err != nil {
+		t.Fatal(err)
+	}
+	refuse("no such file")
+	r.install(true, binary)
+	if err := unix.Kill(pid, unix.SIGHUP); err != nil { // the daemon obeys too
+		t.Fatal(err)
+	}
+	if err := eventually(20*time.Second, func() error {
+		if now := daemonOf(r.PID); now == pid || now == 0 {
+			return errors.New("no other daemon")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.client = r.dial()
+	if res := r.run(s, "echo $n"); res.Stdout != "5\n" {
+		t.Errorf("after the restart the session says %q", res.Stdout)
+	}
+	r.stop()
+}
+
+// TestMustGoOnUnderOtherLimits changes what a journal holds while a command
+// writes more than that.
+func TestMustGoOnUnderOtherLimits(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "config.toml")
+	limits := func(memory, quota int) {
+		t.Helper()
+		text := fmt.Sprintf("exec_memory_bytes = %d\nexec_quota_bytes = %d\n", memory, quota)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits(64<<10, 256<<20)
+	r := start(t, "--config", config)
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		f, s := r.newFeed(i, 4000), r.create(api.SessionCreateParams{})
+		wg.Go(func() {
+			n, err := f.streamThrough(r, s.SessionID, over)
+			if err != nil || n == 0 {
+				t.Errorf("session %d: %d bytes, %v", i, n, err)
+			}
+		})
+	}
+	// What has no more input must not be given another's.
+	ended := r.create(api.SessionCreateParams{})
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: ended.SessionID, Command: "cat; until [ -e /nowhere ]; do sleep 0.1; done", StdinOpen: true, YieldMS: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.client.Input(r.ctx, api.ExecInputParams{ExecID: res.ExecID, EOF: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, next := range [][2]int{{1 << 10, 1 << 20}, {1 << 20, 64 << 20}, {128 << 10, 300 << 20}} {
+		limits(next[0], next[1])
+		pid := daemonOf(r.PID)
+		if err := syscall.Kill(r.PID, syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(20*time.Second, func() error {
+			ctx, cancel := context.WithTimeout(r.ctx, time.Second)
+			defer cancel()
+			if now := daemonOf(r.PID); now == pid || now == 0 {
+				return errors.New("no other daemon")
+			}
+			return trltest.Ping(ctx, r.Socket)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	wg.Wait()
+	if log := r.Log(); strings.Contains(log, "lost") {
+		t.Error("something is lost")
+	}
+	r.client = r.dial()
+	r.stop()
+}

@@ -1,0 +1,197 @@
+package must
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+)
+
+// worker has one session do one kind of work while daemons die.
+type worker struct {
+	*rig
+	client  *client.Client
+	session string
+	n       int // commands so far
+}
+
+// labours are the kinds of work. Each is done once in a round, which is numbered.
+var labours = []func(*worker, int) error{(*worker).count, (*worker).echo, (*worker).leaveBehind, (*worker).timeOut}
+
+// workThrough makes a session and has it do one kind of work, over and over, until
+// it is enough. It returns how many commands that were.
+func (r *rig) workThrough(i int, enough <-chan struct{}) (int, error) {
+	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: outlivePatience})
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	s, err := r.createThrough(c, api.SessionCreateParams{Shell: outliving[i/len(labours)%len(outliving)]})
+	if err != nil {
+		return 0, err
+	}
+	w := &worker{rig: r, client: c, session: s.SessionID}
+	for round := 0; ; round++ {
+		if err := labours[i%len(labours)](w, round); err != nil {
+			return w.n, fmt.Errorf("work %d, round %d: %w", i%len(labours), round, err)
+		}
+		select {
+		case <-enough:
+			for { // one that was cut off is not repeated by itself
+				_, err := c.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: w.session})
+				if !cutOff(err) {
+					return w.n, err
+				}
+			}
+		default:
+		}
+	}
+}
+
+// run runs a command, which must have one outcome and exit code and leave the
+// state of its shell alone.
+func (w *worker) run(p api.ExecRunParams, outcome api.Outcome, code int) (*api.ExecResult, error) {
+	p.SessionID = w.session
+	w.n++
+	res, err := w.client.Run(w.ctx, p)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", p.Command, err)
+	case res.Outcome != outcome || res.ExitCode == nil || *res.ExitCode != code || res.RolledBack || res.Truncated:
+		return nil, fmt.Errorf("%s: it ended with %s", p.Command, described(res))
+	}
+	return res, nil
+}
+
+// described is a result in full.
+func described(res *api.ExecResult) string {
+	text, err := json.Marshal(res)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// count counts in a variable of the shell, with commands that end in every way.
+func (w *worker) count(round int) error {
+	code := 1 + round%100
+	for _, c := range []struct {
+		end     string
+		outcome api.Outcome
+		code    int
+	}{
+		{"true", api.OutcomeExited, 0},
+		{fmt.Sprintf("(exit %d)", code), api.OutcomeExited, code},
+		{"sh -c 'kill -9 $$'", api.OutcomeSignaled, 137},
+		{fmt.Sprintf("sleep 0.01; exit %d", code), api.OutcomeShellExited, code},
+	} {
+		want := fmt.Sprintln(w.n + 1)
+		res, err := w.run(api.ExecRunParams{Command: "n=$((n+1)); echo $n; " + c.end}, c.outcome, c.code)
+		if err == nil && res.Stdout != want {
+			err = fmt.Errorf("it counts %q, want %q", res.Stdout, want)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// echoPieces is how many pieces of input a command has.
+const echoPieces = 20
+
+// echo has a command write what it is given in pieces. A piece whose call was cut
+// off has come once or not at all; every other one once.
+func (w *worker) echo(int) error {
+	w.n++
+	res, err := w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: "cat", StdinOpen: true, YieldMS: 1})
+	if err != nil {
+		return err
+	}
+	taken := map[int]bool{}
+	for i := range echoPieces {
+		_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: res.ExecID, Data: fmt.Sprintln(i)})
+		if err != nil && !cutOff(err) {
+			return fmt.Errorf("input: %w", err)
+		}
+		taken[i] = err == nil
+	}
+	for cut := true; cut; {
+		_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: res.ExecID, EOF: true})
+		if cut = cutOff(err); err != nil && !cut && !complains(err, "closed") {
+			return fmt.Errorf("end of input: %w", err)
+		}
+	}
+	text, err := w.whole(res.ExecID)
+	if err != nil {
+		return err
+	}
+	last := -1
+	for line := range strings.Lines(text) {
+		var i int
+		if n, err := fmt.Sscanln(line, &i); n != 1 || err != nil || i <= last {
+			return fmt.Errorf("%q after %d: %w; all is %q", line, last, err, text)
+		}
+		delete(taken, i)
+		last = i
+	}
+	for i, whole := range taken {
+		if whole {
+			return fmt.Errorf("piece %d was taken and is not in %q", i, text)
+		}
+	}
+	return nil
+}
+
+// leaveBehind has a command leave a process behind that writes when the command
+// is over.
+func (w *worker) leaveBehind(round int) error {
+	res, err := w.run(api.ExecRunParams{Command: fmt.Sprintf("(sleep 0.03; echo late %d) & echo now %d", round, round)}, api.OutcomeExited, 0)
+	if err != nil {
+		return err
+	}
+	text, err := w.whole(res.ExecID)
+	if want := fmt.Sprintf("now %d\nlate %d\n", round, round); err == nil && text != want {
+		err = fmt.Errorf("it wrote %q, want %q", text, want)
+	}
+	return err
+}
+
+// timeOut has a command that must be stopped in time, if there is a daemon to do
+// it: some live for less.
+func (w *worker) timeOut(int) error {
+	const timeout, most = 150, 20_000
+	w.n++
+	res, err := w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: "sleep 60", TimeoutMS: ms(timeout)})
+	if err == nil && (!res.TimedOut || res.Outcome != api.OutcomeTimedOut || res.DurationMS < timeout || res.DurationMS > most) {
+		err = fmt.Errorf("a command with a timeout of %d ms ended with %s", timeout, described(res))
+	}
+	return err
+}
+
+// whole is all output of an exec, once nothing can come any more.
+func (w *worker) whole(exec string) (string, error) {
+	var text strings.Builder
+	for next := int64(0); ; {
+		res, err := w.client.Output(w.ctx, api.ExecOutputParams{ExecID: exec, From: next, WaitMS: 1000})
+		if err != nil {
+			return "", err
+		}
+		for _, chunk := range res.Chunks {
+			if chunk.Offset != next || chunk.Type == api.ChunkGap {
+				return "", fmt.Errorf("chunk %s at %d, want it at %d", chunk.Type, chunk.Offset, next)
+			}
+			data, err := chunk.Content()
+			if err != nil {
+				return "", err
+			}
+			text.Write(data)
+			next = chunk.Next
+		}
+		if res.Closed {
+			return text.String(), nil
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// HostName tells one host from all others, also when it is dead: its cgroup is
+// called so, and its number is in the tags of its processes.
+type HostName struct {
+	Parent int    // pid of the parent of its processes
+	Number uint16 // of the host, in the tags
+	// Namespace is the one in which that pid means anything: a container that
+	// sees our cgroups must not take us for dead because it does not see us.
+	Namespace uint64
+}
+
+// NameHost names a host of this PID namespace.
+func NameHost(parent int, number uint16) HostName {
+	var st unix.Stat_t
+	_ = unix.Stat("/proc/self/ns/pid", &st) // else all that can't tell are one
+	return HostName{Parent: parent, Number: number, Namespace: st.Ino}
+}
+
+func (n HostName) String() string { return fmt.Sprintf("%d-%04x-%x", n.Parent, n.Number, n.Namespace) }
+
+var errHostName = errors.New("no name of a host")
+
+// ParseHostName reads what String wrote.
+func ParseHostName(text string) (HostName, error) {
+	parts := strings.Split(text, "-")
+	if len(parts) != 3 {
+		return HostName{}, errHostName
+	}
+	parent, err := strconv.ParseUint(parts[0], 10, 31)
+	number, numberErr := strconv.ParseUint(parts[1], 16, 16)
+	namespace, namespaceErr := strconv.ParseUint(parts[2], 16, 64)
+	if err != nil || numberErr != nil || namespaceErr != nil || parent == 0 {
+		return HostName{}, errHostName
+	}
+	return HostName{Parent: int(parent), Number: uint16(number), Namespace: namespace}, nil
+}
+
+// Name of this host.
+func (h *Host) Name() HostName { return NameHost(h.parent, h.id) }
+
+// Buried is what Bury has done.
+type Buried struct {
+	Found int   // processes that were there when it began
+	Left  []int // those that the kernel itself holds
+	// CgroupLeft says that a cgroup could not be removed.
+	CgroupLeft bool
+}
+
+// Bury ends everything that a host left whose processes nobody owns any more:
+// what is in its cgroup, and what carries its tag however far it strayed. It
+// comes back when nothing is found any more, or at the deadline. It waits for
+// no zombie: those are for who has inherited them.
+func (n HostName) Bury(deadline time.Time) (Buried, error) {
+	tag, err := newTagger()
+	if err != nil {
+		return Buried{}, err
+	}
+	ours, foreign := n.members(tag)
+	done := Buried{Found: ours}
+	candidates, err := cgroupCandidates()
+	for _, dir := range candidates {
+		path := filepath.Join(dir, cgroupPrefix+n.String())
+		if _, statErr := os.Stat(path); !errors.Is(statErr, fs.ErrNotExist) && !endCgroup(path, deadline) {
+			done.CgroupLeft = true
+		}
+	}
+	prey := hunt{tag: tag, groups: true, doomed: func(_ int, host uint16, _, _ uint32) bool { return host == n.Number }}
+	if foreign {
+		prey.groups = false
+		prey.doomed = func(pid int, host uint16, _, _ uint32) bool { return host == n.Number && n.orphaned(tag, pid, heirs()) }
+	}
+	done.Left = prey.kill(deadline)
+	return done, err
+}
+
+// members counts the living processes of the host, and says whether another one
+// lives that has the same number: numbers are drawn at random, from 65,536.
+func (n HostName) members(tag tagger) (ours int, foreign bool) {
+	heirs := heirs()
+	for _, pid := range allPIDs() {
+		if host, _, _, ok := tag.read(pid); !ok || host != n.Number {
+			continue
+		}
+		if st, err := readStat(pid); err != nil || st.dead() {
+			continue
+		}
+		if n.orphaned(tag, pid, heirs) {
+			ours++
+		} else {
+			foreign = true
+		}
+	}
+	return ours, foreign
+}
+
+// orphaned reports whether who would be the parent of a process's tree has died:
+// then its topmost process has been inherited by one of heirs, and not by another
+// host.
+func (n HostName) orphaned(tag tagger, pid int, heirs map[int]bool) bool {
+	for {
+		st, err := readStat(pid)
+		if err != nil || heirs[st.ppid] {
+			return true
+		}
+		// A process that gave up its tag may be the parent of one that has it.
+		host, _, _, ok := tag.read(st.ppid)
+		if ok && host != n.Number || !ok && !tag.lowered(st.ppid) {
+			// The parent that was read may have died since.
+			now, err := readStat(pid)
+			if err != nil || now.ppid == st.ppid {
+				return err != nil || unix.Kill(st.ppid, 0) == unix.ESRCH
+			}
+			continue
+		}
+		pid = st.ppid
+	}
+}
+
+// heirs are who inherits the children of a dead relative of ours: the first
+// process of all, and the ancestors of this one.
+func heirs() map[int]bool {
+	found := map[int]bool{0: true, 1: true} // 0: outside of this PID namespace
+	for pid := os.Getppid(); !found[pid]; {
+		found[pid] = true
+		st, err := readStat(pid)
+		if err != nil {
+			break
+		}
+		pid = st.ppid
+	}
+	return found
+}

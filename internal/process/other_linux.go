@@ -1,0 +1,84 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Other is a process that this one did not start, known by a descriptor: a
+// number that is used again is not taken for it.
+type Other struct{ pid, fd int }
+
+// StartOf is when a process was started, since the boot of the machine.
+func StartOf(pid int) (time.Duration, error) {
+	st, err := readStat(pid)
+	return st.start, err
+}
+
+// OpenOther finds the process of that number if it is the one that was started
+// then, and lives.
+func OpenOther(pid int, started time.Duration) (*Other, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	// It is looked at after it was opened, so what is seen is what was opened.
+	if st, err := readStat(pid); err != nil || st.start != started || st.dead() {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("process %d: %w", pid, unix.ESRCH)
+	}
+	return &Other{pid, fd}, nil
+}
+
+// PID is its number.
+func (o *Other) PID() int { return o.pid }
+
+// Signal sends a signal to it.
+func (o *Other) Signal(sig unix.Signal) error {
+	if err := unix.PidfdSendSignal(o.fd, sig, nil, 0); err != nil {
+		return fmt.Errorf("signal process %d: %w", o.pid, err)
+	}
+	return nil
+}
+
+// Gone waits until the process has ended, for so long at most, and says whether
+// it has.
+func (o *Other) Gone(wait time.Duration) bool {
+	deadline := time.Now().Add(wait)
+	for {
+		left := max(time.Until(deadline), 0)
+		poll := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, int((left+time.Millisecond-1)/time.Millisecond))
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n > 0
+		}
+	}
+}
+
+// Close forgets the process.
+func (o *Other) Close() { _ = unix.Close(o.fd) }
+
+// Output runs a program to its end and returns what it wrote to stdout; what it
+// wrote to stderr is in the error of one that failed. It is for a process whose
+// children nobody else waits for.
+func Output(ctx context.Context, path string, args, env []string, dir string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env, cmd.Dir = env, dir
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second // a child of it may hold the pipes
+	if err := cmd.Run(); err != nil {
+		if said := strings.TrimSpace(stderr.String()); said != "" {
+			err = errors.New(said)
+		}
+		return "", err
+	}
+	return stdout.String(), nil
+}

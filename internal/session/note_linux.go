@@ -1,0 +1,231 @@
+package session
+
+import (
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/process"
+)
+
+// What is noted in the ledger is what a later process needs to go on with the
+// sessions of one that died. An exec is noted before its shell is told to run
+// it, and before anybody is told how it ended.
+
+// put notes one value. A daemon that can't note goes on: what it can't note is
+// lost only if it dies.
+func (p *Pool) put(key string, value []byte) {
+	if err := p.cfg.Ledger.Put(key, value); err != nil && p.unnoted.CompareAndSwap(false, true) {
+		p.cfg.Log.Error("what goes on can't be noted: sessions will not survive the daemon", "event", "not_noted", "error", err)
+	}
+}
+
+func (p *Pool) erase(key string) {
+	if p.cfg.Ledger != nil {
+		_ = p.cfg.Ledger.Delete(key) // put has told
+	}
+}
+
+// spend remembers a key whose exec is forgotten.
+func (p *Pool) spend(k spentKey) {
+	gone, full := p.spent.add(k)
+	if p.cfg.Ledger == nil {
+		return
+	}
+	p.put(k.ledgerKey(), nil)
+	if full {
+		p.erase(gone.ledgerKey())
+	}
+}
+
+func (k spentKey) ledgerKey() string { return spentPrefix + k.session + "/" + k.key }
+
+// note writes down what the session is. Under s.mu.
+func (s *Session) note() {
+	if s.pool.cfg.Ledger == nil {
+		return
+	}
+	r := sessionRecord{
+		Number: s.number, Params: s.params, EnvKeys: s.envKeys, Env: s.env, Program: s.program,
+		Created: s.created, Timeout: s.timeout, IdleTTL: s.idleTTL, Tree: s.tree.Number(),
+		Terminated: s.terminated, UnheldSize: s.unheldSize,
+	}
+	if s.proc != nil {
+		r.PID = s.proc.PID()
+	}
+	if s.ending {
+		r.Ending = s.endWhy
+	}
+	if s.term != nil {
+		r.Terminal = s.term.slots
+	}
+	if h := s.held; h != nil {
+		r.Held = &holdRecord{
+			Lease: h.lease, Holder: h.holder, Since: h.since, Until: h.until, TTL: h.ttl, Answers: h.answers,
+		}
+	}
+	s.pool.put(sessionKey+s.id, r.encode())
+}
+
+// picture is what a terminal showed when a command had written so much. What was
+// written later is in journals.
+type picture struct {
+	exec   int64 // its number
+	offset int64
+	size   api.TTYSize
+	ansi   []byte
+}
+
+func (p *picture) encode() []byte {
+	var w ledger.Writer
+	w.Int(p.exec)
+	w.Int(p.offset)
+	encodeSize(&w, &p.size)
+	w.Blob(p.ansi)
+	return w.Bytes()
+}
+
+func decodePicture(b []byte) (*picture, error) {
+	r := ledger.NewReader(b)
+	p := &picture{exec: r.Int(), offset: r.Int()}
+	if size := decodeSize(r); size != nil {
+		p.size = *size
+	}
+	p.ansi = r.Blob()
+	return p, r.Err()
+}
+
+// pictureStep is how much a terminal shows between two pictures of it. What
+// follows the last but one is shown again after a restart: that is as much as a
+// terminal scrolls back, and takes some milliseconds even if it is garbage.
+const pictureStep = 128 << 10
+
+// noteScreen writes down what the terminal shows now, with what has scrolled
+// away. Under t.mu.
+func (t *terminal) noteScreen() {
+	if t.pool.cfg.Ledger == nil || t.to == nil {
+		return
+	}
+	t.next, t.shown = t.picture(scrollback), 0
+	t.notePicture()
+}
+
+// noteProgress writes down what the terminal showed some time ago, if it has shown
+// enough since, and takes the picture that is next. Under t.mu.
+func (t *terminal) noteProgress(n int) {
+	if t.shown += n; t.pool.cfg.Ledger == nil || t.shown < pictureStep || !t.screen.Whole() {
+		return
+	}
+	t.notePicture()
+	t.next, t.shown = t.picture(0), 0
+}
+
+func (t *terminal) picture(scrollback int) *picture {
+	return &picture{exec: t.to.number, offset: t.to.journal.Size(), size: t.size(), ansi: t.screen.ANSI(scrollback)}
+}
+
+func (t *terminal) notePicture() {
+	if t.noted == t.next {
+		return
+	}
+	t.noted = t.next
+	t.pool.put(screenKey+t.to.session.id, t.noted.encode())
+	t.noted.ansi = nil // it is in the ledger
+}
+
+// forgets is called before the output of an exec is forgotten: what the screen
+// has of it must be noted.
+func (t *terminal) forgets(e *execution) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.noted == nil || e.number >= t.noted.exec {
+		t.noteScreen()
+	}
+}
+
+// note writes down what the exec is, and while it runs where its input and output
+// are. What it does not name any more is given up then. It reports whether the
+// output is at its end, and in the note.
+func (e *execution) note() (whole bool) {
+	e.noting.Lock()
+	defer e.noting.Unlock()
+	r := execRecord{session: e.session.id, number: e.number, key: e.key, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
+	var ended []*capture
+	for i, c := range []*capture{e.stdout, e.stderr} {
+		if c == nil {
+			continue
+		}
+		if r.output[i] = c.slot(); r.output[i] == 0 {
+			ended = append(ended, c)
+		}
+	}
+	var spent []holder.Slot
+	if e.stdin != nil {
+		r.stdin, spent = e.stdin.noted()
+	}
+	whole = e.journal.Closed()
+	if e.session.pool.cfg.Ledger != nil && !e.forgotten {
+		e.write(&r, whole)
+	}
+	for _, c := range ended {
+		c.giveUp()
+	}
+	if e.stdin != nil {
+		e.stdin.giveUp(spent)
+	}
+	return whole
+}
+
+// forget takes the exec out of the ledger for good.
+func (e *execution) forget() {
+	e.noting.Lock()
+	e.forgotten = true
+	e.session.pool.erase(execKey + e.id)
+	e.noting.Unlock()
+	e.note() // of which only its pipes are given up
+}
+
+// write puts the exec in the ledger, with its output if that is whole. Under
+// noting.
+func (e *execution) write(r *execRecord, whole bool) {
+	if last := e.lastByte.Load(); last != 0 {
+		r.lastByte = time.Unix(0, last)
+	}
+	e.mu.Lock()
+	r.state, r.began, r.ended, r.result, r.sizes = e.res.State, e.res.StartedAt.Time, e.ended, e.res, e.sizes
+	r.running, r.at = time.Since(e.began), process.SinceBoot()
+	r.command = e.command // dropped at its end; until its shell has it, only this tells what to run
+	e.mu.Unlock()
+	if whole {
+		r.journal = e.journal.Value()
+	} else {
+		r.lane, _ = e.journal.Lane()
+	}
+	var w ledger.Writer
+	r.encode(&w)
+	e.session.pool.put(execKey+e.id, w.Bytes())
+}
+
+// outputEnded is called when nothing more can come: the journal is given up
+// once it is noted what was in it.
+func (e *execution) outputEnded() {
+	e.journal.Seal()
+	if e.result().State == api.ExecExited {
+		e.settle()
+	}
+}
+
+// settle notes how the exec ended. Its journal may still be written to, by what
+// the command left behind.
+func (e *execution) settle() {
+	if e.note() {
+		e.journal.Close() // what it holds is in the note
+	}
+}
+
+// closeJournal ends the output of an exec that nothing writes to any more.
+func (e *execution) closeJournal() {
+	e.journal.Seal()
+	e.settle()
+}

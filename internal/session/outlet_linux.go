@@ -1,0 +1,91 @@
+package session
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+)
+
+// outlet is a pipe that a command writes to. The holder has its reading end,
+// by whose path the shell opens the other side, also while no daemon is there.
+// The pipe has no end as long as this process has a writing end too.
+//
+// When a command is over and nobody has the pipe any more it is as good as new,
+// and the next command gets it: so a short command needs nothing kept.
+type outlet struct {
+	slot  holder.Slot
+	read  int // non-blocking
+	write int // -1: given up
+}
+
+func newOutlets(keep holder.Keeper) *holder.Spares[*outlet] {
+	return &holder.Spares[*outlet]{
+		More: 2, // stdout and stderr
+		Make: func() (*outlet, error) { return newOutlet(keep) },
+		End: func(o *outlet) {
+			keep.Drop(o.slot)
+			o.close()
+		},
+	}
+}
+
+func newOutlet(keep holder.Keeper) (*outlet, error) {
+	var p [2]int
+	// A shell opens its end by path, which gives it flags of its own: no program
+	// finds its stdout non-blocking.
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	o := &outlet{read: p[0], write: p[1]}
+	var err error
+	if o.slot, err = keep.Keep(o.read); err == nil {
+		err = keep.Sync()
+	}
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// open makes a writing end of our own again.
+func (o *outlet) open() error {
+	if o.write >= 0 {
+		return nil
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(o.read), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	o.write = fd
+	return nil
+}
+
+// shut gives up our writing end.
+func (o *outlet) shut() {
+	if o.write >= 0 {
+		_ = unix.Close(o.write)
+		o.write = -1
+	}
+}
+
+func (o *outlet) close() {
+	o.shut()
+	_ = unix.Close(o.read)
+}
+
+// adoptOutlet takes an outlet from before a restart.
+func adoptOutlet(keep holder.Keeper, slot holder.Slot) (*outlet, error) {
+	fd, err := keep.Take(slot)
+	if err != nil {
+		return nil, err
+	}
+	o := &outlet{slot: slot, read: fd, write: -1}
+	if err := o.open(); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return o, nil
+}

@@ -1,0 +1,183 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+)
+
+// kept is a descriptor of which the keeper has a copy. Shells open it by path,
+// whether this process lives or not.
+type kept struct {
+	fd   int // our own; -1 if only its path is needed
+	slot holder.Slot
+	path string
+}
+
+// none is no descriptor at all.
+var none = kept{fd: -1, slot: -1}
+
+func (k kept) there() bool { return k.slot >= 0 }
+
+// keep gives a copy of fd to the keeper. Its path is good after a sync.
+func (h *Hub) keep(fd int) (kept, error) {
+	slot, err := h.keeper.Keep(fd)
+	if err != nil {
+		return none, err
+	}
+	return kept{fd: fd, slot: slot, path: h.keeper.Path(slot)}, nil
+}
+
+// keepOnly keeps fd and closes our own.
+func (h *Hub) keepOnly(fd int) (kept, error) {
+	k, err := h.keep(fd)
+	k.fd = -1
+	return k, errors.Join(err, unix.Close(fd))
+}
+
+// given is what an earlier daemon has kept, without a descriptor of our own.
+func (h *Hub) given(slot holder.Slot) kept {
+	if slot < 0 {
+		return none
+	}
+	return kept{fd: -1, slot: slot, path: h.keeper.Path(slot)}
+}
+
+// taken is what an earlier daemon has kept.
+func (h *Hub) taken(slot holder.Slot) (kept, error) {
+	fd, err := h.keeper.Take(slot)
+	if err != nil {
+		return none, fmt.Errorf("take what was kept: %w", err)
+	}
+	return kept{fd: fd, slot: slot, path: h.keeper.Path(slot)}, nil
+}
+
+// drop gives up a descriptor and its copy.
+func (h *Hub) drop(k kept) {
+	if k.fd >= 0 {
+		_ = unix.Close(k.fd)
+	}
+	if k.there() {
+		h.keeper.Drop(k.slot)
+	}
+}
+
+// kit is what a shell needs in order to leave a copy of itself: a pipe on which
+// the copy sleeps, and a memfd into which the shell's traps are written. A kit
+// that was not used is as good as new.
+type kit struct {
+	wake  kept // reading end: a copy opens it for both
+	traps kept
+}
+
+func (h *Hub) openKit() (*kit, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	wake, err := h.keepOnly(p[0])
+	if err = errors.Join(err, unix.Close(p[1])); err != nil {
+		h.drop(wake)
+		return nil, err
+	}
+	traps, err := h.keepText("traps", "")
+	if err != nil {
+		h.drop(wake)
+		return nil, err
+	}
+	return &kit{wake: wake, traps: traps}, nil
+}
+
+func (h *Hub) closeKit(k *kit) {
+	h.drop(k.wake)
+	h.drop(k.traps)
+}
+
+// readTraps returns what the shell wrote into the kit before it forked.
+func (k *kit) readTraps() []byte {
+	var out []byte
+	buf := make([]byte, 4096)
+	for {
+		n, err := unix.Pread(k.traps.fd, buf, int64(len(out)))
+		if n <= 0 || err != nil {
+			return out
+		}
+		out = append(out, buf[:n]...)
+	}
+}
+
+// text is a memfd that holds what one shell reads by path, as long as it may.
+// It is never on a disk.
+type text struct{ kept }
+
+func (h *Hub) openText() (*text, error) {
+	k, err := h.keepText("text", "")
+	return &text{k}, err
+}
+
+// borrow returns a text with these contents.
+func (h *Hub) borrow(contents string) (*text, error) {
+	t, err := h.pieces.Take()
+	if err != nil {
+		return nil, err
+	}
+	if err := writeAll(t.fd, contents); err != nil {
+		h.pieces.Drop(t)
+		return nil, err
+	}
+	return t, nil
+}
+
+// giveBack empties the text: what a command said is nobody's when it is over.
+func (h *Hub) giveBack(t *text) {
+	if unix.Ftruncate(t.fd, 0) != nil {
+		h.pieces.Drop(t)
+		return
+	}
+	h.pieces.Put(t)
+}
+
+// keepText makes a memfd that is kept.
+func (h *Hub) keepText(name, contents string) (kept, error) {
+	fd, err := memfd(name, contents)
+	if err != nil {
+		return none, err
+	}
+	k, err := h.keep(fd)
+	if err == nil {
+		err = h.keeper.Sync()
+	}
+	if err != nil {
+		k.fd = fd
+		h.drop(k)
+		return none, err
+	}
+	return k, nil
+}
+
+func memfd(name, contents string) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("memfd: %w", err)
+	}
+	if err := writeAll(fd, contents); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// writeAll fills an empty memfd.
+func writeAll(fd int, contents string) error {
+	at := int64(0)
+	for b := []byte(contents); len(b) > 0; {
+		n, err := unix.Pwrite(fd, b, at)
+		if err != nil {
+			return fmt.Errorf("memfd: %w", err)
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return nil
+}

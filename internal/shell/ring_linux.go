@@ -1,0 +1,126 @@
+package shell
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ring is where reports wait until the shells have acted on them and saved what
+// they learned. It is a kept memfd into which the status pipe is moved by
+// splice(2); how far it is filled is the position of its open file description,
+// which the copy shares. So a report is in the pipe or in the ring, whenever
+// this process is killed.
+//
+// It is filled from its beginning again when nobody needs what is in it. A
+// report is known by where it ends, counted over all laps.
+type ring struct {
+	kept
+	mem  []byte
+	head *ringHead
+	end  int // filled so far
+	read int // told so far
+}
+
+// ringHead is at the beginning of the memfd.
+type ringHead struct {
+	base atomic.Uint64 // where this lap began, counted over all laps
+	next atomic.Uint64 // where the next will begin; good once the position is less
+}
+
+const (
+	ringData = 64 // after the head
+	// ringLap is after how many bytes a new lap begins: two thousand reports.
+	ringLap = 64 << 10
+	// ringSize is room for the reports that ten thousand shells have not acted
+	// upon yet. Pages that were never filled cost nothing.
+	ringSize = 4 << 20
+)
+
+// openRing makes an empty ring. Nobody can shrink it under us.
+func (h *Hub) openRing() (*ring, error) {
+	fd, err := unix.MemfdCreate("reports", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd: %w", err)
+	}
+	if err = unix.Ftruncate(fd, ringSize); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	}
+	if err == nil {
+		_, err = unix.Seek(fd, ringData, 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("memfd: %w", err), unix.Close(fd))
+	}
+	k, err := h.keep(fd)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return mapRing(k)
+}
+
+// mapRing makes a ring of what is kept, as far as it is filled.
+func mapRing(k kept) (*ring, error) {
+	at, err := unix.Seek(k.fd, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(k.fd, 0, ringSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map the reports: %w", err)
+	}
+	r := &ring{kept: k, mem: mem, head: (*ringHead)(unsafe.Pointer(&mem[0])), end: int(at), read: ringData}
+	if base := r.head.base.Load(); r.head.next.Load() > base+uint64(r.end-ringData) {
+		r.head.base.Store(r.head.next.Load()) // a lap was begun, and not noted yet
+	}
+	return r, nil
+}
+
+func (r *ring) unmap() error { return unix.Munmap(r.mem) }
+
+// pull moves what is in the pipe.
+func (r *ring) pull(pipe int) (int, error) {
+	n, err := unix.Splice(pipe, nil, r.fd, nil, ringSize-r.end, unix.SPLICE_F_NONBLOCK)
+	if n > 0 {
+		r.end += int(n)
+	}
+	return int(n), err
+}
+
+// each tells the lines that came since, and where each ends.
+func (r *ring) each(tell func(line []byte, at uint64)) {
+	for {
+		n := bytes.IndexByte(r.mem[r.read:r.end], '\n')
+		if n < 0 {
+			return
+		}
+		line := r.mem[r.read : r.read+n]
+		r.read += n + 1
+		if n > 0 {
+			tell(line, r.head.base.Load()+uint64(r.read-ringData))
+		}
+	}
+}
+
+// long reports whether it is time for a new lap.
+func (r *ring) long() bool { return r.end-ringData >= ringLap }
+
+// full reports whether it can't wait any longer.
+func (r *ring) full() bool { return r.end == ringSize }
+
+// lap begins the ring anew. What is left of a line is a flood without a
+// newline: real reports begin with one.
+func (r *ring) lap() error {
+	next := r.head.base.Load() + uint64(r.end-ringData)
+	r.head.next.Store(next)
+	if _, err := unix.Seek(r.fd, ringData, 0); err != nil {
+		return err
+	}
+	r.head.base.Store(next)
+	r.end, r.read = ringData, ringData
+	return nil
+}

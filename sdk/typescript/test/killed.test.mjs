@@ -1,0 +1,79 @@
+// A daemon that is killed with -9, again and again, under a client.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { connect } from "../dist/index.js";
+import { random } from "./bytes.mjs";
+import { startDaemon } from "./daemon.mjs";
+import { startHttpDaemon } from "./http-daemon.mjs";
+
+const lines = 150;
+const command = `n=7; i=0; while [ $i -lt ${lines} ]; do echo line $i; echo error $i >&2; i=$((i+1)); sleep 0.01; done; exit 5`;
+const expected = Array.from({ length: lines }, (_, i) => `line ${i}\n`).join("");
+
+/** Kills the daemon at random moments until it is told to stop, and returns the pids of those that were. */
+function killing(socket) {
+  const next = random(7);
+  const killed = new Set();
+  let over = false;
+  const ended = (async () => {
+    while (!over) {
+      await sleep(50 + next() * 200);
+      try {
+        const client = await connect(socket, { waitForDaemonMs: 10_000 });
+        const { pid } = await client.info();
+        await client.close();
+        process.kill(pid, "SIGKILL");
+        killed.add(pid);
+      } catch {
+        // there was none just now
+      }
+    }
+  })();
+  return async () => {
+    over = true;
+    await ended;
+    return killed;
+  };
+}
+
+for (const transport of ["unix", "http"]) {
+  test(`nothing is lost over ${transport}`, { timeout: 120_000 }, async () => {
+    const http = transport === "http" ? await startHttpDaemon() : undefined;
+    const daemon = http?.daemon ?? (await startDaemon());
+    const options = { token: http?.token, waitForDaemonMs: 20_000 };
+    const client = await connect(http ? `http://127.0.0.1:${http.port}` : daemon.socket, options);
+    try {
+      const session = await client.session();
+      const stop = killing(daemon.socket);
+      let out = "";
+      let result;
+      for await (const chunk of session.stream(command)) {
+        if (chunk.type === "stdout") {
+          out += chunk.data.toString();
+        } else if (chunk.type === "exit") {
+          result = chunk.result;
+        }
+      }
+      const file = join(daemon.dir, "ran");
+      const codes = [];
+      for (let i = 0; i < 3; i++) {
+        codes.push((await session.run(`echo once >>${file}; sleep 0.6; (exit 3)`)).exitCode);
+      }
+      const killed = await stop();
+      assert.equal(out, expected);
+      assert.equal(result.exitCode, 5);
+      assert.deepEqual(codes, [3, 3, 3]);
+      assert.equal(readFileSync(file, "utf8"), "once\n".repeat(3));
+      assert.equal((await session.run("echo $n")).stdout, "7\n");
+      assert.ok(killed.size >= 5, `killed ${[...killed]}`);
+    } finally {
+      await client.close();
+      await daemon.stop();
+    }
+  });
+}

@@ -505,7 +505,7 @@ func checkStream(t *testing.T, j *Journal, st Stream, wr *writer) {
 // takes some of it to start.
 const patience = 50 * time.Millisecond
 
-func TestKilledOwner(t *testing.T) {
+func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 	large := Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 8 << 30}
 	const all = 1 << 30
 	tests := []struct {
@@ -573,7 +573,7 @@ func TestKilledOwner(t *testing.T) {
 }
 
 // Owners that end between two steps, each at the same place, lose nothing either.
-func TestOwnerEndsBetweenSteps(t *testing.T) {
+func TestMustKeepBytesBetweenSteps(t *testing.T) {
 	bounds := map[string]scene{
 		"file":           {cfg: Config{ExecMemory: 8 << 10, ExecQuota: 1 << 30, TotalQuota: 8 << 30}},
 		"ring":           {cfg: Config{ExecMemory: 4 << 10, ExecQuota: 100_001, TotalQuota: 8 << 30}},

@@ -58,6 +58,17 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 			defer c.Close()
 			return c.SystemInfo(ctx)
 		},
+		Keeper: func() int {
+			holder, err := daemon.FindHolder(cfg.Socket)
+			if err != nil {
+				return 0
+			}
+			defer holder.Close()
+			if !holder.Waiting() {
+				return 0
+			}
+			return holder.PID()
+		},
 	})...)
 }
 

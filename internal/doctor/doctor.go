@@ -39,6 +39,8 @@ type Patient struct {
 	Quote                                   func(string) string // makes one word of it for a shell
 	// Ask asks the daemon on Socket who it is.
 	Ask func(context.Context) (*api.SystemInfo, error)
+	// Keeper is the pid of who keeps its sessions without a daemon; 0: nobody does.
+	Keeper func() int
 }
 
 // Examine makes every check, in the order in which a person would ask.

@@ -34,7 +34,8 @@ func patient(t *testing.T) Patient {
 	return Patient{
 		Version: "v1", Socket: filepath.Join(dir, "s"), TokenFile: filepath.Join(dir, "tokens.json"), SpillDir: dir,
 		MaxSessions: 1, TotalQuota: 1, Quote: func(s string) string { return s },
-		Ask: func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("nobody was to be asked") },
+		Ask:    func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("nobody was to be asked") },
+		Keeper: func() int { return 0 },
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,8 +24,8 @@ func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 	there, err := os.Lstat(p.Socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if keeper := waitingHolder(p.Socket + ".lock"); keeper != "" {
-			return note(check, p.serve(), "process %s keeps the sessions of %s, and waits for a daemon", keeper, p.Socket), nil
+		if keeper := p.Keeper(); keeper != 0 {
+			return note(check, p.serve(), "process %d keeps the sessions of %s, and waits for a daemon", keeper, p.Socket), nil
 		}
 		if locked(p.Socket + ".lock") {
 			return problem(check, "trl doctor # again in a moment; `fuser "+p.Quote(p.Socket+".lock")+"` says who has it",
@@ -133,19 +132,3 @@ func (p Patient) tokens() Finding {
 func (p Patient) serve() string { return "trl serve --socket " + p.Quote(p.Socket) }
 
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
-
-// waitingHolder is the pid of who keeps sessions without a daemon, as the lock
-// beside their socket says; "": nobody does.
-func waitingHolder(lock string) string {
-	text, err := os.ReadFile(lock)
-	if err != nil || !locked(lock) {
-		return ""
-	}
-	// The word, the host (its pid first), when it began, the format, the daemon.
-	fields := strings.Fields(string(text))
-	if len(fields) < 5 || fields[0] != "trl-holder" || fields[4] != "0" {
-		return ""
-	}
-	pid, _, _ := strings.Cut(fields[1], "-")
-	return pid
-}

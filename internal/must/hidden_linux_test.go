@@ -1,6 +1,7 @@
 package must
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 // all pass through.
 func TestMustHideItsMemory(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run a daemon as somebody else")
+		trltest.Need(t, errors.New("only root can run a daemon as somebody else"))
 	}
 	const nobody = 65534
 	dir, err := os.MkdirTemp("", "hidden")

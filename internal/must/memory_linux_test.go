@@ -126,6 +126,9 @@ func inGroup(t *testing.T, args ...string) (*rig, *memoryGroup) {
 		err = errors.Join(g.enter(r.PID), g.enter(daemonOf(r.PID)))
 	}
 	if err != nil {
+		if os.Getenv("CI") != "" {
+			trltest.Need(t, err)
+		}
 		t.Log(err)
 		return r, nil
 	}

@@ -131,6 +131,10 @@ func (t *Tree) Describe(pids []int) []Info {
 	return infos
 }
 
+// Parent is the pid of who inherits what loses its parent: the holder, or this
+// process.
+func (t *Tree) Parent() int { return t.host.parent }
+
 // Signal signals one process, if it is (still) in the tree.
 func (t *Tree) Signal(pid int, sig unix.Signal) bool {
 	return t.host.signalTagged(pid, t.num, sig)

@@ -3,7 +3,6 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -24,7 +23,7 @@ const (
 // that forked it and tracked. It returns nil if it is gone already.
 func (s *Shell) adopt(rep report, k *kit, id string) *copied {
 	s.spent.dropKit(k) // the copy holds what it needs
-	if outer := rep.b; outer > 1 && outer != os.Getpid() && outer != s.proc.PID() {
+	if outer := rep.b; outer > 1 && outer != s.cfg.Tree.Parent() && outer != s.proc.PID() {
 		s.cfg.Tree.Signal(outer, unix.SIGKILL) // only if it is in the tree
 	}
 	p, err := s.cfg.Tree.Adopt(rep.a)

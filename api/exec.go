@@ -41,6 +41,7 @@ type ExecRunParams struct {
 	MaxOutputBytes *int64            `json:"max_output_bytes,omitempty"`
 	Wait           bool              `json:"wait,omitempty"`  // queue for the session instead of SESSION_BUSY
 	Key            string            `json:"key,omitempty"`   // a retry with the same key returns the first exec
+	Label          string            `json:"label,omitempty"` // told back in results and lists
 	Lease          string            `json:"lease,omitempty"` // of the session's hold, if it is held
 }
 
@@ -49,6 +50,7 @@ type ExecRunParams struct {
 type ExecResult struct {
 	ExecID         string    `json:"exec_id"`
 	SessionID      string    `json:"session_id"`
+	Label          string    `json:"label,omitempty"` // that its caller gave it
 	State          ExecState `json:"state"`
 	Outcome        Outcome   `json:"outcome"`
 	ExitCode       *int      `json:"exit_code"` // null while running
@@ -123,6 +125,7 @@ type ExecStreamParams struct {
 	StdinOpen     bool              `json:"stdin_open,omitempty"`
 	Wait          bool              `json:"wait,omitempty"`
 	Key           string            `json:"key,omitempty"`
+	Label         string            `json:"label,omitempty"`
 	Lease         string            `json:"lease,omitempty"`
 }
 

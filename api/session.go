@@ -1,5 +1,10 @@
 package api
 
+import (
+	"slices"
+	"strings"
+)
+
 // State is where a session is in its life. It only changes by the transition
 // table of the session package.
 type State string
@@ -46,6 +51,15 @@ const (
 	InheritAll  = "all"
 	InheritNone = "none"
 )
+
+// baseEnv is what programs need to work, and what says how to talk to the user:
+// nothing that may be a secret.
+var baseEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"}
+
+// IsBaseEnv says whether a variable is one of those that InheritBase passes on.
+func IsBaseEnv(name string) bool {
+	return slices.Contains(baseEnv, name) || strings.HasPrefix(name, "LC_")
+}
 
 // RuntimeHost is the runtime of sessions that live on the daemon's own host.
 const RuntimeHost = "host"

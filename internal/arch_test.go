@@ -100,8 +100,12 @@ var imports = []importRule{
 		why: "what is tried is what a daemon would use; whom to ask, and where, it is told",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/svg", "internal/vt"},
-		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
+		about: "internal/mcp", only: []string{"api", "internal/vt"},
+		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
+	},
+	{
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/svg", "internal/vt"},
+		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 }
 
@@ -128,8 +132,8 @@ var doors = []doorRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/session", "internal/svg"},
-		why: "what a screen shows is asked of the session that has it; a person's terminal is painted from one too, and a picture needs to know what is wide",
+		about: "internal/vt", from: []string{"internal/cli", "internal/mcp", "internal/session", "internal/svg"},
+		why: "what a screen shows is asked of the session that has it; a person's terminal is painted from one too, a picture needs to know what is wide, and a model gets output without escapes",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},
@@ -160,6 +164,10 @@ var doors = []doorRule{
 		why: "the daemon is the top floor",
 	},
 	{
+		about: "internal/mcp", from: []string{"internal/cli", "internal/daemon"},
+		why: "it is served on stdio by the one, and over HTTP by the other",
+	},
+	{
 		about: "internal/doctor", from: []string{"internal/cli"},
 		why: "a daemon does not examine itself; a person asks",
 	},
@@ -187,6 +195,10 @@ var libraries = []doorRule{
 		about: "github.com/coder/websocket", from: []string{"client", "internal/transport"},
 		why: "only the two ends of a connection know that it is a WebSocket",
 	},
+	{
+		about: "github.com/modelcontextprotocol", from: []string{"internal/mcp"},
+		why: "only the tools for models know how models are spoken to",
+	},
 }
 
 // reapers says who may start a process, or wait for any.
@@ -197,7 +209,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/doctor", "internal/holder", "internal/process", "internal/trltest"}, // a client may start a daemon of its own, and the doctor is in no daemon
+	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/trltest"}, // a client and the command line may start a daemon, and the doctor is in none
 	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
 }
 

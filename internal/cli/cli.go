@@ -69,6 +69,8 @@ func Main(args []string) int {
 		a.held, args = true, args[1:]
 	case len(args) > 0 && args[0] == daemon.AgainWord:
 		return a.holdAgain(args[1:])
+	case len(args) > 0 && args[0] == launchWord:
+		return a.launch(args[1:])
 	}
 	return a.main(args)
 }
@@ -90,7 +92,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: "TRL runs commands in shell sessions that keep their directory, their variables\n" +
 			"and their processes under control. `trl serve` is the daemon; the other commands\n" +
 			"speak to it.",
-		Example: "  trl serve &                      start the daemon\n" +
+		Example: "  trl serve --detach               start the daemon\n" +
 			"  trl run -- ls -l                 run one command\n" +
 			"  id=$(trl session create)         start a session\n" +
 			"  trl run -s $id -- 'cd /usr; ls'  run a command in it\n" +
@@ -103,7 +105,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
 	root.AddCommand(a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
-		a.attachCommand(), a.shellCommand(),
+		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)
@@ -166,13 +168,18 @@ func (a *app) socketPath() (string, error) {
 	return cfg.Socket, nil
 }
 
+// daemonAddress is where the daemon is, if not on a socket of this machine.
+func (a *app) daemonAddress() string {
+	if a.address == "" && a.socket == "" {
+		return os.Getenv(daemon.AddressVariable)
+	}
+	return a.address
+}
+
 // connect opens a connection to the daemon.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
-	if a.address == "" && a.socket == "" {
-		a.address = os.Getenv(daemon.AddressVariable)
-	}
-	if a.address != "" {
-		c, err := client.DialWith(ctx, a.address, client.Options{Patience: patience, Token: os.Getenv(daemon.TokenVariable)})
+	if address := a.daemonAddress(); address != "" {
+		c, err := client.DialWith(ctx, address, client.Options{Patience: patience, Token: os.Getenv(daemon.TokenVariable)})
 		if refused, ok := errors.AsType[*api.Error](err); ok {
 			return nil, refused
 		}

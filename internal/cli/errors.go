@@ -82,8 +82,10 @@ func (a *app) noDaemon(path string, err error) error {
 	if a.socket != "" {
 		serve += " --socket " + quote(a.socket)
 	}
-	return localError{api.Errorf(api.CodeRuntimeUnavailable, "no daemon is serving on %s — start one with `%s`", path, serve).
-		WithHint("`%s &` starts it in the background of this shell", serve)}
+	none := api.Errorf(api.CodeRuntimeUnavailable, "no daemon is serving on %s — start one with `%s`", path, serve).
+		WithHint("`%s --detach` starts it in the background", serve)
+	none.Cause = err
+	return localError{none}
 }
 
 // report says what went wrong, and returns the exit status.

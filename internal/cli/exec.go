@@ -31,10 +31,10 @@ func (a *app) execListCommand() *cobra.Command {
 }
 
 func (a *app) showExecs(list *api.ExecListResult) error {
-	t := newTable(a.stdout, "ID", "STATUS", "STARTED", "TOOK", "STDOUT", "STDERR", "CWD")
+	t := newTable(a.stdout, "ID", "STATUS", "STARTED", "TOOK", "STDOUT", "STDERR", "CWD", "LABEL")
 	for _, e := range list.Execs {
 		t.row(e.ExecID, ending(&e), e.StartedAt.Local().Format(time.DateTime), milliseconds(e.DurationMS),
-			size(e.StdoutBytes), size(e.StderrBytes), e.Cwd)
+			size(e.StdoutBytes), size(e.StderrBytes), e.Cwd, e.Label)
 	}
 	return t.flush()
 }

@@ -11,7 +11,7 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var file string
-	var stdio bool
+	var stdio, detach bool
 	flags := map[string]string{}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -23,11 +23,12 @@ func (a *app) serveCommand() *cobra.Command {
 			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags come first, then\n" +
 			"the environment, then the file, which is ~/.config/trl/config.toml, or for root\n" +
 			"/etc/trl/config.toml.",
-		Example: "  trl serve &\n  trl serve --socket ~/trl.sock --log-level debug",
+		Example: "  trl serve --detach\n  trl serve --socket ~/trl.sock --log-level debug",
 	}
 	cmd.Flags().SortFlags = false // in the order in which they are documented
 	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one connection on stdin and stdout, and end with it")
+	cmd.Flags().BoolVar(&detach, "detach", false, "start it in the background, and return when it answers")
 	defaults := daemon.Defaults(a.environment)
 	for _, s := range daemon.Settings() {
 		if s.Key != "socket" { // a flag of every command
@@ -38,9 +39,12 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 	}
 	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+		if detach && stdio {
+			return usage("--stdio is for who starts it: it can't go with --detach")
+		}
 		// Before anything else runs: it may start this program again. A holder
 		// that became this program was clean before, and has what must not be lost.
-		if !a.again && !a.checked {
+		if !a.again && !a.checked && !detach {
 			if err := daemon.Prepare(a.environment); err != nil {
 				return err
 			}
@@ -51,6 +55,9 @@ func (a *app) serveCommand() *cobra.Command {
 		cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: file})
 		if err != nil {
 			return err
+		}
+		if detach {
+			return a.detach(ctx, cfg.Socket)
 		}
 		opts := daemon.Options{
 			Held: a.held, Args: os.Args,

@@ -495,7 +495,7 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := []string{"GET /healthz", "GET /metrics", "GET /v1/execs/{exec_id}/stream", "GET /ws", "POST /rpc"}
+	want := []string{"GET /healthz", "GET /metrics", "GET /v1/execs/{exec_id}/stream", "GET /ws", "POST /mcp", "POST /rpc"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -59,6 +59,7 @@ func (c *Contract) OpenAPI() ([]byte, error) {
 			"/ws":                        {Get: webSocket(s)},
 			"/healthz":                   {Get: health(s)},
 			"/metrics":                   {Get: metrics(s)},
+			"/mcp":                       {Post: tools(s)},
 		},
 		Components: tree{
 			"schemas":         s.defs,
@@ -136,6 +137,22 @@ func metrics(s *schemas) *operation {
 		ID: "metrics", Summary: "What the daemon counts, for Prometheus.", Scope: "read",
 		Responses: refusals(s, 401, 403, 404, 405, 421, 429).
 			with(200, "The metrics in the text format.", "text/plain", &jsonschema.Schema{Type: "string"}),
+	}
+}
+
+func tools(s *schemas) *operation {
+	message := &jsonschema.Schema{Type: "object", Description: "a message of the Model Context Protocol"}
+	text := tree{"type": "string"}
+	return &operation{
+		ID: "mcp", Summary: "The Model Context Protocol over Streamable HTTP, without state.",
+		Description: "For clients that speak it; see docs/mcp.md. A call needs the scopes of the methods that the tool uses.",
+		Parameters: []tree{
+			{"name": "scope", "in": "query", "schema": text, "description": "whose sessions are meant; default http"},
+			{"name": "structured", "in": "query", "schema": text, "description": "who gets structured content: auto (the default), always or never"},
+		},
+		Body: tree{"required": true, "content": tree{"application/json": tree{"schema": message}}},
+		Responses: refusals(s, 400, 401, 405, 413, 415, 421, 429).
+			with(200, "The answer, and progress before it.", "text/event-stream", &jsonschema.Schema{Type: "string"}),
 	}
 }
 

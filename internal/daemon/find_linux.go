@@ -19,8 +19,8 @@ import (
 // leads to, and what a holder leaves to the program it becomes. oldestFormat is
 // the oldest that this program can go on with.
 const (
-	format       = 1
-	oldestFormat = 1
+	format       = 2
+	oldestFormat = 2
 )
 
 // card is what the lock beside a socket says of the holder that has it.

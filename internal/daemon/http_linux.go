@@ -89,6 +89,7 @@ func (d *daemon) connectWeb() {
 		Keys:    d.web.keys,
 		Limits:  access.NewLimiter(access.Limits{Rate: int(d.cfg.HTTPRate), Concurrent: int(d.cfg.HTTPMaxConcurrent)}),
 		Metrics: d.web.metrics.handler(),
+		MCP:     d.mcpHandler(),
 		TLS:     d.web.tls,
 		Hosts:   append(slices.Clone(d.cfg.HTTPAllowedHosts), d.cfg.HTTP),
 		Origins: d.cfg.HTTPAllowedOrigins,

@@ -200,7 +200,7 @@ func (s *Session) rebuildExec(f foundExec) {
 		e.res = r.result
 	}
 	e.res.ExecID, e.res.SessionID, e.res.State = e.id, s.id, r.state
-	e.res.StartedAt, e.res.TTY = api.Time{Time: r.began}, r.result.TTY
+	e.res.StartedAt, e.res.TTY, e.res.Label = api.Time{Time: r.began}, r.result.TTY, r.result.Label
 	e.restoreJournal(r)
 	if r.why != causeNone {
 		e.why.Store(int32(r.why))

@@ -8,10 +8,6 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// baseEnv is what a session inherits by default: what programs need to work
-// and what says how to talk to the user, and nothing that may be a secret.
-var baseEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"}
-
 // defaultPath is used when the daemon itself has none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -26,7 +22,7 @@ func environment(inherit string, add map[string]string, own []string) ([]string,
 		}
 		switch inherit {
 		case "", api.InheritBase:
-			if !slices.Contains(baseEnv, name) && !strings.HasPrefix(name, "LC_") {
+			if !api.IsBaseEnv(name) {
 				continue
 			}
 		case api.InheritAll:

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
@@ -165,8 +167,14 @@ func (e *execution) failed(err error) error {
 		WithHint("the daemon is out of descriptors: try again, or destroy sessions that are not needed")
 }
 
+// maxLabel is a line of a list, in bytes: labels are kept with their execs.
+const maxLabel = 200
+
 // prepare checks the parameters and makes the exec.
 func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
+	if len(params.Label) > maxLabel || strings.ContainsFunc(params.Label, unicode.IsControl) {
+		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
+	}
 	env, err := commandEnv(params.Env)
 	if err != nil {
 		return nil, err
@@ -185,6 +193,7 @@ func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
 		}
 	}
 	e := s.newExecution(params.Key)
+	e.res.Label = params.Label
 	e.command = shell.Command{Text: params.Command, Env: env, Dir: dir}
 	e.timeout = s.timeout
 	if params.TimeoutMS != nil {

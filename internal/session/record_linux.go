@@ -106,6 +106,7 @@ func (r *execRecord) encode(w *ledger.Writer) {
 		encodeSize(w, &s.size)
 	}
 	encodeSize(w, r.result.TTY)
+	w.Text(r.result.Label)
 	w.Bool(r.state == api.ExecExited)
 	if r.state == api.ExecExited {
 		encodeResult(w, &r.result)
@@ -133,11 +134,11 @@ func decodeExec(b []byte) (*execRecord, error) {
 		}
 		e.sizes = append(e.sizes, s)
 	}
-	tty := decodeSize(r)
+	tty, label := decodeSize(r), r.Text()
 	if r.Bool() {
 		e.result = decodeResult(r)
 	}
-	e.result.TTY = tty
+	e.result.TTY, e.result.Label = tty, label
 	return e, r.Err()
 }
 

@@ -30,7 +30,7 @@ func (p *Pool) Stream(_ context.Context, params api.ExecStreamParams) (*api.Exec
 	e, err := s.execute(api.ExecRunParams{
 		SessionID: params.SessionID, Command: params.Command, TimeoutMS: params.TimeoutMS,
 		IdleTimeoutMS: params.IdleTimeoutMS, Env: params.Env, Cwd: params.Cwd, Stdin: params.Stdin,
-		StdinEncoding: params.StdinEncoding, StdinOpen: params.StdinOpen, Wait: params.Wait, Key: params.Key, Lease: params.Lease,
+		StdinEncoding: params.StdinEncoding, StdinOpen: params.StdinOpen, Wait: params.Wait, Key: params.Key, Label: params.Label, Lease: params.Lease,
 	}, followed)
 	if err != nil {
 		return nil, nil, err

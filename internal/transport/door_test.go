@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -72,6 +73,8 @@ func doors(t *testing.T) map[string]door {
 		"POST healthz":        {webRequest{method: "POST", path: "/healthz"}, [6]int{405, 405, 405, 405, 405, 405}},
 		"metrics":             {webRequest{method: "GET", path: "/metrics"}, forRead},
 		"POST metrics":        {webRequest{method: "POST", path: "/metrics"}, notThat},
+		"mcp":                 {webRequest{method: "POST", path: "/mcp", body: "{}"}, forRead},
+		"GET mcp":             {webRequest{method: "GET", path: "/mcp"}, notThat},
 		"events":              {webRequest{method: "GET", path: "/v1/execs/e-1/stream"}, forRead},
 		"events of none":      {webRequest{method: "GET", path: "/v1/execs/e-2/stream"}, missing},
 		"events past the end": {webRequest{method: "GET", path: "/v1/execs/e-1/stream?from=9999"}, [6]int{401, 401, 401, 400, 400, 400}},
@@ -108,10 +111,19 @@ func doors(t *testing.T) map[string]door {
 	return rows
 }
 
+// seesActor answers requests that come with who makes them.
+func seesActor(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if actor, ok := access.From(r.Context()); !ok || actor.TokenID == "" {
+			t.Errorf("a request of %+v was let through", actor)
+		}
+	})
+}
+
 // TestDoor is who gets in, for each path and each method, by the token and by
 // where the request says it comes from and goes to.
 func TestDoor(t *testing.T) {
-	rig := startHTTP(t, webOptions{http: HTTPConfig{Hosts: []string{"trl.example:7040"}, Origins: []string{"https://ui.example"}}})
+	rig := startHTTP(t, webOptions{http: HTTPConfig{MCP: seesActor(t), Hosts: []string{"trl.example:7040"}, Origins: []string{"https://ui.example"}}})
 	_, port, _ := net.SplitHostPort(rig.address)
 	fronts := map[string]struct {
 		host, origin string

@@ -27,6 +27,7 @@ type HTTPConfig struct {
 	Keys    Keys            // required
 	Limits  *access.Limiter // required
 	Metrics http.Handler    // nil: there are none
+	MCP     http.Handler    // nil: there is none. Its requests have their actor in the context
 	TLS     *tls.Config     // nil: plain
 
 	// Hosts are names that clients may call the server by, besides those of
@@ -58,6 +59,9 @@ const (
 	// tokenPoll is how soon a stream or a WebSocket ends whose token was
 	// revoked or has expired.
 	tokenPoll = time.Second
+	// mcpTime is for the whole answer to a call of a tool, which waits for less
+	// than a minute; a client that does not take it is not waited for.
+	mcpTime = 2 * time.Minute
 )
 
 // HTTPServer serves HTTP over the same method table, and with the same limits,
@@ -204,6 +208,11 @@ func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.
 	case r.URL.Path == "/ws":
 		actor.Transport = "websocket"
 		h.only(w, r, http.MethodGet, func() { h.websocket(w, r, actor) })
+	case r.URL.Path == "/mcp" && h.cfg.MCP != nil:
+		h.only(w, r, http.MethodPost, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(mcpTime))
+			h.cfg.MCP.ServeHTTP(w, r.WithContext(access.With(r.Context(), actor)))
+		})
 	case r.URL.Path == "/metrics" && h.cfg.Metrics != nil:
 		h.only(w, r, http.MethodGet, func() {
 			if !actor.Scope.Covers(access.ScopeRead) {
@@ -214,7 +223,7 @@ func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.
 		})
 	default:
 		h.refuse(w, r, &refusal{status: http.StatusNotFound, err: api.Errorf(api.CodeInvalidRequest, "there is nothing at this path").
-			WithHint("the paths are POST /rpc, GET /v1/execs/{exec_id}/stream, GET /ws, GET /metrics and GET /healthz")})
+			WithHint("the paths are POST /rpc, GET /v1/execs/{exec_id}/stream, GET /ws, POST /mcp, GET /metrics and GET /healthz")})
 	}
 }
 
@@ -255,7 +264,7 @@ func (h *HTTPServer) cors(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	header.Set("Access-Control-Allow-Methods", "GET, POST")
-	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
 	header.Set("Access-Control-Max-Age", "600") // as long as some browsers remember at all
 	w.WriteHeader(http.StatusNoContent)
 	return true

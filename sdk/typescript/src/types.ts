@@ -322,6 +322,8 @@ export interface ExecResult {
   exec_id: string;
   /** its session */
   session_id: string;
+  /** what its caller called it */
+  label?: string;
   /** whether it is still going on */
   state: ExecState;
   /** how it ended, in one word */
@@ -650,6 +652,11 @@ export interface ExecRunParams {
   wait?: boolean;
   /** makes a retry safe */
   key?: string;
+  /**
+   * what to call it in results and lists, in at most 200 bytes: the text of a command is not
+   * told again, for it may hold secrets
+   */
+  label?: string;
   /** of the hold, if the session is held */
   lease?: string;
 }
@@ -681,6 +688,8 @@ export interface ExecStreamParams {
   wait?: boolean;
   /** makes a retry safe: the first exec is followed, from offset 0 on */
   key?: string;
+  /** what to call it in results and lists, in at most 200 bytes */
+  label?: string;
   /** of the hold, if the session is held */
   lease?: string;
 }

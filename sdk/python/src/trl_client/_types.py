@@ -357,6 +357,8 @@ class ExecResult(_ExecResultRequired, total=False):
     exec.info and exec.list.
     """
 
+    #: what its caller called it
+    label: str
     #: that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
     signal: str
     #: `"base64"` when needed
@@ -694,6 +696,9 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     wait: bool
     #: makes a retry safe
     key: str
+    #: what to call it in results and lists, in at most 200 bytes: the text of a command is not
+    #: told again, for it may hold secrets
+    label: str
     #: of the hold, if the session is held
     lease: str
 
@@ -728,6 +733,8 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     wait: bool
     #: makes a retry safe: the first exec is followed, from offset 0 on
     key: str
+    #: what to call it in results and lists, in at most 200 bytes
+    label: str
     #: of the hold, if the session is held
     lease: str
 

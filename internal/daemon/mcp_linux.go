@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/mcp"
+	"github.com/terminal-runtime/trl/internal/service"
+)
+
+// webScope is whose sessions are meant over HTTP where a request does not say.
+const webScope = "http"
+
+// mcpHandler serves the tools for models over HTTP. Secrets are not served there:
+// those of the daemon would be everybody's.
+func (d *daemon) mcpHandler() http.Handler {
+	return mcp.Handler(d.cfg.MaxRequestBytes, func(r *http.Request) mcp.Config {
+		actor, _ := access.From(r.Context()) // none: the table refuses every call
+		cfg := mcp.Config{
+			Runtime: &tableRuntime{table: d.table, actor: actor}, Version: d.opts.Version, Log: d.log,
+			Scope: r.URL.Query().Get("scope"), Structured: mcp.Structured(r.URL.Query().Get("structured")),
+		}
+		if actor.Tag != "" {
+			cfg.Tags = []string{actor.Tag}
+		}
+		if cfg.Scope == "" {
+			cfg.Scope = webScope
+		}
+		return cfg
+	})
+}
+
+// tableRuntime calls methods of the table on behalf of one actor.
+type tableRuntime struct {
+	table *service.Table
+	actor access.Actor
+}
+
+// Call calls a method, as a request of the actor does.
+func (t *tableRuntime) Call(ctx context.Context, method string, params, result any) error {
+	got, err := t.call(ctx, method, params)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(result).Elem().Set(reflect.ValueOf(got).Elem())
+	return nil
+}
+
+func (t *tableRuntime) call(ctx context.Context, method string, params any) (any, error) {
+	var raw json.RawMessage
+	if params != nil {
+		var err error
+		if raw, err = json.Marshal(params); err != nil {
+			return nil, err
+		}
+	}
+	return t.table.Call(access.With(ctx, t.actor), method, raw)
+}
+
+// errEnough ends a feed whose reader has seen enough.
+var errEnough = errors.New("enough")
+
+// Attach follows the output of an exec.
+func (t *tableRuntime) Attach(ctx context.Context, params api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
+	got, err := t.call(ctx, api.MethodExecAttach, params)
+	if err != nil {
+		return err
+	}
+	err = got.(*service.Opened).Feed(ctx, func(n api.Notification) error {
+		on := true
+		switch c := n.(type) {
+		case *api.RawChunk:
+			on = fn(&c.Chunk, c.Raw)
+		case *api.Chunk:
+			on = fn(c, nil)
+		}
+		if !on {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}

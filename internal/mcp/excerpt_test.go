@@ -1,0 +1,87 @@
+package mcp
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// FuzzCuts holds what a cut promises: it costs no more than it may, it is between
+// two lines where there is one within reach, and never in a character.
+func FuzzCuts(f *testing.F) {
+	for _, seed := range []string{
+		"", "\n", "one\ntwo\nthree\n", strings.Repeat("x", 500), strings.Repeat("äö€", 300), strings.Repeat("line\n", 200),
+		strings.Repeat("\r12%\x1b[K", 300), "\x1b[31m" + strings.Repeat("red\n", 100) + "\x1b[0m", "\xff\xfe\x00\n<&>\"\\",
+	} {
+		f.Add([]byte(seed), 40)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, room int) {
+		if room < 1 || room > 10000 || len(b) > 20000 {
+			return
+		}
+		head, tail := headOf(b, room), tailOf(b, room)
+		if head < 0 || head > len(b) || tail < 0 || tail > len(b) {
+			t.Fatalf("%d and %d of %d", head, tail, len(b))
+		}
+		for name, part := range map[string][]byte{"head": b[:head], "tail": b[tail:]} {
+			if c := cost(plain(part)); c > room {
+				t.Errorf("the %s costs %d of %d", name, c, room)
+			}
+		}
+		if !utf8.Valid(b) {
+			return
+		}
+		if head < len(b) && !utf8.RuneStart(b[head]) || tail < len(b) && !utf8.RuneStart(b[tail]) {
+			t.Errorf("a character is cut at %d or %d", head, tail)
+		}
+	})
+}
+
+func TestNamesPlace(t *testing.T) {
+	for text, want := range map[string]bool{
+		"main.go:17: undefined: x":       true,
+		"  File \"a.py\", line 3":        false,
+		"src/lib.rs:4:9":                 true,
+		"at 12:30:45 it was fine":        false,
+		"http://127.0.0.1:8080/":         false,
+		"2026-11-15T10:00:00.123Z INFO ": false,
+		"see example.com:443":            true, // it can't be told from a file
+		":1":                             false,
+		"a.c:":                           false,
+		".go:1":                          false,
+	} {
+		if got := namesPlace([]byte(text)); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}
+
+func TestWalkingLines(t *testing.T) {
+	for _, pieces := range [][]string{
+		{"one\ntwo\nthree"}, {"o", "ne", "\n", "two\nth", "ree"}, {"one\n", "two\n", "three"}, {"one", "\ntwo\n", "three"},
+	} {
+		for _, skip := range []bool{false, true} {
+			var got []string
+			var offsets []int64
+			w := lineWalk{on: true, do: scan{
+				line: func(offset int64, text []byte) bool {
+					got, offsets = append(got, string(text)), append(offsets, offset)
+					return true
+				},
+				skip: func(block []byte) bool { return skip && !strings.Contains(string(block), "t") },
+			}}
+			at := int64(0)
+			for _, p := range pieces {
+				w.walk(at, []byte(p))
+				at += int64(len(p))
+			}
+			if len(w.held) > 0 {
+				w.do.line(w.heldAt, w.held)
+			}
+			all := strings.Join(got, "|")
+			if !skip && all != "one|two|three" || !strings.HasSuffix(all, "two|three") || offsets[len(offsets)-1] != 8 || offsets[len(offsets)-2] != 4 {
+				t.Errorf("%q, skipping %t: %q at %v", pieces, skip, all, offsets)
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// report is what is told of a command: the reply of run, output, input and stop.
+type report struct {
+	Status   string    `json:"status" jsonschema:"how it stands, in words: exit 1 in 2.3s, running for 30s …"`
+	Exec     string    `json:"exec" jsonschema:"the command's id"`
+	Session  string    `json:"session" jsonschema:"the name of its session"`
+	State    string    `json:"state" jsonschema:"queued|running|exited: whether it goes on"`
+	Outcome  string    `json:"outcome" jsonschema:"running, exited, signaled, timed_out, cancelled, shell_exited or shell_died"`
+	ExitCode *int      `json:"exit_code,omitempty" jsonschema:"once it has one"`
+	Signal   string    `json:"signal,omitempty" jsonschema:"that ended it"`
+	Seconds  float64   `json:"seconds" jsonschema:"so far, or in all"`
+	Cwd      string    `json:"cwd,omitempty" jsonschema:"the session's directory after it"`
+	Waiting  *waiting  `json:"waiting,omitempty" jsonschema:"on a terminal: what it waits for"`
+	Left     []process `json:"left_running,omitempty" jsonschema:"processes that it started and that live"`
+	Matched  *line     `json:"matched,omitempty" jsonschema:"the line that was waited for"`
+	Found    []line    `json:"found,omitempty" jsonschema:"lines that were searched for"`
+	Output   string    `json:"output" jsonschema:"without escapes; a line between [trl: and ] tells what is left out"`
+	Binary   bool      `json:"binary,omitempty" jsonschema:"the output is no text: a hex dump of its start is shown"`
+	Size     int64     `json:"size" jsonschema:"of the whole output, in bytes"`
+	Next     int64     `json:"next" jsonschema:"offset up to which output is shown; go on from it"`
+	LeftOut  []span    `json:"left_out,omitempty" jsonschema:"parts of the output that are not shown, by offsets"`
+	Telling  []line    `json:"telling,omitempty" jsonschema:"of what is left out, lines that speak of errors"`
+	Notes    []string  `json:"notes,omitempty" jsonschema:"what else is to be known, and the next call"`
+	Stream   string    `json:"stream,omitempty" jsonschema:"the one that is shown, if not all"`
+}
+
+type waiting struct {
+	For     string `json:"for" jsonschema:"input|password: what is to be typed"`
+	Process string `json:"process" jsonschema:"who waits"`
+}
+
+type process struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+}
+
+// maxNamed is how many processes a reply names.
+const maxNamed = 8
+
+// standing fills in how an exec stands.
+func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, error) {
+	r := &report{
+		Exec: e.ExecID, State: string(e.State), Outcome: string(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal,
+		Seconds: float64(e.DurationMS) / 1000, Cwd: e.Cwd, Size: e.StdoutBytes + e.StderrBytes,
+	}
+	session, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: e.SessionID})
+	if err != nil {
+		return nil, err
+	}
+	r.Session = s.calledBy(&session.Session)
+	if r.Cwd == "" {
+		r.Cwd = session.Cwd
+	}
+	if session.Waiting != nil && session.ExecID == e.ExecID {
+		r.Waiting = &waiting{For: string(session.Waiting.For), Process: clip(session.Waiting.Process, lineBytes)}
+	}
+	more := 0
+	for _, p := range session.Processes {
+		switch {
+		case p.ExecID != e.ExecID || p.Role != "" || e.State != api.ExecExited:
+		case len(r.Left) == maxNamed:
+			more++
+		default:
+			r.Left = append(r.Left, process{PID: p.PID, Command: clip(p.Command, lineBytes)})
+		}
+	}
+	r.Status = status(e)
+	s.remark(r, e, session, more)
+	return r, nil
+}
+
+// status is how an exec stands, in words.
+func status(e *api.ExecResult) string {
+	took := seconds(e.DurationMS)
+	switch {
+	case e.State == api.ExecQueued:
+		return "queued, has not begun"
+	case e.State == api.ExecRunning:
+		return "running for " + took
+	case e.Outcome == api.OutcomeTimedOut:
+		return "timed out and stopped after " + took
+	case e.Outcome == api.OutcomeCancelled:
+		return "cancelled after " + took
+	case e.ExitCode == nil:
+		return strings.ReplaceAll(string(e.Outcome), "_", " ") + " after " + took
+	case e.Signal != "":
+		return fmt.Sprintf("exit %d (%s) in %s", *e.ExitCode, e.Signal, took)
+	default:
+		return fmt.Sprintf("exit %d in %s", *e.ExitCode, took)
+	}
+}
+
+func seconds(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d >= time.Second {
+		d = d.Round(100 * time.Millisecond)
+	}
+	return d.String()
+}
+
+// remark adds what the status and the output do not tell.
+func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, more int) {
+	switch {
+	case e.State == api.ExecQueued && session.ExecID != "":
+		r.note(`it waits for %s, which runs in the same session: see %s, or stop this one and run it in another session`,
+			session.ExecID, invoke(toolOutput, "exec", session.ExecID))
+	case r.Waiting != nil && r.Waiting.For == string(api.WaitingPassword):
+		how := ""
+		for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+			how += invoke(toolInput, "exec", e.ExecID, "secret", name) + ", or "
+		}
+		r.note(`it waits for a password (%s): %sa person types it with "trl attach --write %s"`, r.Waiting.Process, how, e.SessionID)
+	case r.Waiting != nil:
+		r.note(`it waits for input (%s): answer with %s`, r.Waiting.Process, invoke(toolInput, "exec", e.ExecID, "text", "...", "keys", []string{"enter"}))
+	case e.State == api.ExecRunning:
+		r.note(`it goes on: %s waits for its end, %s ends it`, invoke(toolOutput, "exec", e.ExecID, "until", "exit"), invoke(toolStop, "exec", e.ExecID))
+	}
+	switch e.Outcome {
+	case api.OutcomeShellExited:
+		r.note("the command ended its shell; the session goes on in a copy of it")
+	case api.OutcomeShellDied:
+		r.note("the shell died under the command; the session goes on")
+	}
+	if e.RolledBack {
+		since := "at the start of the session"
+		if e.RolledBackTo != "" {
+			since = "after " + e.RolledBackTo
+		}
+		r.note("the state of the shell was lost: directory and variables are as they were %s", since)
+	}
+	if len(r.Left) > 0 {
+		var names []string
+		for _, p := range r.Left {
+			names = append(names, fmt.Sprintf("%d %s", p.PID, p.Command))
+		}
+		if more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		r.note(`left running: %s. %s shows what they write, %s ends them`,
+			strings.Join(names, "; "), invoke(toolOutput, "exec", e.ExecID, "from", -2000), invoke(toolStop, "exec", e.ExecID))
+	}
+}
+
+func (r *report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// show puts an output into the reply.
+func (r *report) show(o *shown) {
+	r.Output, r.Binary, r.Next, r.Telling = o.text, o.binary, o.page.To, o.telling
+	r.LeftOut = o.leftOut
+	for _, cut := range o.leftOut {
+		note := fmt.Sprintf("[trl: %s left out, from offset %d to %d; %s shows them, %s finds lines]",
+			bytesOf(cut.size()), cut.From, cut.To, r.invoke("from", cut.From), r.invoke("search", "..."))
+		if strings.Contains(r.Output, cutMark) {
+			r.Output = strings.Replace(r.Output, cutMark, note, 1)
+		} else {
+			r.Output += "\n" + note
+		}
+	}
+	if o.binary {
+		r.note("the output is not text; its first bytes are shown in hex. To look into it, write it to a file and use tools for its format")
+	}
+	for _, gap := range o.gaps {
+		r.note("%s from offset %d on were not kept: the output is larger than its quota", bytesOf(gap.size()), gap.From)
+	}
+	if len(o.telling) > 0 {
+		where := ""
+		if o.looked < o.leftOut[0].To {
+			where = fmt.Sprintf(" (looked at up to offset %d)", o.looked)
+		}
+		r.note("lines in what is left out%s that may tell why are below", where)
+	}
+	if o.page.To < r.Size && len(o.leftOut) == 0 {
+		r.note("%s follow: go on with %s", bytesOf(r.Size-o.page.To), r.invoke("from", o.page.To))
+	}
+}
+
+// invoke is the call of output that shows more of the same.
+func (r *report) invoke(more ...any) string {
+	args := append([]any{"exec", r.Exec}, more...)
+	if r.Stream != "" {
+		args = append(args, "stream", r.Stream)
+	}
+	return invoke(toolOutput, args...)
+}
+
+// invoke is a call as a model can make it.
+func invoke(tool string, args ...any) string {
+	var b strings.Builder
+	b.WriteString(tool + " {")
+	for i := 0; i < len(args); i += 2 {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		value, _ := json.Marshal(args[i+1]) // of strings and numbers: can't fail
+		fmt.Fprintf(&b, "%q: %s", args[i], value)
+	}
+	return b.String() + "}"
+}
+
+// text is the reply as a model reads it: how it ended, where, the output, and
+// what else there is to know.
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, r.Session)
+	if r.Cwd != "" {
+		b.WriteString(" · " + r.Cwd)
+	}
+	b.WriteByte('\n')
+	if r.Matched != nil {
+		fmt.Fprintf(&b, "matched at offset %d: %s\n", r.Matched.Offset, r.Matched.Text)
+	}
+	for _, l := range r.Found {
+		fmt.Fprintf(&b, "%d: %s\n", l.Offset, l.Text)
+	}
+	switch {
+	case r.Found != nil:
+	case r.Output != "":
+		b.WriteString(r.Output + "\n")
+	case r.Size == 0:
+		b.WriteString("(no output)\n")
+	}
+	for _, note := range r.Notes {
+		b.WriteString("[trl: " + note + "]\n")
+	}
+	for _, l := range r.Telling {
+		fmt.Fprintf(&b, "  %d: %s\n", l.Offset, l.Text)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,289 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+func TestMain(m *testing.M) { trltest.Main(m) }
+
+// The carriers. Everything but what only one has is tested over both.
+const (
+	overStdio = "stdio"
+	overHTTP  = "http"
+)
+
+// each runs a test over both carriers, each with a daemon of its own.
+func each(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, carrier := range []string{overStdio, overHTTP} {
+		t.Run(carrier, func(t *testing.T) {
+			t.Parallel()
+			test(t, newRig(t, rigOptions{carrier: carrier}))
+		})
+	}
+}
+
+// rig is an MCP client before the real binary.
+type rig struct {
+	*testing.T
+	*sdk.ClientSession
+	rigOptions
+	daemon   *trltest.Daemon
+	work     string // the agent's directory
+	process  *exec.Cmd
+	progress chan *sdk.ProgressNotificationParams
+	schemas  map[string]*jsonschema.Resolved // of what tools return
+}
+
+type rigOptions struct {
+	carrier string
+	name    string   // of the client
+	args    []string // of trl mcp
+	env     []string
+	query   string // of the address over HTTP
+	token   string
+	daemon  *trltest.Daemon // one that is there already
+	work    string
+}
+
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	r := &rig{T: t, rigOptions: o, daemon: o.daemon, work: o.work, progress: make(chan *sdk.ProgressNotificationParams, 1000)}
+	if r.daemon == nil {
+		r.daemon = startDaemon(t)
+	}
+	if r.work == "" {
+		r.work = t.TempDir()
+	}
+	r.connect()
+	return r
+}
+
+func startDaemon(t *testing.T) *trltest.Daemon {
+	t.Helper()
+	d, err := trltest.Start(trltest.Config{HTTP: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(d.Dir)
+	})
+	return d
+}
+
+func (r *rig) connect() {
+	r.Helper()
+	name := r.name
+	if name == "" {
+		name = "test"
+	}
+	c := sdk.NewClient(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, p *sdk.ProgressNotificationClientRequest) {
+			r.progress <- p.Params
+		},
+	})
+	var transport sdk.Transport
+	if r.carrier == overHTTP {
+		token := r.token
+		if token == "" {
+			token = r.daemon.Token
+		}
+		transport = &sdk.StreamableClientTransport{
+			Endpoint:   "http://" + r.daemon.HTTP + "/mcp?scope=test" + r.query,
+			HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1, DisableStandaloneSSE: true,
+		}
+	} else {
+		binary, err := trltest.Binary()
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.process = exec.Command(binary, append([]string{"--socket", r.daemon.Socket, "mcp", "--scope", "test"}, r.args...)...)
+		r.process.Env = append(trltest.Environ(r.daemon.Dir), r.env...)
+		r.process.Dir, r.process.Stderr = r.work, os.Stderr
+		transport = &sdk.CommandTransport{Command: r.process, TerminateDuration: 5 * time.Second}
+	}
+	session, err := c.Connect(r.Context(), transport, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.ClientSession = session
+	r.Cleanup(func() { session.Close() })
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(q *http.Request) (*http.Response, error) {
+	q = q.Clone(q.Context())
+	q.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(q)
+}
+
+type args = map[string]any
+
+// answer is what a tool said.
+type answer struct {
+	text   string
+	failed bool
+	fields map[string]any
+	bytes  int // of the whole answer on the wire
+}
+
+// first is the first line.
+func (a answer) first() string {
+	line, _, _ := strings.Cut(a.text, "\n")
+	return line
+}
+
+func (a answer) exec() string {
+	id, _ := a.fields["exec"].(string)
+	return id
+}
+
+// ask calls a tool, which must not fail.
+func (r *rig) ask(tool string, a args) answer {
+	r.Helper()
+	got := r.try(tool, a)
+	if got.failed {
+		r.Fatalf("%s %v: %s", tool, a, got.text)
+	}
+	return got
+}
+
+// try calls a tool. What it returns must be as its schema says.
+func (r *rig) try(tool string, a args) answer {
+	r.Helper()
+	result, err := r.CallTool(r.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
+	if err != nil {
+		r.Fatalf("%s %v: %v", tool, a, err)
+	}
+	return r.read(tool, result)
+}
+
+func (r *rig) read(tool string, result *sdk.CallToolResult) answer {
+	r.Helper()
+	wire, err := json.Marshal(result)
+	if err != nil {
+		r.Fatal(err)
+	}
+	out := answer{failed: result.IsError, bytes: len(wire)}
+	if len(result.Content) != 1 {
+		r.Fatalf("%s: %d pieces of content", tool, len(result.Content))
+	}
+	out.text = result.Content[0].(*sdk.TextContent).Text
+	if result.StructuredContent != nil {
+		out.fields = result.StructuredContent.(map[string]any)
+		if err := r.outputSchema(tool).Validate(result.StructuredContent); err != nil {
+			r.Errorf("%s: %v in %s", tool, err, wire)
+		}
+	}
+	return out
+}
+
+// outputSchema is what a tool says that it returns.
+func (r *rig) outputSchema(tool string) *jsonschema.Resolved {
+	r.Helper()
+	if r.schemas == nil {
+		r.schemas = map[string]*jsonschema.Resolved{}
+		list, err := r.ListTools(r.Context(), nil)
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, t := range list.Tools {
+			r.schemas[t.Name] = r.resolve(t.OutputSchema)
+		}
+	}
+	return r.schemas[tool]
+}
+
+// resolve reads a schema as a client gets it.
+func (r *rig) resolve(schema any) *jsonschema.Resolved {
+	r.Helper()
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(raw, &s); err != nil {
+		r.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return resolved
+}
+
+// direct is a client of the daemon itself, to see what is true.
+func (r *rig) direct() *client.Client {
+	r.Helper()
+	c, err := client.Dial(r.Context(), r.daemon.Socket)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+// contains wants all of these in a text.
+func (r *rig) contains(text string, wanted ...string) {
+	r.Helper()
+	for _, w := range wanted {
+		if !strings.Contains(text, w) {
+			r.Errorf("%q is not in:\n%s", w, text)
+		}
+	}
+}
+
+// eventually waits until something is so.
+func (r *rig) eventually(what string, is func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); {
+		if time.Now().After(deadline) {
+			r.Fatalf("it never came to be: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (r *rig) write(name, text string) string {
+	r.Helper()
+	path := filepath.Join(r.work, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		r.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		r.Fatal(err)
+	}
+	return path
+}
+
+// stopDaemon ends a daemon that was started by who came first.
+func stopDaemon(t *testing.T, d *trltest.Daemon) {
+	t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "--socket", d.Socket, "stop")
+	cmd.Env = trltest.Environ(d.Dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,94 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+type screenArguments struct {
+	Session    string `json:"session,omitempty" jsonschema:"a session with a terminal; default terminal"`
+	Scrollback int    `json:"scrollback,omitempty" jsonschema:"0..40: lines that have scrolled away, shown first"`
+}
+
+// picture is the reply of screen.
+type picture struct {
+	Session string   `json:"session" jsonschema:"the session"`
+	Exec    string   `json:"exec,omitempty" jsonschema:"the command whose output came last"`
+	Rows    int      `json:"rows" jsonschema:"of the terminal"`
+	Cols    int      `json:"cols" jsonschema:"of the terminal"`
+	Row     int      `json:"cursor_row" jsonschema:"from 0 on"`
+	Column  int      `json:"cursor_column" jsonschema:"from 0 on"`
+	Full    bool     `json:"full_screen,omitempty" jsonschema:"a program has the whole screen, as editors do"`
+	Title   string   `json:"title,omitempty" jsonschema:"of the window"`
+	Waiting *waiting `json:"waiting,omitempty" jsonschema:"what the running command waits for"`
+	Screen  string   `json:"screen" jsonschema:"what is on it"`
+	Above   int      `json:"left_out_above,omitempty" jsonschema:"so many rows at the top are not shown"`
+}
+
+func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*picture, error) {
+	name := a.Session
+	if name == "" {
+		name = terminalSession
+	}
+	session, err := s.existing(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	got, err := ask[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session.SessionID, Scrollback: a.Scrollback})
+	if err != nil {
+		return nil, err
+	}
+	p := &picture{
+		Session: name, Exec: got.ExecID, Rows: got.Rows, Cols: got.Cols, Row: got.Cursor.Row, Column: got.Cursor.Column,
+		Full: got.Alternate, Title: clip(got.Title, lineBytes), Screen: trimmed(got.Text),
+	}
+	p.Screen, p.Above = lastRows(p.Screen, c.room.all)
+	if got.Waiting != nil {
+		p.Waiting = &waiting{For: string(got.Waiting.For), Process: clip(got.Waiting.Process, lineBytes)}
+	}
+	return p, nil
+}
+
+// lastRows is as many rows at the end of a screen as there is room for, and how
+// many are above them.
+func lastRows(text string, room int) (shown string, above int) {
+	for cost(text) > room {
+		_, rest, ok := strings.Cut(text, "\n")
+		if !ok {
+			return clip(text, room/6), above // at the worst each byte costs six
+		}
+		text, above = rest, above+1
+	}
+	return text, above
+}
+
+// trimmed is a text without blanks at the ends of lines, and at its end.
+func trimmed(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+func (p *picture) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "session %s · %d×%d · cursor at row %d, column %d", p.Session, p.Cols, p.Rows, p.Row, p.Column)
+	if p.Full {
+		b.WriteString(" · a program has the whole screen")
+	}
+	if p.Waiting != nil {
+		fmt.Fprintf(&b, " · waits for %s: %s", p.Waiting.For, p.Waiting.Process)
+	}
+	b.WriteByte('\n')
+	if p.Above > 0 {
+		fmt.Fprintf(&b, "[trl: %d rows above are left out]\n", p.Above)
+	}
+	if p.Screen == "" {
+		return b.String() + "(empty)"
+	}
+	return b.String() + p.Screen
+}

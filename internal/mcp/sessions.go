@@ -1,0 +1,192 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+type sessionsArguments struct {
+	Session string `json:"session,omitempty" jsonschema:"only this one, with more of its commands"`
+	All     bool   `json:"all,omitempty" jsonschema:"also those of other agents and people"`
+}
+
+// listing is the reply of sessions.
+type listing struct {
+	Sessions []sessionEntry `json:"sessions" jsonschema:"those that live, and those that ended lately"`
+	More     int            `json:"more,omitempty" jsonschema:"so many others are not shown"`
+	Scope    string         `json:"scope,omitempty" jsonschema:"whose sessions these are"`
+}
+
+type sessionEntry struct {
+	Session   string      `json:"session" jsonschema:"what to call it in other tools"`
+	ID        string      `json:"id" jsonschema:"of the session"`
+	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: what it does"`
+	Cwd       string      `json:"cwd,omitempty" jsonschema:"its directory"`
+	TTY       bool        `json:"tty,omitempty" jsonschema:"it has a terminal"`
+	Holder    string      `json:"held_by,omitempty" jsonschema:"who has its keyboard"`
+	Waiting   *waiting    `json:"waiting,omitempty" jsonschema:"what its command waits for"`
+	Ended     string      `json:"ended,omitempty" jsonschema:"why, if it has"`
+	Execs     []execEntry `json:"execs,omitempty" jsonschema:"its last commands, oldest first"`
+	Earlier   int         `json:"earlier,omitempty" jsonschema:"so many commands before those"`
+	Processes []process   `json:"left_running,omitempty" jsonschema:"what ended commands left running"`
+}
+
+type execEntry struct {
+	Exec     string  `json:"exec" jsonschema:"id of the command"`
+	Label    string  `json:"label,omitempty" jsonschema:"what it was called"`
+	Status   string  `json:"status" jsonschema:"how it stands, in words"`
+	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"once it has one"`
+	Size     int64   `json:"size" jsonschema:"bytes of output"`
+	Ago      float64 `json:"seconds_ago" jsonschema:"since it began"`
+}
+
+const (
+	// fewExecs and manyExecs are how many commands of a session are told, in a
+	// list of all and of it alone.
+	fewExecs, manyExecs = 4, 25
+	// entryBytes is what names of fields take for each line.
+	entryBytes = 60
+)
+
+func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*listing, error) {
+	out := &listing{Sessions: []sessionEntry{}, Scope: s.Scope}
+	chosen, execs := []api.Session{}, fewExecs
+	switch {
+	case a.Session != "":
+		session, err := s.existing(ctx, a.Session)
+		if err != nil {
+			return nil, err
+		}
+		chosen, execs = append(chosen, *session), manyExecs
+	case a.All:
+		list, err := ask[api.SessionListResult](ctx, s, api.MethodSessionList, api.SessionListParams{})
+		if err != nil {
+			return nil, err
+		}
+		chosen, out.Scope = list.Sessions, ""
+	default:
+		mine, err := s.mine(ctx)
+		if err != nil {
+			return nil, err
+		}
+		chosen = mine
+	}
+	// Those that live come first, and those that were used last.
+	slices.SortStableFunc(chosen, func(a, b api.Session) int {
+		if a, b := a.State == api.StateTerminated, b.State == api.StateTerminated; a != b {
+			if a {
+				return 1
+			}
+			return -1
+		}
+		return b.LastActivityAt.Compare(a.LastActivityAt.Time)
+	})
+	room := c.room.all
+	for i, session := range chosen {
+		if room <= 0 {
+			out.More = len(chosen) - i
+			break
+		}
+		e, err := s.entryOf(ctx, session.SessionID, execs)
+		if api.IsCode(err, api.CodeSessionNotFound) {
+			continue // it was forgotten meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Sessions = append(out.Sessions, *e)
+		room -= cost(e.text()) + entryBytes*(1+len(e.Execs)+len(e.Processes))
+	}
+	return out, nil
+}
+
+func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEntry, error) {
+	info, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: id})
+	if err != nil {
+		return nil, err
+	}
+	list, err := ask[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: id})
+	if err != nil {
+		return nil, err
+	}
+	e := &sessionEntry{
+		Session: s.calledBy(&info.Session), ID: id, State: string(info.State), Cwd: info.Cwd, TTY: info.TTY != nil,
+		Earlier: max(len(list.Execs)-execs, 0),
+	}
+	if info.Held != nil {
+		e.Holder = info.Held.Holder
+	}
+	if info.Waiting != nil {
+		e.Waiting = &waiting{For: string(info.Waiting.For), Process: clip(info.Waiting.Process, lineBytes)}
+	}
+	if info.Terminated != nil {
+		e.Ended = info.Terminated.Reason
+	}
+	for _, x := range list.Execs[e.Earlier:] {
+		e.Execs = append(e.Execs, execEntry{
+			Exec: x.ExecID, Label: x.Label, Status: status(&x), ExitCode: x.ExitCode, Size: x.StdoutBytes + x.StderrBytes,
+			Ago: time.Since(x.StartedAt.Time).Round(time.Second).Seconds(),
+		})
+	}
+	var left []api.Process
+	for _, p := range info.Processes {
+		if p.Role == "" && p.ExecID != info.ExecID {
+			left = append(left, p)
+		}
+	}
+	e.Processes = named(left)
+	return e, nil
+}
+
+func (l *listing) text() string {
+	if len(l.Sessions) == 0 {
+		return "no sessions yet: run makes one"
+	}
+	var b strings.Builder
+	for _, s := range l.Sessions {
+		b.WriteString(s.text())
+	}
+	if l.More > 0 {
+		fmt.Fprintf(&b, "[trl: %d more sessions]\n", l.More)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func (s *sessionEntry) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s · %s", s.Session, s.State)
+	if s.Ended != "" {
+		fmt.Fprintf(&b, " (%s)", s.Ended)
+	}
+	if s.Cwd != "" {
+		b.WriteString(" · " + s.Cwd)
+	}
+	if s.TTY {
+		b.WriteString(" · terminal")
+	}
+	if s.Holder != "" {
+		b.WriteString(" · keyboard held by " + s.Holder)
+	}
+	if s.Session != s.ID {
+		b.WriteString(" · " + s.ID)
+	}
+	b.WriteByte('\n')
+	if s.Waiting != nil {
+		fmt.Fprintf(&b, "  waits for %s: %s\n", s.Waiting.For, s.Waiting.Process)
+	}
+	if s.Earlier > 0 {
+		fmt.Fprintf(&b, "  (%d earlier commands)\n", s.Earlier)
+	}
+	for _, x := range s.Execs {
+		fmt.Fprintf(&b, "  %s · %s · %s ago · %s · %s\n", x.Exec, x.Status, time.Duration(x.Ago)*time.Second, bytesOf(x.Size), x.Label)
+	}
+	for _, p := range s.Processes {
+		fmt.Fprintf(&b, "  left running: %d %s\n", p.PID, p.Command)
+	}
+	return b.String()
+}

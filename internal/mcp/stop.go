@@ -1,0 +1,147 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+type stopArguments struct {
+	Exec    string `json:"exec,omitempty" jsonschema:"id of the command: it and what it left running is stopped"`
+	Session string `json:"session,omitempty" jsonschema:"or the session to end, with every process in it"`
+	Signal  string `json:"signal,omitempty" jsonschema:"with exec: only send this signal, such as INT or HUP"`
+}
+
+// stopped is the reply of stop.
+type stopped struct {
+	Exec    string    `json:"exec,omitempty" jsonschema:"the command"`
+	Session string    `json:"session,omitempty" jsonschema:"the session"`
+	Done    string    `json:"done" jsonschema:"what was done, in words"`
+	Left    []process `json:"left_running,omitempty" jsonschema:"what could not be ended"`
+}
+
+func (r *stopped) text() string {
+	text := r.Done
+	for _, p := range r.Left {
+		text += fmt.Sprintf("\nstill running: %d %s", p.PID, p.Command)
+	}
+	return text
+}
+
+const (
+	// stopGrace is how long what a command left running has to end by itself:
+	// as the daemon gives commands.
+	stopGrace = 5 * time.Second
+	// killTime is how long the kernel may take to end what was killed.
+	killTime = 2 * time.Second
+	// stopLook is how often it is looked whether it has.
+	stopLook = 50 * time.Millisecond
+)
+
+func (s *server) stop(ctx context.Context, _ *call, a stopArguments) (*stopped, error) {
+	switch {
+	case a.Exec == "" && a.Session == "" || a.Exec != "" && a.Session != "":
+		return nil, api.Errorf(api.CodeInvalidParams, "stop: give either exec, for a command, or session, for a whole session")
+	case a.Session != "" && a.Signal != "":
+		return nil, api.Errorf(api.CodeInvalidParams, "stop: signal goes with exec")
+	case a.Session != "":
+		return s.stopSession(ctx, a.Session)
+	case a.Signal != "":
+		sent, err := ask[api.ExecSignalResult](ctx, s, api.MethodExecSignal, api.ExecSignalParams{ExecID: a.Exec, Signal: a.Signal})
+		if err != nil {
+			return nil, err
+		}
+		return &stopped{Exec: a.Exec, Done: fmt.Sprintf("sent %s to %d processes of %s", strings.ToUpper(a.Signal), sent.Processes, a.Exec)}, nil
+	}
+	return s.stopExec(ctx, a.Exec)
+}
+
+func (s *server) stopSession(ctx context.Context, name string) (*stopped, error) {
+	session, err := s.existing(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if session.State == api.StateTerminated {
+		return &stopped{Session: name, Done: fmt.Sprintf("session %s had ended already (%s)", name, session.Terminated.Reason)}, nil
+	}
+	gone, err := ask[api.SessionDestroyResult](ctx, s, api.MethodSessionDestroy, api.SessionDestroyParams{SessionID: session.SessionID})
+	if err != nil {
+		return nil, err
+	}
+	r := &stopped{Session: name, Done: fmt.Sprintf("session %s has ended, and all its processes are gone", name), Left: named(gone.Survivors)}
+	if len(r.Left) > 0 {
+		r.Done = fmt.Sprintf("session %s has ended, but not all its processes", name)
+	}
+	return r, nil
+}
+
+// stopExec stops a command, and then what it left running.
+func (s *server) stopExec(ctx context.Context, exec string) (*stopped, error) {
+	got, err := ask[api.ExecCancelResult](ctx, s, api.MethodExecCancel, api.ExecCancelParams{ExecID: exec})
+	if err != nil {
+		return nil, err
+	}
+	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+	if err != nil {
+		return nil, err
+	}
+	r := &stopped{Exec: exec, Done: fmt.Sprintf("%s had ended by itself (%s)", exec, status(e))}
+	if got.Cancelled {
+		r.Done = fmt.Sprintf("%s is stopped (%s)", exec, status(e))
+	}
+	left, err := s.living(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	before := left
+	for _, step := range []struct {
+		signal string
+		time   time.Duration
+	}{{"TERM", stopGrace}, {"KILL", killTime}} {
+		if len(left) == 0 {
+			break
+		}
+		if _, err := ask[api.ExecSignalResult](ctx, s, api.MethodExecSignal, api.ExecSignalParams{ExecID: exec, Signal: step.signal}); err != nil {
+			return nil, err
+		}
+		for deadline := time.Now().Add(step.time); len(left) > 0 && time.Now().Before(deadline); {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(stopLook):
+			}
+			if left, err = s.living(ctx, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(before) > 0 {
+		r.Done += fmt.Sprintf("; of what it left running %d of %d processes have ended", len(before)-len(left), len(before))
+	}
+	r.Left = named(left)
+	return r, nil
+}
+
+// living is what a command left running and still lives.
+func (s *server) living(ctx context.Context, e *api.ExecResult) (left []api.Process, err error) {
+	session, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: e.SessionID})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range session.Processes {
+		if p.ExecID == e.ExecID && p.Role == "" {
+			left = append(left, p)
+		}
+	}
+	return left, nil
+}
+
+func named(processes []api.Process) (out []process) {
+	for _, p := range processes[:min(len(processes), maxNamed)] {
+		out = append(out, process{PID: p.PID, Command: clip(p.Command, lineBytes)})
+	}
+	return out
+}

@@ -1,0 +1,260 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// The names of the tools.
+const (
+	toolRun      = "run"
+	toolOutput   = "output"
+	toolInput    = "input"
+	toolStop     = "stop"
+	toolSessions = "sessions"
+	toolScreen   = "screen"
+)
+
+// tool is one entry of the table: what a model is told of it, and what it does.
+type tool struct {
+	tool *sdk.Tool
+	call func(ctx context.Context, s *server, c *call) (reply, error)
+}
+
+// reply is what a tool answers: the text is for a model, the value itself for
+// programs. It is marshalled as structured content.
+type reply interface{ text() string }
+
+// call is one call of a tool.
+type call struct {
+	request   *sdk.CallToolRequest
+	arguments json.RawMessage
+	room      budget // for output in its reply
+}
+
+// tools is the table, in the order in which they are listed.
+var tools = []tool{
+	entry(toolRun, `Run a command in a session. Returns its exit status and output when it ends, or what there is after wait_s while it goes on under its exec id. State (cd, variables, background jobs) persists in the session.`,
+		&sdk.ToolAnnotations{Title: "Run a command"}, (*server).run),
+	entry(toolOutput, `Read the output of a command, running or ended, and optionally wait: until it ends, until a pattern appears, or until it is quiet. With search: find lines in the whole output.`,
+		&sdk.ToolAnnotations{Title: "Read output, wait", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).output),
+	entry(toolInput, `Type into a running command: text, keys by name, or a secret by its name (you never see its value).`,
+		&sdk.ToolAnnotations{Title: "Type into a command"}, (*server).input),
+	entry(toolStop, `Stop a command and all it left running, or end a whole session. Answers when the processes are gone. With signal: only send that.`,
+		&sdk.ToolAnnotations{Title: "Stop a command or a session", DestructiveHint: ptr(true), IdempotentHint: true, OpenWorldHint: new(bool)}, (*server).stop),
+	entry(toolSessions, `List sessions: what runs, what ran (exec ids, exit statuses), where. Call it first after a restart.`,
+		&sdk.ToolAnnotations{Title: "List sessions", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).sessions),
+	entry(toolScreen, `Show what is on the terminal of a session (made with tty: true) now, as a person sees it.`,
+		&sdk.ToolAnnotations{Title: "Show a terminal", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).screen),
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// entry makes a tool from a method with typed arguments and reply.
+func entry[A any, R reply](name, description string, hints *sdk.ToolAnnotations, fn func(*server, context.Context, *call, A) (R, error)) tool {
+	in, out := schema(reflect.TypeFor[A]()), schema(reflect.TypeFor[R]())
+	out.AdditionalProperties = nil // a client must bear what a later version adds
+	return tool{
+		tool: &sdk.Tool{
+			Name: name, Description: description, Annotations: hints, InputSchema: in, OutputSchema: out,
+			// Claude Code tells the model at first only the names of tools; these
+			// are few, and for daily use.
+			Meta: sdk.Meta{"anthropic/alwaysLoad": true},
+		},
+		call: func(ctx context.Context, s *server, c *call) (reply, error) {
+			var args A
+			if err := decode(name, in, c.arguments, &args); err != nil {
+				return nil, err
+			}
+			return fn(s, ctx, c, args)
+		},
+	}
+}
+
+// schema is the JSON Schema of a struct. The tag jsonschema of a field is its
+// description; "a|b: description" before it are its values, and "1..50:" its
+// bounds.
+func schema(t reflect.Type) *jsonschema.Schema {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{})
+	if err != nil {
+		panic(fmt.Sprintf("mcp: %s: %v", t, err))
+	}
+	for _, property := range s.Properties {
+		// A value that may be left out is left out, not null.
+		if i := slices.Index(property.Types, "null"); i >= 0 && len(property.Types) == 2 {
+			property.Type, property.Types = property.Types[1-i], nil
+		}
+		bounds, rest, found := strings.Cut(property.Description, ": ")
+		switch low, high, isRange := strings.Cut(bounds, ".."); {
+		case !found:
+		case isRange:
+			property.Minimum, property.Maximum, property.Description = number(low), number(high), rest
+		case strings.Contains(bounds, "|") && !strings.Contains(bounds, " "):
+			for value := range strings.SplitSeq(bounds, "|") {
+				property.Enum = append(property.Enum, value)
+			}
+			property.Description = rest
+		}
+	}
+	return s
+}
+
+func number(text string) *float64 {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		panic("mcp: " + text + " is no bound")
+	}
+	return &n
+}
+
+// decode reads the arguments of a call. What is wrong with them is said in words
+// that let a model do it right the next time.
+func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any) error {
+	fields := map[string]json.RawMessage{}
+	if len(bytes.TrimSpace(arguments)) > 0 {
+		if err := json.Unmarshal(arguments, &fields); err != nil {
+			return api.Errorf(api.CodeInvalidParams, "%s: the arguments are not an object", name)
+		}
+	}
+	for field, value := range fields {
+		property := s.Properties[field]
+		switch {
+		case property == nil:
+			return api.Errorf(api.CodeInvalidParams, "%s has no argument %q", name, field).
+				WithHint("it takes %s", strings.Join(slices.Sorted(keysOf(s.Properties)), ", "))
+		case string(value) == "null":
+			delete(fields, field) // as some models say that they leave it out
+		}
+	}
+	for _, field := range s.Required {
+		if fields[field] == nil {
+			return api.Errorf(api.CodeInvalidParams, "%s: %s is missing", name, field)
+		}
+	}
+	all, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(all, to); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return api.Errorf(api.CodeInvalidParams, "%s: %s must be %s", name, wrong.Field, kind(wrong.Type)).With("field", wrong.Field)
+		}
+		return api.Errorf(api.CodeInvalidParams, "%s: the arguments can't be read", name)
+	}
+	return inBounds(name, s, fields)
+}
+
+// inBounds checks what the schema says of values.
+func inBounds(name string, s *jsonschema.Schema, fields map[string]json.RawMessage) error {
+	for field, value := range fields {
+		p := s.Properties[field]
+		if p.Maximum != nil {
+			var n float64
+			if json.Unmarshal(value, &n) != nil || n < *p.Minimum || n > *p.Maximum {
+				return api.Errorf(api.CodeInvalidParams, "%s: %s must be from %g to %g", name, field, *p.Minimum, *p.Maximum)
+			}
+		}
+		if p.Enum != nil {
+			var text string
+			if json.Unmarshal(value, &text) != nil || !slices.Contains(p.Enum, any(text)) {
+				return api.Errorf(api.CodeInvalidParams, "%s: %s must be one of %v", name, field, p.Enum)
+			}
+		}
+	}
+	return nil
+}
+
+func keysOf[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// kind is a type in the words of JSON.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "an array of strings"
+	case reflect.Map, reflect.Struct:
+		return "an object of strings"
+	default:
+		return "a number"
+	}
+}
+
+// handler serves a tool. A call that fails is answered as a result with isError,
+// which a model gets to read; a command that fails is no failed call.
+func (s *server) handler(t tool) sdk.ToolHandler {
+	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		c := &call{request: request, arguments: request.Params.Arguments, room: forBoth}
+		if s.textOnly(request) {
+			c.room = forText
+		}
+		answer, err := t.call(ctx, s, c)
+		if err != nil {
+			return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: s.redact(describe(err))}}}, nil
+		}
+		structured, err := json.Marshal(answer)
+		if err != nil {
+			return nil, err
+		}
+		return &sdk.CallToolResult{
+			Content:           []sdk.Content{&sdk.TextContent{Text: s.redact(answer.text())}},
+			StructuredContent: json.RawMessage(s.redactJSON(structured)),
+		}, nil
+	}
+}
+
+// callTime is how long a call may take in all. Clients give up after a minute.
+const callTime = 57 * time.Second
+
+// describe is an error for a model: what is wrong, and the next call.
+func describe(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("the call was not over after %s, and what it was for may go on\nthe tool sessions tells how it stands", callTime)
+	}
+	e := api.AsError(err)
+	text := string(e.Code) + ": " + e.Message
+	for _, name := range slices.Sorted(keysOf(e.Details)) {
+		text += fmt.Sprintf("\n%s: %v", name, e.Details[name])
+	}
+	if e.Hint != "" {
+		text += "\n" + inTools.Replace(e.Hint)
+	}
+	return text
+}
+
+// inTools puts a hint of the daemon into the words of the tools.
+var inTools = strings.NewReplacer(
+	api.MethodSessionCreate, "run with a new session name", api.MethodSessionList, "the tool sessions",
+	api.MethodSessionInfo, "the tool sessions", api.MethodExecList, "the tool sessions", api.MethodExecInfo, "the tool output",
+	api.MethodSessionDestroy, "the tool stop", api.MethodExecCancel, "the tool stop", api.MethodExecSignal, "the tool stop with signal",
+	api.MethodExecRun, "the tool run", api.MethodExecStream, "the tool run", api.MethodExecOutput, "the tool output",
+	api.MethodExecAttach, "the tool output", api.MethodExecInput, "the tool input", api.MethodSessionScreen, "the tool screen",
+)

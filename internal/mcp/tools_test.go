@@ -1,0 +1,630 @@
+package mcp_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+func TestToolsAreListedAndCanBeCalled(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		list, err := r.ListTools(r.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+			r.resolve(tool.InputSchema)
+			r.resolve(tool.OutputSchema)
+			if len(tool.Description) > 300 {
+				t.Errorf("%s: a model pays for %d bytes of description each time", tool.Name, len(tool.Description))
+			}
+		}
+		slices.Sort(names)
+		if want := []string{"input", "output", "run", "screen", "sessions", "stop"}; !slices.Equal(names, want) {
+			t.Fatalf("tools %q, want %q", names, want)
+		}
+		ran := r.ask("run", args{"command": "cat; echo done >&2; exit 3", "open_stdin": true, "wait_s": 0})
+		r.contains(ran.first(), "running", ran.exec(), "session main")
+		typed := r.ask("input", args{"exec": ran.exec(), "text": "typed\n", "eof": true})
+		r.contains(typed.first(), "exit 3")
+		r.contains(typed.text, "typed\n", "done")
+		read := r.ask("output", args{"exec": ran.exec()})
+		r.contains(read.text, "typed", "done", "ended its shell")
+		r.ask("run", args{"command": "true", "tty": true})
+		r.contains(r.ask("screen", args{}).first(), "session terminal", "120×40")
+		r.contains(r.ask("sessions", args{}).text, "main · idle", ran.exec(), "exit 3", "cat; echo done", "terminal · idle")
+		r.contains(r.ask("stop", args{"session": "terminal"}).text, "has ended")
+		r.contains(r.ask("stop", args{"exec": ran.exec()}).text, "had ended by itself (exit 3")
+	})
+}
+
+func TestASessionKeepsItsState(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		dir := t.TempDir()
+		r.ask("run", args{"command": "cd " + dir + "; x=42; f() { echo f$x; }"})
+		got := r.ask("run", args{"command": "pwd; f; exit 7"})
+		r.contains(got.text, dir, "f42")
+		r.contains(r.ask("run", args{"command": "f; echo $?"}).text, "f42") // exit did not end the session
+		// Another session knows nothing of it, and an agent is where it was started.
+		other := r.ask("run", args{"command": "pwd; type f || true", "session": "other"})
+		if strings.Contains(other.text, "f42") {
+			t.Error(other.text)
+		}
+		if r.carrier == overStdio {
+			r.contains(other.text, r.work)
+		}
+		r.contains(r.ask("run", args{"command": "pwd; echo $A", "cwd": "/usr", "env": args{"A": "b c"}}).text, "/usr", "b c")
+		r.contains(r.ask("run", args{"command": "pwd; echo .$A."}).text, dir, "..")
+	})
+}
+
+func TestACommandGoesOnAfterItsCall(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		began := time.Now()
+		got := r.ask("run", args{"command": "echo first; sleep 3; echo second; exit 5", "wait_s": 0.2})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.contains(got.first(), "running")
+		r.contains(got.text, "first", `output {"exec": "`+got.exec()+`", "until": "exit"}`)
+		// What is run meanwhile in the same session waits, and says so.
+		queued := r.ask("run", args{"command": "echo third", "wait_s": 0.1})
+		r.contains(queued.text, "queued", got.exec())
+		ended := r.ask("output", args{"exec": got.exec(), "until": "exit"})
+		r.contains(ended.first(), "exit 5 in 3")
+		r.contains(ended.text, "first\nsecond")
+		r.contains(r.ask("output", args{"exec": queued.exec(), "until": "exit"}).text, "exit 0", "third")
+	})
+}
+
+func TestWaiting(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		got := r.ask("run", args{"command": `sleep 0.3; printf '\033[32mlistening\033[0m on 8080\n'; sleep 100`, "wait_s": 0})
+		matched := r.ask("output", args{"exec": got.exec(), "pattern": `^listening on (\d+)`})
+		r.contains(matched.text, "matched at offset 0: listening on 8080")
+		// Also what came before, and a prompt that has no newline.
+		r.contains(r.ask("output", args{"exec": got.exec(), "until": "pattern", "pattern": "listening"}).text, "matched")
+		began := time.Now()
+		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "nothing like it", "wait_s": 0.3}).text, "nothing has matched", "running")
+		r.contains(r.ask("output", args{"session": "main", "until": "idle", "idle_s": 0.2}).text, "quiet for 200ms")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.ask("stop", args{"exec": got.exec()})
+		prompt := r.ask("run", args{"command": `printf 'name? '; sleep 100`, "session": "prompt", "wait_s": 0})
+		r.contains(r.ask("output", args{"exec": prompt.exec(), "pattern": `name\? $`}).text, "matched")
+		over := r.ask("run", args{"command": "echo a; exit 4", "session": "over"})
+		r.contains(r.ask("output", args{"exec": over.exec(), "pattern": "never"}).text, "exit 4", "it has ended, and nothing matched")
+	})
+}
+
+func TestReadingByOffset(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		got := r.ask("run", args{"command": "seq 1 20000; echo oops >&2"})
+		r.contains(got.text, "left out, from offset", `"from": `, "oops")
+		// Page by page it is all there, once.
+		var all strings.Builder
+		size := int64(got.fields["size"].(float64))
+		for from := int64(0); from < size; {
+			page := r.ask("output", args{"exec": got.exec(), "from": from, "stream": "stdout"})
+			next := int64(page.fields["next"].(float64))
+			if next <= from {
+				t.Fatalf("from %d to %d", from, next)
+			}
+			all.WriteString(page.fields["output"].(string) + "\n")
+			from = next
+		}
+		if lines := strings.Fields(all.String()); len(lines) != 20000 || lines[0] != "1" || lines[19999] != "20000" {
+			t.Errorf("%d lines", len(lines))
+		}
+		r.contains(r.ask("output", args{"exec": got.exec(), "from": -40}).text, "20000", "oops")
+		r.contains(r.ask("output", args{"exec": got.exec(), "stream": "stderr"}).text, "oops")
+		if wrong := r.try("output", args{"exec": got.exec(), "from": size + 1}); !wrong.failed {
+			t.Error(wrong.text)
+		}
+		found := r.ask("output", args{"exec": got.exec(), "search": "^1999[0-9]$", "context": 1})
+		r.contains(found.text, "19989", "19990", "19999", "20000", "10 lines match")
+		r.contains(r.ask("output", args{"exec": got.exec(), "search": "7"}).text, "lines match; the first", "go on with")
+		r.contains(r.ask("output", args{"exec": got.exec(), "search": "(?i)OOPS"}).text, "1 line matches")
+		r.contains(r.ask("output", args{"exec": got.exec(), "search": "none"}).text, "no line matches")
+		wrong := r.try("output", args{"exec": got.exec(), "search": "("})
+		r.contains(wrong.text, "no regular expression", "RE2")
+	})
+}
+
+// A search goes on where the last one stopped, and finds each line once.
+func TestSearchInPieces(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	got := r.ask("run", args{"command": "seq -f 'needle %.0f' 1 3000"})
+	found := 0
+	for from := int64(0); ; {
+		part := r.ask("output", args{"exec": got.exec(), "search": "needle", "from": from})
+		found += len(part.fields["found"].([]any))
+		if part.bytes > 16<<10 {
+			t.Errorf("%d bytes", part.bytes)
+		}
+		if !strings.Contains(part.text, "go on with") {
+			break
+		}
+		next := int64(part.fields["next"].(float64))
+		if next <= from {
+			t.Fatalf("from %d to %d", from, next)
+		}
+		from = next
+	}
+	if found != 3000 {
+		t.Errorf("%d lines were found", found)
+	}
+}
+
+func TestATerminal(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		got := r.ask("run", args{"command": `read -p 'Go on? [y/N] ' x; echo "got $x"; tty`, "tty": true})
+		r.contains(got.first(), "running", "session terminal")
+		r.contains(got.text, "Go on? [y/N]", "waits for input", `input {"exec": "`+got.exec()+`"`)
+		r.contains(r.ask("sessions", args{}).text, "waits for input")
+		r.contains(r.ask("input", args{"exec": got.exec(), "text": "y", "keys": []string{"enter"}}).text, "exit 0", "got y", "/dev/pts/")
+		repl := r.ask("run", args{"command": "python3 -q", "tty": true})
+		r.contains(repl.text, ">>>", "waits for input")
+		r.contains(r.ask("input", args{"session": "terminal", "text": "6*7\n"}).text, "42", ">>>")
+		r.contains(r.ask("screen", args{}).text, "42", "waits for input")
+		r.contains(r.ask("input", args{"session": "terminal", "keys": []string{"ctrl-d"}}).first(), "exit 0")
+		if wrong := r.try("run", args{"command": "true", "session": "main", "tty": true}); wrong.failed {
+			t.Error("a new session can have a terminal:", wrong.text)
+		}
+		r.ask("run", args{"command": "true", "session": "pipes"})
+		r.contains(r.try("run", args{"command": "true", "session": "pipes", "tty": true}).text, "has no terminal", "another session name")
+	})
+}
+
+func TestStop(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+		l.Close()
+		got := r.ask("run", args{"command": "python3 -u -m http.server --bind 127.0.0.1 " + port + " & trap '' TERM; (trap '' TERM; sleep 1000) & echo started"})
+		r.contains(got.text, "exit 0", "started", "left running")
+		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "Serving HTTP"}).text, "matched")
+		r.contains(r.ask("sessions", args{}).text, "left running", "http.server")
+		r.contains(r.ask("stop", args{"exec": got.exec()}).text, "have ended")
+		if again, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+			t.Error("the port is still taken:", err)
+		} else {
+			again.Close()
+		}
+		running := r.ask("run", args{"command": "trap 'echo hup' HUP; while :; do sleep 0.1; done", "session": "loop", "wait_s": 0.3})
+		r.contains(r.ask("stop", args{"exec": running.exec(), "signal": "int"}).text, "sent INT")
+		r.contains(r.ask("stop", args{"session": "loop"}).text, "session loop has ended")
+		r.contains(r.ask("output", args{"exec": running.exec()}).first(), "cancelled")
+		r.contains(r.ask("stop", args{"session": "loop"}).text, "had ended already")
+		r.contains(r.try("stop", args{}).text, "either exec")
+		r.contains(r.try("stop", args{"session": "nobody"}).text, "no session", "sessions lists")
+	})
+}
+
+func TestATimeoutIsTold(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		got := r.ask("run", args{"command": "echo begun; sleep 1000", "timeout_s": 0.2})
+		r.contains(got.first(), "timed out")
+		r.contains(got.text, "begun")
+	})
+}
+
+// A client that cancels a call wants its command gone; one that goes away, or is
+// killed, may come back for it.
+func TestCancelledCallsAndLostClients(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	direct := r.direct()
+	running := func() (id string) {
+		list, err := direct.ListSessions(t.Context(), api.SessionListParams{State: api.StateRunning})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Sessions) > 0 {
+			id = list.Sessions[0].ExecID
+		}
+		return id
+	}
+	call := func(ctx context.Context, command string) <-chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.CallTool(ctx, &sdk.CallToolParams{Name: "run", Arguments: args{"command": command}})
+			ended <- err
+		}()
+		return ended
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := call(ctx, "sleep 1001")
+	var id string
+	r.eventually("the command runs", func() bool { id = running(); return id != "" })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a call that was cancelled succeeded")
+	}
+	r.eventually("the command is cancelled", func() bool {
+		e, err := direct.ExecInfo(t.Context(), api.ExecParams{ExecID: id})
+		return err == nil && e.Outcome == api.OutcomeCancelled
+	})
+
+	ended = call(t.Context(), "echo before; sleep 1; echo after")
+	r.eventually("the command runs", func() bool { id = running(); return id != "" })
+	if err := r.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a call to a server that was killed succeeded")
+	}
+	r.connect() // as an agent does that is started again
+	r.contains(r.ask("sessions", args{}).text, id, "echo before")
+	again := r.ask("output", args{"exec": id, "until": "exit"})
+	r.contains(again.text, "exit 0", "before\nafter")
+
+	// One that hangs up does the same.
+	ended = call(t.Context(), "sleep 0.5; echo survived")
+	r.eventually("the command runs", func() bool { id = running(); return id != "" })
+	r.Close()
+	<-ended
+	r.connect()
+	r.contains(r.ask("output", args{"exec": id, "until": "exit"}).text, "exit 0", "survived")
+}
+
+// Over HTTP a request that is closed may be one that was cut off.
+func TestLostRequest(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overHTTP})
+	direct := r.direct()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.CallTool(ctx, &sdk.CallToolParams{Name: "run", Arguments: args{"command": "echo begun; sleep 1; echo done"}})
+		ended <- err
+	}()
+	r.eventually("the command runs", func() bool {
+		stats, err := direct.Stats(t.Context())
+		return err == nil && stats.ExecsRunning == 1
+	})
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a call whose request was closed succeeded")
+	}
+	r.connect()
+	r.contains(r.ask("output", args{"until": "exit"}).text, "exit 0", "begun\ndone")
+}
+
+func TestProgressIsTold(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		params := &sdk.CallToolParams{Name: "run", Arguments: args{"command": "for i in 1 2 3 4; do echo $i; sleep 1; done"}}
+		params.SetProgressToken("token")
+		if _, err := r.CallTool(t.Context(), params); err != nil {
+			t.Fatal(err)
+		}
+		last := 0.0
+		for range 2 {
+			select {
+			case p := <-r.progress:
+				if p.ProgressToken != "token" || p.Progress <= last || !strings.Contains(p.Message, "bytes of output") {
+					t.Errorf("%+v", p)
+				}
+				last = p.Progress
+			case <-time.After(5 * time.Second):
+				t.Fatal("no progress was told")
+			}
+		}
+	})
+}
+
+func TestTheDaemonIsKilledUnderACall(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	info, err := r.direct().SystemInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan answer, 1)
+	go func() { done <- r.ask("run", args{"command": "echo one; sleep 1.5; echo two"}) }()
+	c := r.direct()
+	r.eventually("the command runs", func() bool {
+		stats, err := c.Stats(t.Context())
+		return err == nil && stats.ExecsRunning == 1
+	})
+	process, err := os.FindProcess(info.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.contains((<-done).text, "exit 0", "one\ntwo")
+}
+
+func TestArgumentsThatAreWrong(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	for _, c := range []struct {
+		tool string
+		args args
+		want []string
+	}{
+		{"run", args{}, []string{"command is missing"}},
+		{"run", args{"comand": "x"}, []string{`no argument "comand"`, "it takes command, cwd"}},
+		{"run", args{"command": 5}, []string{"command must be a string"}},
+		{"run", args{"command": "x", "wait_s": 51}, []string{"wait_s must be from 0 to 50"}},
+		{"run", args{"command": "x", "wait_s": "long"}, []string{"wait_s must be a number"}},
+		{"run", args{"command": "x", "env": args{"A": 1}}, []string{"must be"}},
+		{"run", args{"command": "x", "cwd": "/nowhere"}, []string{"CWD_NOT_FOUND"}},
+		{"run", args{"command": "x", "secrets": []string{"NONE"}}, []string{`no secret "NONE"`, "TRL_SECRET_NONE"}},
+		{"output", args{"until": "later"}, []string{"until must be one of"}},
+		{"output", args{"until": "pattern"}, []string{"needs a pattern"}},
+		{"output", args{"exec": "e-nosuchexec"}, []string{"EXEC_NOT_FOUND", "the tool sessions"}},
+		{"output", args{}, []string{`no session "main"`}},
+		{"output", args{"exec": "e-x", "session": "main"}, []string{"give one of them"}},
+		{"input", args{"session": "main"}, []string{"nothing to type"}},
+		{"screen", args{"session": "s-nosuchone1"}, []string{"SESSION_NOT_FOUND"}},
+	} {
+		got := r.try(c.tool, c.args)
+		if !got.failed {
+			t.Errorf("%s %v is no error: %s", c.tool, c.args, got.text)
+		}
+		r.contains(got.text, c.want...)
+	}
+	// As some models say that they leave something out.
+	r.contains(r.ask("run", args{"command": "echo fine", "cwd": nil, "env": nil, "timeout_s": nil}).text, "fine")
+}
+
+// What a secret is, nobody gets to read: not the model, and not who looks at the
+// processes of the daemon.
+func TestSecrets(t *testing.T) {
+	const value = `hunter22 "quoted" & <odd>`
+	r := newRig(t, rigOptions{carrier: overStdio, env: []string{"TRL_SECRET_TOKEN=" + value, "TRL_SECRET_EMPTY=", "OTHER=x"}})
+	replies := []answer{
+		r.ask("run", args{"command": `echo "it is $TOKEN"; echo "$TOKEN" >&2; test -n "$TOKEN"`, "secrets": []string{"TOKEN"}}),
+		r.ask("run", args{"command": `env | grep -c hunter22; echo "OTHER is .$OTHER."`}),
+	}
+	r.contains(replies[0].text, "exit 0", "it is [secret TOKEN]")
+	r.contains(replies[1].text, "0\n", "OTHER is ..")
+
+	prompt := `read -sp 'Password: ' x; echo; [ "$x" = 'hunter22 "quoted" & <odd>' ] && echo right; echo "$x"`
+	waits := r.ask("run", args{"command": prompt, "tty": true, "label": "a prompt"})
+	r.contains(waits.text, "waits for a password", `"secret": "TOKEN"`, "trl attach --write")
+	typed := r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"})
+	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
+	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
+
+	// Where it would be shown it is not typed.
+	shown := r.ask("run", args{"command": "read -p 'Name: ' x", "tty": true, "session": "shown"})
+	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})
+	r.contains(refused.text, "not typed", "would show it")
+	piped := r.ask("run", args{"command": "read -r x; echo \"$x\" | wc -c", "open_stdin": true, "session": "piped", "wait_s": 0})
+	replies = append(replies, refused, r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"}))
+	r.contains(replies[len(replies)-1].text, "exit 0", strconv.Itoa(len(value)+1))
+	for _, a := range replies {
+		for name, part := range map[string]string{"text": a.text, "output": asText(a.fields["output"]), "found": asText(a.fields["found"])} {
+			if strings.Contains(part, "hunter22") && !strings.Contains(part, "grep -c hunter22") && !strings.Contains(part, "[ \"$x\" =") {
+				t.Errorf("the secret is in the %s of a reply: %s", name, part)
+			}
+		}
+	}
+}
+
+func asText(v any) string {
+	if v == nil {
+		return ""
+	}
+	text, _ := v.(string)
+	return text
+}
+
+func TestResources(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		got := r.ask("run", args{"command": `printf '\033[31mred\033[0m\n'`})
+		list, err := r.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "trl://sessions"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.contains(list.Contents[0].Text, got.exec(), `"session": "main"`)
+		output, err := r.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "trl://execs/" + got.exec() + "/output"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := output.Contents[0].Text; text != "red" {
+			t.Errorf("%q", text)
+		}
+		if _, err := r.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "trl://execs/e-nosuchexec/output"}); err == nil {
+			t.Error("there is no such exec")
+		}
+	})
+}
+
+// Clients that would hide the text behind structured content get the text alone.
+func TestWhoGetsStructuredContent(t *testing.T) {
+	daemon := startDaemon(t)
+	for _, c := range []struct {
+		client, flag string
+		want         bool
+	}{
+		{"anybody", "auto", true},
+		{"claude-code", "auto", false},
+		{"codex-mcp-client", "auto", false},
+		{"claude-code", "always", true},
+		{"anybody", "never", false},
+	} {
+		for _, carrier := range []string{overStdio, overHTTP} {
+			r := newRig(t, rigOptions{carrier: carrier, name: c.client, daemon: daemon, args: []string{"--structured", c.flag}, query: "&structured=" + c.flag})
+			list, err := r.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.ask("sessions", args{})
+			if (got.fields != nil) != c.want || (list.Tools[0].OutputSchema != nil) != c.want {
+				t.Errorf("%s, %s, %s: structured content %t, schema %t", carrier, c.client, c.flag, got.fields != nil, list.Tools[0].OutputSchema != nil)
+			}
+		}
+	}
+}
+
+// Agents in two places do not see each other's sessions by name, unless they ask.
+func TestScopes(t *testing.T) {
+	daemon := startDaemon(t)
+	one := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
+	two := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
+	one.ask("run", args{"command": "x=1"})
+	two.ask("run", args{"command": "x=2"})
+	one.contains(one.ask("run", args{"command": "echo x is $x"}).text, "x is 1")
+	two.contains(two.ask("run", args{"command": "echo x is $x"}).text, "x is 2")
+	if text := one.ask("sessions", args{}).text; strings.Contains(text, "x=2") {
+		t.Error(text)
+	}
+	all := one.ask("sessions", args{"all": true})
+	one.contains(all.text, "x=1", "x=2")
+	// By its id it can be reached.
+	for _, s := range all.fields["sessions"].([]any) {
+		if id := s.(map[string]any)["session"].(string); id != "main" {
+			one.contains(one.ask("run", args{"command": "echo x is $x", "session": id}).text, "x is 2")
+		}
+	}
+}
+
+// The first `trl mcp` starts the daemon, and what the agent has in its environment
+// is not given to it.
+func TestTheDaemonIsStarted(t *testing.T) {
+	dir, err := trltest.NewDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	daemon := &trltest.Daemon{Dir: dir, Socket: trltest.SocketIn(dir)}
+	env := []string{"ANTHROPIC_API_KEY=sk-agent-key", "TRL_SECRET_X=secret-value-x"}
+	agents := make([]*rig, 4) // all at once
+	ready := make(chan *rig, len(agents))
+	for range agents {
+		go func() { ready <- newRig(t, rigOptions{carrier: overStdio, daemon: daemon, env: env}) }()
+	}
+	for i := range agents {
+		agents[i] = <-ready
+	}
+	r := agents[0]
+	info, err := r.direct().SystemInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopDaemon(t, daemon) })
+	for i, a := range agents {
+		a.contains(a.ask("run", args{"command": "echo agent", "session": "s" + strconv.Itoa(i)}).text, "exit 0", "agent")
+		a.Close()
+	}
+	for _, p := range append(trltest.WithEnv("ANTHROPIC_API_KEY=sk-agent-key"), trltest.WithEnv("TRL_SECRET_X=secret-value-x")...) {
+		t.Errorf("%v has the agent's environment", p)
+	}
+	if err := trltest.Ping(t.Context(), daemon.Socket); err != nil {
+		t.Error("the daemon has ended with the agents:", err)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "home", ".local", "state", "trl", "daemon.log"))
+	if err != nil || strings.Count(string(log), `"event":"ready"`) != 1 || !strings.Contains(string(log), strconv.Itoa(info.PID)) {
+		t.Errorf("%v, log:\n%s", err, log)
+	}
+}
+
+// A tool can do over HTTP what the token may do, and no more.
+func TestTokens(t *testing.T) {
+	daemon := startDaemon(t)
+	admin := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon})
+	ran := admin.ask("run", args{"command": "echo for all"})
+
+	reader := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
+	reader.contains(reader.ask("output", args{"exec": ran.exec()}).text, "for all")
+	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": "main"}, "input": {"exec": ran.exec(), "text": "x"}} {
+		if got := reader.try(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
+			t.Errorf("%s: %s", tool, got.text)
+		}
+	}
+	bound := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
+	if got := bound.try("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
+		t.Error(got.text)
+	}
+	bound.contains(bound.ask("run", args{"command": "echo for the team"}).text, "for the team")
+	if text := bound.ask("sessions", args{"all": true}).text; strings.Contains(text, "for all") {
+		t.Error(text)
+	}
+	// It has none of the daemon's variables as secrets.
+	admin.contains(admin.try("run", args{"command": "true", "secrets": []string{"PATH"}}).text, "no secret")
+}
+
+func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
+	t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, append([]string{"token", "create"}, flags...)...)
+	cmd.Env = trltest.Environ(d.Dir)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(string(out))
+	// The daemon looks at its tokens now and then.
+	(&rig{T: t}).eventually("the token is known", func() bool {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.HTTP+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := bearer(token).RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	return token
+}
+
+// Where only text is sent there is room for more of it, and not for too much.
+func TestTextAlone(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio, name: "claude-code"})
+	for _, command := range []string{"seq 1 100000", "yes '<a href=\"x\">' | head -c 100000", "head -c 1000000 /dev/zero | tr '\\0' x"} {
+		got := r.ask("run", args{"command": command})
+		if got.fields != nil || got.bytes > maxReply || got.bytes < maxReply/2 {
+			t.Errorf("%s: %d bytes, structured %v", command, got.bytes, got.fields != nil)
+		}
+	}
+}
+
+// However much there is, no reply is longer than a model should be given.
+func TestNoReplyIsTooLong(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		long := strings.Repeat("a very long name ", 20)
+		for i := range 16 {
+			r.ask("run", args{"command": "sleep 1000 " + strings.Repeat("1000 ", 300) + "& : " + long, "session": strconv.Itoa(i) + long, "wait_s": 5})
+		}
+		for range 30 {
+			r.ask("run", args{"command": "true " + long})
+		}
+		for tool, a := range map[string]args{"sessions": {}, "output": {}} {
+			if got := r.ask(tool, a); got.bytes > maxReply {
+				t.Errorf("%s: %d bytes", tool, got.bytes)
+			}
+		}
+		if got := r.ask("sessions", args{"session": "main"}); got.bytes > maxReply {
+			t.Errorf("%d bytes", got.bytes)
+		}
+		full := r.ask("run", args{"command": "for i in $(seq 100); do printf '<%0118d>\\n' $i; done", "tty": true})
+		if got := r.ask("screen", args{"session": "terminal", "scrollback": 40}); got.bytes > maxReply {
+			t.Errorf("%d bytes after %s", got.bytes, full.first())
+		}
+	})
+}

@@ -628,3 +628,36 @@ func TestNoReplyIsTooLong(t *testing.T) {
 		}
 	})
 }
+
+// TestNoCallLastsAMinute takes as long as calls can.
+func TestNoCallLastsAMinute(t *testing.T) {
+	if os.Getenv("TRL_LONG") != "1" {
+		t.Skip("it takes a minute; TRL_LONG=1 runs it")
+	}
+	r := newRig(t, rigOptions{carrier: overStdio})
+	deaf := r.ask("run", args{"command": "sleep 1000", "session": "deaf", "open_stdin": true, "wait_s": 0})
+	calls := map[string]args{
+		"run":    {"command": "sleep 1000", "wait_s": 50},
+		"output": {"exec": deaf.exec(), "pattern": "never", "search": "never"},
+		"input":  {"exec": deaf.exec(), "text": strings.Repeat("nobody reads this\n", 100_000)},
+	}
+	type end struct {
+		tool string
+		took time.Duration
+	}
+	ends := make(chan end, len(calls))
+	for tool, a := range calls {
+		go func() {
+			began := time.Now()
+			r.try(tool, a)
+			ends <- end{tool, time.Since(began)}
+		}()
+	}
+	for range calls {
+		e := <-ends
+		t.Logf("%s: %s", e.tool, e.took.Round(time.Millisecond))
+		if e.took > time.Minute {
+			t.Errorf("%s took %s", e.tool, e.took)
+		}
+	}
+}

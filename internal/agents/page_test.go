@@ -1,0 +1,111 @@
+package agents
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+)
+
+const pageFile = "../../docs/agents.md"
+
+// block returns the fenced block of docs/agents.md that follows the comment
+// <!-- block: NAME -->.
+func block(t *testing.T, name string) string {
+	t.Helper()
+	for _, b := range blocks(t) {
+		if b.name == name {
+			return b.text
+		}
+	}
+	t.Fatalf("%s has no block %q", pageFile, name)
+	return ""
+}
+
+type fenced struct{ name, language, text string }
+
+// blocks are all fenced blocks of the page.
+func blocks(t *testing.T) []fenced {
+	t.Helper()
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []fenced
+	var open *fenced
+	name := ""
+	for line := range strings.Lines(string(page)) {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case open != nil && trimmed == "```":
+			found, open, name = append(found, *open), nil, ""
+		case open != nil:
+			open.text += line
+		case strings.HasPrefix(trimmed, "```"):
+			open = &fenced{name: name, language: strings.TrimPrefix(trimmed, "```")}
+		case strings.HasPrefix(trimmed, "<!-- block: "):
+			name = strings.TrimSuffix(strings.TrimPrefix(trimmed, "<!-- block: "), " -->")
+		}
+	}
+	return found
+}
+
+// TestPage reads what docs/agents.md tells people to write into files: it is
+// JSON or TOML, and starts `trl mcp`.
+func TestPage(t *testing.T) {
+	all := blocks(t)
+	if len(all) < 9 {
+		t.Errorf("only %d blocks were found", len(all))
+	}
+	for _, b := range all {
+		if b.name == "" {
+			t.Errorf("a block has no comment before it that names it:\n%s", b.text)
+		}
+		var value map[string]any
+		switch b.language {
+		case "json":
+			if err := json.Unmarshal([]byte(b.text), &value); err != nil {
+				t.Errorf("%s: %v", b.name, err)
+			}
+		case "toml":
+			if _, err := toml.Decode(b.text, &value); err != nil {
+				t.Errorf("%s: %v", b.name, err)
+			}
+		}
+		if strings.Contains(b.text, `"command"`) && !startsTRL(value) {
+			t.Errorf("%s does not start `trl mcp`", b.name)
+		}
+	}
+}
+
+// startsTRL finds an entry trl whose command and arguments are `trl mcp`.
+func startsTRL(value any) bool {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return false
+	}
+	for key, inner := range object {
+		entry, ok := inner.(map[string]any)
+		if !ok {
+			continue
+		}
+		if key == "trl" {
+			line := []any{entry["command"]}
+			if words, ok := entry["command"].([]any); ok {
+				line = words
+			}
+			if more, ok := entry["args"].([]any); ok {
+				line = append(line, more...)
+			}
+			if len(line) == 2 && line[0] == "trl" && line[1] == "mcp" {
+				return true
+			}
+		}
+		if startsTRL(inner) {
+			return true
+		}
+	}
+	return false
+}

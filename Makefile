@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
 
-.PHONY: build install test check lint fuzz bench torture stories sdk clean
+.PHONY: build install test check lint fuzz bench torture stories sdk dist clean
 
 build: ## the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
@@ -32,6 +32,9 @@ torture: ## the conformance table in every shell; RUNS=3 repeats it
 
 fuzz: ## every fuzz target; FUZZTIME=10m runs each for longer
 	TRL_FUZZ_TIME=$(or $(FUZZTIME),1m) ./.ci/run fuzz
+
+dist: ## what a release consists of, in dist/
+	$(GO) run ./packaging/dist
 
 bench: ## every benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -107,6 +107,10 @@ var imports = []importRule{
 		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/svg", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
+	{
+		about: "packaging/dist", only: []string{}, bare: true,
+		why: "what makes a release knows the program as a file that it builds, runs and packs",
+	},
 }
 
 // doors says who may import a directory, besides itself.
@@ -209,7 +213,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/trltest"}, // a client and the command line may start a daemon, and the doctor is in none
+	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/trltest", "packaging/dist"}, // a client and the command line may start a daemon; the doctor and what makes a release are in none
 	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
 }
 

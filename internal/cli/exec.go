@@ -73,6 +73,7 @@ func (a *app) execOutputCommand() *cobra.Command {
 			"at which the output came. Output of pipes is shown on 80x24.",
 		Example: "  trl exec output $exec\n" +
 			"  trl exec output --cast $exec > build.cast   # asciinema play build.cast",
+		ValidArgsFunction: a.completeExecs,
 	}
 	cmd.Flags().BoolVar(&stdout, "stdout", false, "only its stdout")
 	cmd.Flags().BoolVar(&stderr, "stderr", false, "only its stderr")

@@ -31,6 +31,8 @@ func (p *place) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: sh, dash, ash, bash, zsh or a path (default /bin/sh)")
 	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: this directory)")
 	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable as `NAME=VALUE`, or pass one on as NAME; may be repeated")
+	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "dash", "ash", "bash", "zsh"}, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.MarkFlagDirname("cwd"))
 }
 
 // variables reads what was given with --env.
@@ -321,26 +323,4 @@ func (a *app) destroy(ctx context.Context, id string, force bool) error {
 		}
 		return fmt.Errorf("these processes of %s could not be killed: %s", id, names(result.Survivors))
 	})
-}
-
-// completeSessions offers the ids of the living sessions.
-func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a person waits at the prompt
-	defer cancel()
-	c, err := a.connect(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer c.Close()
-	sessions, err := c.ListSessions(ctx, api.SessionListParams{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
-	for _, s := range sessions.Sessions {
-		if s.State != api.StateTerminated && strings.HasPrefix(s.SessionID, prefix) {
-			ids = append(ids, cobra.CompletionWithDesc(visible(s.SessionID), visible(s.Name)))
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

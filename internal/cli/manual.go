@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+// docsCommand is for who packages TRL, and in no help.
+func (a *app) docsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "docs", Short: "Write what is shipped with this program", Hidden: true}
+	manual := &cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the manual, a page for every command",
+		Long: "Write the manual into a directory, a page for every command. The pages have the\n" +
+			"date of SOURCE_DATE_EPOCH if that is set, and depend on nothing else here.",
+		Example: "  trl docs man share/man/man1",
+	}
+	manual.RunE = action(words("DIR"), func(_ context.Context, args []string) error {
+		return writeManual(args[0])
+	})
+	cmd.AddCommand(manual)
+	return a.group(cmd)
+}
+
+// writeManual writes the pages of every command that is shown.
+func writeManual(dir string) error {
+	date, err := manualDate()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	// Of nobody's environment: the defaults that a page names are those of any
+	// user, wherever it is written.
+	root := (&app{environment: daemon.Environment{Home: "~", Variables: []string{"TMPDIR=/var/tmp"}}}).rootCommand()
+	root.InitDefaultCompletionCmd()
+	var write func(*cobra.Command) error
+	write = func(cmd *cobra.Command) error {
+		p := manualPage{date: date}
+		p.write(cmd)
+		if err := os.WriteFile(filepath.Join(dir, pageName(cmd)+".1"), p.Bytes(), 0o644); err != nil {
+			return err
+		}
+		for _, under := range cmd.Commands() {
+			if !under.IsAvailableCommand() {
+				continue
+			}
+			if err := write(under); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return write(root)
+}
+
+// manualDate is what pages are dated: that of the sources, if who builds them
+// says so, or two builds of one source would differ.
+func manualDate() (string, error) {
+	date := time.Now()
+	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return "", fmt.Errorf("SOURCE_DATE_EPOCH is no number of seconds")
+		}
+		date = time.Unix(seconds, 0)
+	}
+	return date.UTC().Format(time.DateOnly), nil
+}
+
+// pageName is that of a command's page: trl-session-create.
+func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manualPage is a page in the language of man(7).
+type manualPage struct {
+	bytes.Buffer
+	date string
+}
+
+func (p *manualPage) write(cmd *cobra.Command) {
+	fmt.Fprintf(p, ".TH %s 1 %s \"TRL %s\" \"TRL manual\"\n", roff(strings.ToUpper(pageName(cmd))), p.date, roff(buildVersion()))
+	// Words that are typed are neither hyphenated nor spread.
+	p.WriteString(".nh\n.ad l\n.SH NAME\n")
+	fmt.Fprintf(p, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
+	p.synopsis(cmd)
+	p.WriteString(".SH DESCRIPTION\n")
+	if cmd.Long != "" {
+		p.text(cmd.Long)
+	} else {
+		p.text(cmd.Short + ".")
+	}
+	p.commands(cmd)
+	p.flags(cmd.NonInheritedFlags())
+	if cmd.HasParent() {
+		p.text("The options of every command are in trl(1).")
+	} else {
+		p.general()
+	}
+	if cmd.Example != "" {
+		p.WriteString(".SH EXAMPLES\n")
+		p.verbatim(strings.Split(cmd.Example, "\n"))
+	}
+	p.seeAlso(cmd)
+}
+
+func (p *manualPage) synopsis(cmd *cobra.Command) {
+	p.WriteString(".SH SYNOPSIS\n")
+	_, rest, _ := strings.Cut(cmd.Use, " ")
+	if cmd.HasAvailableSubCommands() {
+		rest = "COMMAND"
+	}
+	if flags := "[flags]"; !strings.Contains(rest, flags) {
+		rest = strings.TrimSuffix(flags+" "+rest, " ")
+	}
+	fmt.Fprintf(p, "\\fB%s\\fR %s\n", roff(cmd.CommandPath()), roff(rest))
+}
+
+func (p *manualPage) commands(cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	p.WriteString(".SH COMMANDS\n")
+	for _, under := range cmd.Commands() {
+		if under.IsAvailableCommand() {
+			fmt.Fprintf(p, ".TP\n\\fB%s\\fR(1)\n%s\n", roff(pageName(under)), roff(under.Short))
+		}
+	}
+}
+
+func (p *manualPage) flags(flags *pflag.FlagSet) {
+	p.WriteString(".SH OPTIONS\n")
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden {
+			return
+		}
+		value, usage := pflag.UnquoteUsage(flag)
+		name := "--" + flag.Name
+		if flag.Shorthand != "" {
+			name = "-" + flag.Shorthand + ", " + name
+		}
+		fmt.Fprintf(p, ".TP\n\\fB%s\\fR", roff(name))
+		if value != "" {
+			fmt.Fprintf(p, " \\fI%s\\fR", roff(value))
+		}
+		if !slices.Contains([]string{"", "0", "false", "[]"}, flag.DefValue) {
+			usage += " (default " + flag.DefValue + ")"
+		}
+		p.WriteString("\n" + roff(strings.ReplaceAll(usage, "\n", " ")) + "\n")
+	})
+}
+
+// general is what the page of the program itself has besides.
+func (p *manualPage) general() {
+	p.WriteString(".SH ENVIRONMENT\n")
+	p.entries([][2]string{
+		{"TRL_SOCKET", "where the daemon's socket is, as --socket"},
+		{daemon.AddressVariable, "where the daemon is, as --address"},
+		{daemon.TokenVariable, "the token for a daemon that is reached over HTTP"},
+		{"TRL_…", "every setting of the daemon; see trl-serve(1)"},
+	})
+	p.WriteString(".SH FILES\n")
+	p.entries([][2]string{
+		{"~/.config/trl/config.toml", "settings of the daemon, and where clients find it"},
+		{"/etc/trl/config.toml", "the same, for root"},
+	})
+	p.WriteString(".SH EXIT STATUS\n")
+	p.entries([][2]string{
+		{"0", "it was done"},
+		{strconv.Itoa(statusFailed), "it failed; the message says why, and the hint what to do"},
+		{strconv.Itoa(statusUsage), "the command line makes no sense"},
+	})
+	p.text("`trl run` has the status of its command; see trl-run(1).")
+}
+
+func (p *manualPage) entries(rows [][2]string) {
+	for _, row := range rows {
+		fmt.Fprintf(p, ".TP\n\\fB%s\\fR\n%s\n", roff(row[0]), roff(row[1]))
+	}
+}
+
+func (p *manualPage) seeAlso(cmd *cobra.Command) {
+	var names []string
+	if cmd.HasParent() {
+		names = append(names, pageName(cmd.Parent()))
+		for _, sibling := range cmd.Parent().Commands() {
+			// The program's own page lists its commands.
+			if sibling != cmd && sibling.IsAvailableCommand() && cmd.Parent().HasParent() {
+				names = append(names, pageName(sibling))
+			}
+		}
+	} else {
+		names = append(names, "trl-serve", "trl-run", "trl-session")
+	}
+	p.WriteString(".SH SEE ALSO\n")
+	for i, name := range names {
+		end := ","
+		if i == len(names)-1 {
+			end = ""
+		}
+		fmt.Fprintf(p, "\\fB%s\\fR(1)%s\n", roff(name), end)
+	}
+}
+
+// text writes paragraphs, and what is indented as it is.
+func (p *manualPage) text(text string) {
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
+		indented := strings.HasPrefix(lines[0], "\t") || strings.HasPrefix(lines[0], "  ")
+		if !p.afterHeading() {
+			p.WriteString(".PP\n")
+		}
+		if indented {
+			p.verbatim(lines)
+			continue
+		}
+		for _, line := range lines {
+			p.WriteString(roff(strings.TrimSpace(line)) + "\n")
+		}
+	}
+}
+
+// afterHeading says whether the last line is a heading, which begins a
+// paragraph by itself.
+func (p *manualPage) afterHeading() bool {
+	lines := bytes.Split(bytes.TrimSuffix(p.Bytes(), []byte("\n")), []byte("\n"))
+	return bytes.HasPrefix(lines[len(lines)-1], []byte(".SH "))
+}
+
+func (p *manualPage) verbatim(lines []string) {
+	p.WriteString(".nf\n")
+	for _, line := range lines {
+		p.WriteString(roff(strings.ReplaceAll(line, "\t", "    ")) + "\n")
+	}
+	p.WriteString(".fi\n")
+}
+
+// roff makes text mean itself on a page. What is between backticks is bold.
+func roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`, "…", `\&...`, "→", `\(->`).Replace(text)
+	parts := strings.Split(text, "`")
+	if len(parts)%2 == 1 { // every one that opens is closed
+		for i := 1; i < len(parts); i += 2 {
+			parts[i] = `\fB` + parts[i] + `\fR`
+		}
+		text = strings.Join(parts, "")
+	} else {
+		text = strings.Join(parts, "\\`")
+	}
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}

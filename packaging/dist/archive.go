@@ -1,0 +1,114 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is one file of an archive.
+type entry struct {
+	name    string // below the archive's directory
+	content []byte
+	mode    int64
+}
+
+// archives packs the binary of each platform with what belongs to it.
+func (r *release) archives() error {
+	for _, p := range platforms {
+		entries, err := r.contents(p)
+		if err != nil {
+			return err
+		}
+		packed, err := pack(r.name(p), r.made, entries)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(r.out, r.name(p)+".tar.gz"), packed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contents are the files of the archive for a platform.
+func (r *release) contents(p platform) ([]entry, error) {
+	binary, err := os.ReadFile(r.binary(p))
+	if err != nil {
+		return nil, err
+	}
+	entries := []entry{{"trl", binary, 0o755}}
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry{name, text, 0o644})
+	}
+	// What starts a daemon, or a way to one, on that system.
+	service := map[string]string{"linux": "packaging/systemd", "darwin": "packaging/launchd"}[p.os]
+	for below, dir := range map[string]string{"": r.stage, path.Base(service): service} {
+		err := fs.WalkDir(os.DirFS(dir), ".", func(name string, file fs.DirEntry, err error) error {
+			if err != nil || file.IsDir() {
+				return err
+			}
+			if dir == r.stage && !strings.HasPrefix(name, "share/") && name != noticesName {
+				return nil // the binaries
+			}
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			entries = append(entries, entry{path.Join(below, name), text, 0o644})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// pack makes a compressed archive with one directory. It depends on its
+// arguments alone: nothing of the files' owners, times, modes or order here.
+func pack(dir string, made time.Time, entries []entry) ([]byte, error) {
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	for _, entry := range entries {
+		err := archive.WriteHeader(&tar.Header{
+			Name: dir + "/" + entry.name, Mode: entry.mode, Size: int64(len(entry.content)), ModTime: made,
+			Uname: "root", Gname: "root", Format: tar.FormatUSTAR,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(entry.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	return compress(packed.Bytes()), nil
+}
+
+// compress is gzip without a name and a time.
+func compress(content []byte) []byte {
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return compressed.Bytes()
+}

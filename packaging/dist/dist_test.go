@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is in a repository decides the version and the time.
+func TestIdentify(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_COMMITTER_DATE", "2024-02-03T04:05:06Z")
+	t.Setenv("SOURCE_DATE_EPOCH", "")
+	t.Setenv("VERSION", "")
+	repository := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		if output, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, output)
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		version, made, err := identify()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`^`+want+`$`).MatchString(version) || !made.Equal(time.Date(2024, 2, 3, 4, 5, 6, 0, time.UTC)) {
+			t.Errorf("it is %s of %s, not %s", version, made, want)
+		}
+	}
+	if _, _, err := identify(); err == nil {
+		t.Error("without a repository there is a version")
+	}
+	repository("init", "--quiet")
+	repository("commit", "--quiet", "--allow-empty", "--message", "Begin")
+	expect(`0\.0\.0-dev\+[0-9a-f]{12}`)
+	repository("tag", "something-else")
+	expect(`0\.0\.0-dev\+[0-9a-f]{12}`)
+	repository("tag", "v1.2.3-rc.1")
+	expect(`1\.2\.3-rc\.1`)
+	if err := os.WriteFile("new.go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What is in no commit is not what was tagged.
+	expect(`0\.0\.0-dev\+[0-9a-f]{12}\.dirty`)
+
+	t.Setenv("VERSION", "v4.5.6")
+	expect(`4\.5\.6`)
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if _, _, err := identify(); err == nil {
+		t.Error("yesterday is a number of seconds")
+	}
+}
+
+// A directory is replaced only if it is an earlier release.
+func TestMakeRoom(t *testing.T) {
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "thesis.txt")
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeRoom(dir); err == nil {
+		t.Error("a directory with other files is taken")
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(mine, filepath.Join(dir, checksumsName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeRoom(dir); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// Neither the order in which files are found nor the clock is in an archive.
+func TestPack(t *testing.T) {
+	made := time.Unix(1_700_000_000, 0)
+	one, err := pack("d", made, []entry{{"a", []byte("1"), 0o644}, {"b/c", []byte("2"), 0o755}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := pack("d", made.In(time.FixedZone("", 3600)), []entry{{"b/c", []byte("2"), 0o755}, {"a", []byte("1"), 0o644}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(one, other); diff != "" {
+		t.Error(diff)
+	}
+}

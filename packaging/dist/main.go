@@ -1,0 +1,304 @@
+// Command dist makes what a release consists of: archives with the static
+// binary for each platform, packages for Debian and RPM systems, a list of
+// what is linked in, a Homebrew formula, the install script, and the checksums
+// of all of them.
+//
+//	go run ./packaging/dist            into dist/, as `make dist` does
+//
+// The same commit and the same Go make the same bytes, wherever and whenever
+// it runs. The version is the tag of the commit, else 0.0.0-dev+COMMIT; where
+// there is no git, VERSION and SOURCE_DATE_EPOCH say what it would.
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// nfpm makes the packages. Its version is pinned: another makes other bytes.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0"
+
+const (
+	home     = "https://github.com/terminal-runtime/trl"
+	variable = "github.com/terminal-runtime/trl/internal/cli.version"
+)
+
+// checksumsName is the file by which an earlier release is known for one.
+const checksumsName = "checksums.txt"
+
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "_" + p.arch }
+
+var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+
+// release is one release while it is made.
+type release struct {
+	version string    // without the v of its tag
+	made    time.Time // when its commit was: what everything in it is dated
+	out     string    // where it goes
+	stage   string    // where it is put together; removed at the end
+	linked  map[platform]*debug.BuildInfo
+}
+
+func main() {
+	out := flag.String("out", "dist", "directory for the release; an earlier one in it is replaced")
+	flag.Parse()
+	if err := run(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out string) (err error) {
+	r := &release{out: out, linked: map[platform]*debug.BuildInfo{}}
+	if r.version, r.made, err = identify(); err != nil {
+		return err
+	}
+	if err := makeRoom(out); err != nil {
+		return err
+	}
+	if r.stage, err = os.MkdirTemp("", "trl-dist-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.stage)) }()
+	for _, step := range []func() error{
+		r.build, r.document, r.notices, r.archives, r.packages, r.materials, r.formula, r.script, r.checksums,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("trl %s, %s, in %s\n", r.version, r.made.Format(time.DateOnly), out)
+	return nil
+}
+
+// identify tells the version and the time of what is in this directory.
+func identify() (version string, made time.Time, err error) {
+	seconds := os.Getenv("SOURCE_DATE_EPOCH")
+	if seconds == "" {
+		if seconds, err = git("log", "-1", "--format=%ct"); err != nil {
+			return "", time.Time{}, fmt.Errorf("set SOURCE_DATE_EPOCH where there is no git: %w", err)
+		}
+	}
+	epoch, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return "", time.Time{}, errors.New("SOURCE_DATE_EPOCH is no number of seconds")
+	}
+	made = time.Unix(epoch, 0).UTC()
+	if version = strings.TrimPrefix(os.Getenv("VERSION"), "v"); version != "" {
+		return version, made, nil
+	}
+	changes, err := git("status", "--porcelain")
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("set VERSION where there is no git: %w", err)
+	}
+	tag, err := git("describe", "--tags", "--exact-match", "--match", "v[0-9]*")
+	if err == nil && changes == "" {
+		return strings.TrimPrefix(tag, "v"), made, nil
+	}
+	// Of a fixed length: by itself git gives more digits in a fuller clone.
+	commit, err := git("rev-parse", "--short=12", "HEAD")
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if changes != "" {
+		commit += ".dirty" // what was built is in no repository
+	}
+	return "0.0.0-dev+" + commit, made, nil
+}
+
+func git(args ...string) (string, error) {
+	// The checkout may belong to another user, whom git then refuses to answer.
+	output, err := exec.Command("git", append([]string{"-c", "safe.directory=*"}, args...)...).Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", args[0], err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// makeRoom makes a directory for a release. It removes nothing but another one.
+func makeRoom(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		if _, err := os.Stat(filepath.Join(dir, checksumsName)); err != nil {
+			return fmt.Errorf("%s has files and is no earlier release: remove it, or name another with -out", dir)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// command runs a program whose output is for who runs this one, in an
+// environment that says nothing but where things are kept.
+func (r *release) command(environment []string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(r.environ(), environment...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// environ is the environment of this process without what would change a build
+// or what is written, and with the date of the release.
+func (r *release) environ() []string {
+	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains([]string{"GOOS", "GOARCH", "GOFLAGS", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "GOWORK", "VERSION"}, name) ||
+			strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "TRL_")
+	})
+	return append(environ, "LC_ALL=C", "TZ=UTC", "CGO_ENABLED=0", "GOWORK=off", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.made.Unix()))
+}
+
+// binary is where the binary for a platform is put.
+func (r *release) binary(p platform) string { return filepath.Join(r.stage, p.String(), "trl") }
+
+// build makes the binaries, and reads what is linked in them.
+func (r *release) build() error {
+	for _, p := range platforms {
+		err := r.command([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "go", "build", "-trimpath", "-buildvcs=false",
+			"-ldflags", "-s -w -X "+variable+"=v"+r.version, "-o", r.binary(p), "./cmd/trl")
+		if err != nil {
+			return err
+		}
+		if r.linked[p], err = buildinfo.ReadFile(r.binary(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// document has the program write its manual and its completions, below share.
+func (r *release) document() error {
+	program := r.binary(platform{runtime.GOOS, runtime.GOARCH})
+	if _, err := os.Stat(program); err != nil {
+		return fmt.Errorf("a release is made on one of %v, for the program writes its own manual", platforms)
+	}
+	if err := r.command(nil, program, "docs", "man", r.share("man/man1")); err != nil {
+		return err
+	}
+	for shell, file := range map[string]string{
+		"bash": "bash-completion/completions/trl", "zsh": "zsh/site-functions/_trl", "fish": "fish/vendor_completions.d/trl.fish",
+	} {
+		cmd := exec.Command(program, "completion", shell)
+		cmd.Env = r.environ()
+		text, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("trl completion %s: %w", shell, err)
+		}
+		if err := write(r.share(file), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *release) share(name string) string { return filepath.Join(r.stage, "share", name) }
+
+// write makes a file and the directories above it.
+func write(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o644)
+}
+
+// packages makes what dpkg and rpm install, as packaging/nfpm.yaml says.
+func (r *release) packages() error {
+	// Debian's manual is compressed.
+	pages, err := filepath.Glob(r.share("man/man1/*.1"))
+	if err != nil {
+		return err
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(r.stage, "man", filepath.Base(page)+".gz"), compress(text)); err != nil {
+			return err
+		}
+	}
+	for _, p := range platforms {
+		if p.os != "linux" {
+			continue
+		}
+		for _, format := range []string{"deb", "rpm"} {
+			file := filepath.Join(r.out, r.name(p)+"."+format)
+			err := r.command([]string{"TRL_STAGE=" + r.stage, "TRL_ARCH=" + p.arch, "TRL_VERSION=" + r.version},
+				"go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", format, "--target", file)
+			if err != nil {
+				return err
+			}
+			if err := os.Chmod(file, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// name is what the files for a platform begin with.
+func (r *release) name(p platform) string { return "trl_" + r.version + "_" + p.String() }
+
+// script puts the install script beside what it installs.
+func (r *release) script() error {
+	text, err := os.ReadFile("packaging/install.sh")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.out, "install.sh"), text, 0o755)
+}
+
+// checksums writes the sums of all other files, as sha256sum does.
+func (r *release) checksums() error {
+	entries, err := os.ReadDir(r.out) // sorted
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, entry := range entries {
+		sum, err := sumOf(filepath.Join(r.out, entry.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s  %s\n", sum, entry.Name())
+	}
+	return write(filepath.Join(r.out, checksumsName), []byte(text.String()))
+}
+
+// sumOf is the SHA-256 of a file, in hexadecimal.
+func sumOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}

@@ -1,0 +1,172 @@
+#!/bin/sh
+# Installs trl for the user who runs it, without asking for more rights:
+#
+#   curl -fsSL https://github.com/terminal-runtime/trl/releases/latest/download/install.sh | sh
+#   sh install.sh --prefix /usr/local --version v1.2.3
+#
+# It fetches the archive for this machine and the checksums of the release, and
+# places nothing before the archive was seen to be the one that was released.
+# TRL_BASE_URL is where both are, if not at the project's releases.
+set -eu
+
+releases=https://github.com/terminal-runtime/trl/releases
+
+usage() {
+	cat <<'END'
+usage: install.sh [--prefix DIR] [--version VERSION]
+
+  --prefix DIR       install below DIR: bin/trl, the manual and completions in
+                     share (default ~/.local)
+  --version VERSION  a release, as v1.2.3 (default: the latest)
+
+TRL_BASE_URL is where the archives and checksums.txt are, if elsewhere.
+END
+}
+
+say() { printf 'trl: %s\n' "$*"; }
+
+fail() {
+	printf 'trl: %s\ntrl: nothing was installed\n' "$*" >&2
+	exit 1
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# fetch URL FILE
+fetch() {
+	if has curl; then
+		case $1 in
+		# Not even a redirect leads out of https.
+		https://*) curl --proto '=https' --tlsv1.2 -fsSL -o "$2" "$1" ;;
+		*) curl -fsSL -o "$2" "$1" ;;
+		esac
+	elif has wget; then
+		wget -q -O "$2" "$1"
+	else
+		fail "neither curl nor wget is here to fetch $1"
+	fi || fail "can't fetch $1"
+}
+
+# sum FILE prints its SHA-256.
+sum() {
+	if has sha256sum; then
+		sha256sum <"$1"
+	elif has shasum; then
+		shasum -a 256 <"$1"
+	else
+		openssl dgst -sha256 -r <"$1"
+	fi | cut -d ' ' -f 1
+}
+
+# platform prints the system and the processor as the archives are named.
+platform() {
+	case $(uname -s) in
+	Linux) system=linux ;;
+	Darwin) system=darwin ;;
+	*) fail "there is no trl for $(uname -s); see the sources" ;;
+	esac
+	case $(uname -m) in
+	x86_64 | amd64) arch=amd64 ;;
+	aarch64 | arm64) arch=arm64 ;;
+	*) fail "there is no trl for $(uname -m) processors; see the sources" ;;
+	esac
+	printf '%s_%s' "$system" "$arch"
+}
+
+# place copies the files below a directory of the archive to another.
+place() {
+	(cd "$1" && find . -type f) | while read -r file; do
+		mkdir -p "$2/$(dirname "$file")"
+		cp "$1/$file" "$2/$file"
+		chmod 644 "$2/$file"
+	done
+}
+
+main() {
+	prefix=${HOME:-}/.local
+	version=
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--prefix | --version)
+			[ $# -gt 1 ] || fail "$1 needs a value"
+			if [ "$1" = --prefix ]; then prefix=$2; else version=$2; fi
+			shift 2
+			;;
+		-h | --help)
+			usage
+			exit
+			;;
+		*)
+			usage >&2
+			fail "what is $1?"
+			;;
+		esac
+	done
+	case $prefix in
+	/?*) ;;
+	*) fail "the prefix must be an absolute path: name one with --prefix" ;;
+	esac
+
+	if [ -n "${TRL_BASE_URL:-}" ]; then
+		base=${TRL_BASE_URL%/}
+	elif [ -n "$version" ]; then
+		base=$releases/download/v${version#v}
+	else
+		base=$releases/latest/download
+	fi
+	case $base in
+	https://* | file://*) ;;
+	*) say "$base is not https: checksums from there show damage, not who made them" ;;
+	esac
+
+	has sha256sum || has shasum || has openssl ||
+		fail "none of sha256sum, shasum and openssl is here to check what is fetched"
+	target=$(platform)
+	work=$(mktemp -d "${TMPDIR:-/tmp}/install-trl.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 1' HUP INT TERM
+
+	fetch "$base/checksums.txt" "$work/checksums.txt"
+	# The name of the archive has the version, which is thereby known too.
+	line=$(grep "  trl_${version:+${version#v}_}[^ /]*${target}\.tar\.gz\$" "$work/checksums.txt" || :)
+	[ "$(printf '%s\n' "$line" | grep -c .)" = 1 ] ||
+		fail "$base/checksums.txt does not name one archive for $target${version:+ and $version}"
+	wanted=${line%% *}
+	archive=${line##* }
+
+	say "fetching $base/$archive"
+	fetch "$base/$archive" "$work/$archive"
+	found=$(sum "$work/$archive")
+	[ "$found" = "$wanted" ] ||
+		fail "$archive is not what was released: its SHA-256 is $found, and should be $wanted"
+
+	tar -xzf "$work/$archive" -C "$work" || fail "can't unpack $archive"
+	unpacked=$work/${archive%.tar.gz}
+
+	bin=$prefix/bin
+	mkdir -p "$bin" 2>/dev/null || :
+	[ -w "$bin" ] || fail "can't write to $bin: choose another --prefix, or run this as who can"
+	# It is tried where it will be, and takes its place in one step: a daemon
+	# that runs keeps the old one until it is told to upgrade.
+	new=$bin/.trl.$$
+	trap 'rm -rf "$work" "$new"' EXIT
+	cp "$unpacked/trl" "$new" || fail "can't write to $bin"
+	chmod 755 "$new"
+	installed=$("$new" version) || fail "the binary does not run on this machine"
+	[ ! -e "$bin/trl" ] || say "replacing $("$bin/trl" version 2>/dev/null || echo "$bin/trl"); a daemon that runs takes the new one when told: trl upgrade"
+	mv -f "$new" "$bin/trl"
+	place "$unpacked/share" "$prefix/share"
+
+	say "$installed is in $bin"
+	first=$(command -v trl || :)
+	case :$PATH: in
+	*":$bin:"*)
+		[ "$first" = "$bin/trl" ] || say "but $first comes first in PATH"
+		;;
+	*) say "it is not in PATH yet:  export PATH=\"$bin:\$PATH\"" ;;
+	esac
+	[ "${target%_*}" = linux ] || say "sessions are served on Linux; here the client commands work, with a daemon elsewhere"
+}
+
+# All of it was read by now, or nothing is done.
+main "$@"

@@ -1,0 +1,64 @@
+package release_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestInstallDocument does what docs/install.md says, in the order it says it,
+// from a home where nothing is to one where nothing is left.
+func TestInstallDocument(t *testing.T) {
+	r := open(t)
+	need(t, "curl", "sha256sum")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := regexp.MustCompile("(?s)<!-- run by: packaging/release/document_test.go -->\n```sh\n(.*?)```")
+	const latest = "https://github.com/terminal-runtime/trl/releases/latest/download"
+	// The document's machine is another, and there the latest release is this.
+	elsewhere := strings.NewReplacer(
+		latest, serve(t, r, nil).URL, "linux_amd64", here(),
+		// A person is not as quick as a script.
+		"trl serve 2>trl.log &\n", "trl serve 2>trl.log &\nuntil trl info >/dev/null 2>&1; do kill -0 $!; sleep 0.05; done\n",
+		// What is wrong with this machine is not the document's fault.
+		"trl doctor\n", "trl doctor || test $? = 1\n",
+	)
+	script := "set -eu\n"
+	for _, block := range marked.FindAllStringSubmatch(string(text), -1) {
+		script += "\n" + elsewhere.Replace(block[1])
+	}
+	script += "\ntest ! -e ~/.local/bin/trl\n"
+
+	// Its path is short: a socket will be in it.
+	home, err := os.MkdirTemp("", "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(home)
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{
+		"HOME=" + home, "XDG_RUNTIME_DIR=" + filepath.Join(home, "run"), "PATH=" + os.Getenv("PATH"), "TRL_BASE_URL=" + elsewhere.Replace(latest),
+	}
+	said := output(t, cmd)
+	for _, want := range []string{
+		"trl v" + r.version + " is in " + home, "\nhello\n", r.name(here(), ".tar.gz") + ": OK\n", "replacing trl v" + r.version, "has taken over", "stopped",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	for name, what := range tree(t, home) {
+		if !strings.HasPrefix(what, "d") {
+			t.Errorf("%s is left in the home", name)
+		}
+	}
+	if t.Failed() {
+		t.Log(said)
+	}
+}

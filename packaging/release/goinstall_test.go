@@ -1,0 +1,74 @@
+package release_test
+
+import (
+	"archive/zip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// `go install …/cmd/trl@VERSION` links no version in; the binary knows it
+// nevertheless.
+func TestGoInstall(t *testing.T) {
+	open(t)
+	need(t, "git")
+	const module, version = "github.com/terminal-runtime/trl", "v0.9.1"
+	proxy := t.TempDir()
+	publish(t, filepath.Join(proxy, module, "@v"), module, version)
+
+	kept := strings.TrimSpace(output(t, exec.Command("go", "env", "GOMODCACHE")))
+	bin := t.TempDir()
+	install := exec.Command("go", "install", module+"/cmd/trl@"+version)
+	install.Dir = bin // outside of any module
+	install.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+t.TempDir(), "GOSUMDB=off",
+		// Everything else was fetched for this repository already. Its objects
+		// are used again, which are the same wherever the sources are.
+		"GOPROXY=file://"+proxy+",file://"+filepath.Join(kept, "cache", "download"), "GOFLAGS=-trimpath -modcacherw", "CGO_ENABLED=0")
+	output(t, install)
+	if got := output(t, exec.Command(filepath.Join(bin, "trl"), "version")); got != "trl "+version+"\n" {
+		t.Errorf("it says %q", got)
+	}
+}
+
+// publish makes a version of this repository, as a module proxy has it.
+func publish(t *testing.T, dir, module, version string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	goMod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"list": []byte(version + "\n"), version + ".info": []byte(`{"Version":"` + version + `"}`), version + ".mod": goMod,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.Create(filepath.Join(dir, version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	archive := zip.NewWriter(file)
+	for _, name := range sources(t) {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := archive.Create(module + "@" + version + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := entry.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,296 @@
+package release_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// What the packages put where, besides the manual.
+var packaged = []string{
+	"/usr/bin/trl",
+	"/usr/lib/systemd/system/trl.service",
+	"/usr/lib/systemd/system/trl.socket",
+	"/usr/lib/systemd/user/trl.service",
+	"/usr/lib/systemd/user/trl.socket",
+	"/usr/lib/sysusers.d/trl.conf",
+	"/usr/share/bash-completion/completions/trl",
+	"/usr/share/doc/trl/CHANGELOG.md",
+	"/usr/share/doc/trl/README.md",
+	"/usr/share/doc/trl/THIRD-PARTY-NOTICES",
+	"/usr/share/fish/vendor_completions.d/trl.fish",
+}
+
+// systems are those for which there are packages.
+var systems = map[string]struct{ deb, rpm string }{
+	"linux_amd64": {"amd64", "x86_64"},
+	"linux_arm64": {"arm64", "aarch64"},
+}
+
+// manual is the names of the manual's pages in a package.
+func manual(archive map[string][]byte) (pages []string) {
+	for name := range archive {
+		if strings.HasPrefix(name, "share/man/") {
+			pages = append(pages, "/usr/"+name+".gz")
+		}
+	}
+	return pages
+}
+
+func TestDebianPackages(t *testing.T) {
+	r := open(t)
+	need(t, "dpkg-deb")
+	for platform, arch := range systems {
+		deb := r.path(r.name(platform, ".deb"))
+		about := output(t, exec.Command("dpkg-deb", "--field", deb, "Package", "Architecture", "Depends"))
+		if want := "Package: trl\nArchitecture: " + arch.deb + "\n"; about != want {
+			t.Errorf("%s is %q, not %q", deb, about, want)
+		}
+		content, err := exec.Command("dpkg-deb", "--fsys-tarfile", deb).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, heads := readTar(t, bytes.NewReader(content), ".")
+		archive, _ := r.unpack(t, platform)
+		if !bytes.Equal(files["/usr/bin/trl"], archive["trl"]) {
+			t.Errorf("%s has another binary than the archive", deb)
+		}
+		var names []string
+		for name, head := range heads {
+			names = append(names, name)
+			mode := int64(0o644)
+			if name == "/usr/bin/trl" {
+				mode = 0o755
+			}
+			if head.Mode&0o7777 != mode || head.Uname != "root" {
+				t.Errorf("%s: %s has the mode %o and belongs to %s", deb, name, head.Mode, head.Uname)
+			}
+		}
+		slices.Sort(names)
+		want := append(append(slices.Clone(packaged), manual(archive)...), "/usr/share/doc/trl/copyright", "/usr/share/zsh/vendor-completions/_trl")
+		slices.Sort(want)
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Errorf("%s has other files (-want +got):\n%s", deb, diff)
+		}
+	}
+}
+
+func TestRPMPackages(t *testing.T) {
+	r := open(t)
+	need(t, "rpm")
+	for platform, arch := range systems {
+		rpm := r.path(r.name(platform, ".rpm"))
+		if about := output(t, exec.Command("rpm", "-qp", "--qf", "%{NAME} %{ARCH} %{BUILDHOST}", rpm)); about != "trl "+arch.rpm+" trl" {
+			t.Errorf("%s is %q", rpm, about)
+		}
+		archive, _ := r.unpack(t, platform)
+		sum := sha256.Sum256(archive["trl"])
+		var names []string
+		// Of each file: name, size, time, sum, mode, owner, group and more.
+		for line := range strings.Lines(output(t, exec.Command("rpm", "-qp", "--dump", rpm))) {
+			fields := strings.Fields(line)
+			names = append(names, fields[0])
+			mode := "0100644"
+			switch fields[0] {
+			case "/usr/share/doc/trl", "/usr/share/licenses/trl":
+				mode = "040755"
+			case "/usr/bin/trl":
+				mode = "0100755"
+				if fields[3] != hex.EncodeToString(sum[:]) {
+					t.Errorf("%s has another binary than the archive", rpm)
+				}
+			}
+			if fields[4] != mode || fields[5] != "root" {
+				t.Errorf("%s: %s", rpm, line)
+			}
+		}
+		slices.Sort(names)
+		want := append(append(slices.Clone(packaged), manual(archive)...),
+			"/usr/share/doc/trl", "/usr/share/licenses/trl", "/usr/share/licenses/trl/LICENSE", "/usr/share/zsh/site-functions/_trl")
+		slices.Sort(want)
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Errorf("%s has other files (-want +got):\n%s", rpm, diff)
+		}
+	}
+}
+
+// system is a Debian of its own, in a directory.
+type system struct {
+	dir string
+}
+
+// newSystem unpacks the system of which TRL_CHROOT names the archive.
+func newSystem(t *testing.T) system {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can go into a system of its own")
+	}
+	archive := os.Getenv("TRL_CHROOT")
+	if archive == "" {
+		trltest.Need(t, errors.New("TRL_CHROOT names no archive of a Debian: mmdebstrap --variant=apt makes one"))
+	}
+	need(t, "tar", "unshare", "chroot")
+	s := system{t.TempDir()}
+	output(t, exec.Command("tar", "-xf", archive, "-C", s.dir))
+	return s
+}
+
+func (s system) path(name string) string { return filepath.Join(s.dir, name) }
+
+// put copies a file to where it is in the system.
+func (s system) put(t *testing.T, name string, content []byte, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.path(name), content, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a script in the system, as its first and only process. What it
+// leaves running is a failure, and killed.
+func (s system) run(t *testing.T, script string) string {
+	t.Helper()
+	const last = `
+for process in /proc/[0-9]*; do
+	[ "$process" = /proc/$$ ] || { echo "left running: $(tr '\0' ' ' <$process/cmdline)"; exit 1; }
+done
+`
+	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc="+s.path("proc"),
+		"chroot", s.dir, "/bin/sh", "-euc", script+last)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
+	return output(t, cmd)
+}
+
+// use is what a person tries who has just installed it.
+const use = `
+trl version
+trl serve 2>/var/tmp/log &
+tries=0
+until trl info >/dev/null 2>&1; do
+	tries=$((tries + 1))
+	[ $tries -lt 200 ] || { cat /var/tmp/log; exit 1; }
+	sleep 0.05
+done
+test "$(trl run -- echo hi)" = hi
+id=$(trl session create)
+trl run -s "$id" -- 'sleep 4321 & cd /usr/lib'
+test "$(trl run -s "$id" -- pwd)" = /usr/lib
+trl stop
+wait
+rm /var/tmp/log
+`
+
+// records are what a system keeps of every package it ever had.
+var records = regexp.MustCompile(`^var/(log/(dpkg\.log|apt|alternatives\.log)|lib/dpkg/(status|status-old|lock|lock-frontend|triggers/.*|updates)|cache/apt|lib/apt|lib/rpm)(/|$)`)
+
+// left compares a system with what it was.
+func left(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for _, files := range []map[string]string{before, after} {
+		for name := range files {
+			if records.MatchString(name) {
+				delete(files, name)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the system is not what it was (-before +after):\n%s", diff)
+	}
+}
+
+// Installed, used and removed, nothing of it is left.
+func TestDebianInstall(t *testing.T) {
+	r := open(t)
+	s := newSystem(t)
+	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "opt/trl.deb", deb, 0o644)
+	before := tree(t, s.dir)
+	said := s.run(t, `
+apt-get install -y -qq /opt/trl.deb
+dpkg --verify trl
+test -s /usr/share/man/man1/trl.1.gz
+`+use+`
+apt-get purge -y -qq trl
+! dpkg --status trl 2>/dev/null
+`)
+	if !strings.Contains(said, "trl v"+r.version) {
+		t.Errorf("it is another version:\n%s", said)
+	}
+	left(t, before, tree(t, s.dir))
+}
+
+func TestRPMInstall(t *testing.T) {
+	r := open(t)
+	need(t, "rpm")
+	s := newSystem(t)
+	// Directories that others own, where packages are rpm's.
+	for _, dir := range []string{
+		"usr/lib/systemd/user", "usr/lib/sysusers.d", "usr/share/bash-completion/completions", "usr/share/fish/vendor_completions.d",
+		"usr/share/licenses", "usr/share/zsh/site-functions", "var/lib/rpm",
+	} {
+		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tree(t, s.dir)
+	rpm := func(args ...string) {
+		t.Helper()
+		output(t, exec.Command("rpm", append([]string{"--force-debian", "--root", s.dir, "--dbpath", "/var/lib/rpm"}, args...)...))
+	}
+	// Debian's packages are not in its book, so it would miss a shell.
+	rpm("--install", "--nodeps", "--nosignature", r.path(r.name(here(), ".rpm")))
+	s.run(t, use)
+	rpm("--erase", "trl")
+	left(t, before, tree(t, s.dir))
+}
+
+// Where systemd runs, the scripts of the package tell it what it must know, and
+// no more: an upgrade keeps the sessions, a removal ends the machine's daemon.
+func TestPackageScripts(t *testing.T) {
+	r := open(t)
+	s := newSystem(t)
+	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "opt/trl.deb", deb, 0o644)
+	s.put(t, "run/systemd/system/README", nil, 0o644)
+	s.put(t, "usr/local/bin/systemctl", []byte("#!/bin/sh\necho \"$*\" >>/opt/told\n"), 0o755)
+	s.put(t, "etc/trl/trl.env", []byte("TRL_MAX_SESSIONS=5\n"), 0o600)
+	s.put(t, "var/lib/trl/tokens.json", []byte("{}\n"), 0o600)
+	s.put(t, "run/trl/trl.sock", nil, 0o600)
+	for _, step := range []struct{ does, tells string }{
+		{"dpkg --install /opt/trl.deb", "daemon-reload\nis-active --quiet trl.service\nreload trl.service\n"},
+		{"dpkg --install /opt/trl.deb", "daemon-reload\nis-active --quiet trl.service\nreload trl.service\n"},
+		{"test -e /run/trl/trl.sock; dpkg --remove trl", "--quiet disable --now trl.socket trl.service\ndaemon-reload\n"},
+		{"test ! -e /run/trl; test -e /etc/trl/trl.env -a -e /var/lib/trl/tokens.json; dpkg --purge trl", ""},
+		{"test ! -e /etc/trl -a ! -e /var/lib/trl", ""},
+	} {
+		s.put(t, "opt/told", nil, 0o644)
+		s.run(t, step.does)
+		told, err := os.ReadFile(s.path("opt/told"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.tells, string(told)); diff != "" {
+			t.Errorf("%s tells systemd something else (-want +got):\n%s", step.does, diff)
+		}
+	}
+}

@@ -1,0 +1,369 @@
+// Package release_test checks what `make dist` made, by installing and using it
+// as others will. TRL_DIST names the directory it is in; `.ci/run dist` makes
+// one and runs this.
+package release_test
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"debug/macho"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+func TestMain(m *testing.M) { trltest.Main(m) }
+
+// root is the repository.
+const root = "../.."
+
+// released is a release that was made.
+type released struct {
+	dir     string
+	version string
+	sums    map[string]string // by file, of checksums.txt
+}
+
+// open finds the release that is to be checked.
+func open(t *testing.T) released {
+	t.Helper()
+	dir := os.Getenv("TRL_DIST")
+	if dir == "" {
+		t.Skip("TRL_DIST names no release: `make dist` makes one")
+	}
+	r := released{dir: dir, sums: map[string]string{}}
+	file, err := os.Open(r.path("checksums.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		sum, name, _ := strings.Cut(lines.Text(), "  ")
+		r.sums[name] = sum
+		if version, found := strings.CutSuffix(name, ".spdx.json"); found {
+			r.version = strings.TrimPrefix(version, "trl_")
+		}
+	}
+	return r
+}
+
+func (r released) path(name string) string { return filepath.Join(r.dir, name) }
+
+// name is that of a file for a platform.
+func (r released) name(platform, extension string) string {
+	return "trl_" + r.version + "_" + platform + extension
+}
+
+// here is the platform of this machine.
+func here() string { return runtime.GOOS + "_" + runtime.GOARCH }
+
+// unpack reads an archive for a platform: its files, without their directory,
+// and the heads of them.
+func (r released) unpack(t *testing.T, platform string) (files map[string][]byte, heads map[string]*tar.Header) {
+	t.Helper()
+	file, err := os.Open(r.path(r.name(platform, ".tar.gz")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	plain, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readTar(t, plain, r.name(platform, "")+"/")
+}
+
+// readTar reads the regular files of an archive whose names begin with prefix.
+func readTar(t *testing.T, archive io.Reader, prefix string) (files map[string][]byte, heads map[string]*tar.Header) {
+	t.Helper()
+	files, heads = map[string][]byte{}, map[string]*tar.Header{}
+	for reader := tar.NewReader(archive); ; {
+		head, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files, heads
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if head.Typeflag == tar.TypeDir {
+			continue
+		}
+		name, ok := strings.CutPrefix(head.Name, prefix)
+		if !ok {
+			t.Errorf("%s is not below %s", head.Name, prefix)
+		}
+		if files[name], err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
+		heads[name] = head
+	}
+}
+
+// output runs a program that is to succeed.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, text)
+	}
+	return string(text)
+}
+
+// need skips where a program is missing, and fails in CI.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		_, err := exec.LookPath(program)
+		trltest.Need(t, err)
+	}
+}
+
+var platforms = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
+
+func TestChecksums(t *testing.T) {
+	r := open(t)
+	need(t, "sha256sum")
+	check := exec.Command("sha256sum", "--check", "--strict", "--quiet", "checksums.txt")
+	check.Dir = r.dir
+	output(t, check)
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	want := []string{
+		"checksums.txt", "install.sh", "trl.rb", "trl_" + r.version + ".spdx.json",
+		r.name("darwin_amd64", ".tar.gz"), r.name("darwin_arm64", ".tar.gz"),
+		r.name("linux_amd64", ".deb"), r.name("linux_amd64", ".rpm"), r.name("linux_amd64", ".tar.gz"),
+		r.name("linux_arm64", ".deb"), r.name("linux_arm64", ".rpm"), r.name("linux_arm64", ".tar.gz"),
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("the release has other files (-want +got):\n%s", diff)
+	}
+	if len(r.sums) != len(names)-1 {
+		t.Errorf("%d files have a checksum, of %d", len(r.sums), len(names)-1)
+	}
+}
+
+func TestArchives(t *testing.T) {
+	r := open(t)
+	for _, platform := range platforms {
+		files, heads := r.unpack(t, platform)
+		for _, name := range []string{
+			"LICENSE", "README.md", "CHANGELOG.md", "THIRD-PARTY-NOTICES", "share/man/man1/trl.1", "share/man/man1/trl-run.1",
+			"share/bash-completion/completions/trl", "share/zsh/site-functions/_trl", "share/fish/vendor_completions.d/trl.fish",
+		} {
+			if len(files[name]) == 0 {
+				t.Errorf("%s: %s is missing", platform, name)
+			}
+		}
+		for name, head := range heads {
+			mode := int64(0o644)
+			if name == "trl" {
+				mode = 0o755
+			}
+			if head.Mode != mode || head.Uname != "root" || head.Uid != 0 || !head.ModTime.Equal(heads["trl"].ModTime) {
+				t.Errorf("%s: %s has the head %+v", platform, name, head)
+			}
+		}
+		system, arch, _ := strings.Cut(platform, "_")
+		service := map[string]string{"linux": "systemd/trl.service", "darwin": "launchd/dev.trl.forward.plist"}[system]
+		if len(files[service]) == 0 {
+			t.Errorf("%s: %s is missing", platform, service)
+		}
+		if got := machine(t, system, files["trl"]); got != arch {
+			t.Errorf("the binary for %s is for %s", platform, got)
+		}
+	}
+}
+
+// machine tells the processor that a binary is for, and that it needs no other
+// file where it lands.
+func machine(t *testing.T, system string, binary []byte) string {
+	t.Helper()
+	if system == "darwin" {
+		file, err := macho.NewFile(bytes.NewReader(binary))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[macho.Cpu]string{macho.CpuAmd64: "amd64", macho.CpuArm64: "arm64"}[file.Cpu]
+	}
+	file, err := elf.NewFile(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range file.Progs {
+		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
+			t.Errorf("the binary is not static: it has %s", part.Type)
+		}
+	}
+	return map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[file.Machine]
+}
+
+// The bill of materials has what Go says is linked into each binary, and
+// nothing else.
+func TestMaterials(t *testing.T) {
+	r := open(t)
+	text, err := os.ReadFile(r.path("trl_" + r.version + ".spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Packages []struct {
+			ID        string `json:"SPDXID"`
+			Name      string `json:"name"`
+			Version   string `json:"versionInfo"`
+			File      string `json:"packageFileName"`
+			Checksums []struct {
+				Value string `json:"checksumValue"`
+			} `json:"checksums"`
+		} `json:"packages"`
+		Relationships []struct {
+			From string `json:"spdxElementId"`
+			Type string `json:"relationshipType"`
+			To   string `json:"relatedSpdxElement"`
+		} `json:"relationships"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	names, linked := map[string]string{}, map[string][]string{}
+	for _, p := range document.Packages {
+		if _, twice := names[p.ID]; twice {
+			t.Errorf("%s is there twice", p.ID)
+		}
+		names[p.ID] = p.Name + " " + p.Version
+	}
+	used := map[string]bool{}
+	for _, relation := range document.Relationships {
+		if names[relation.To] == "" {
+			t.Errorf("%s is nothing", relation.To)
+		}
+		used[relation.To] = true
+		if relation.Type == "STATIC_LINK" {
+			linked[relation.From] = append(linked[relation.From], names[relation.To])
+		}
+	}
+	if len(used) != len(names) {
+		t.Errorf("of %d packages %d are used", len(names), len(used))
+	}
+	notices := ""
+	for _, platform := range platforms {
+		files, _ := r.unpack(t, platform)
+		notices = string(files["THIRD-PARTY-NOTICES"])
+		binary := filepath.Join(t.TempDir(), "trl")
+		if err := os.WriteFile(binary, files["trl"], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// As `go version -m` tells it, which the list is not made with.
+		told := output(t, exec.Command("go", "version", "-m", binary))
+		version, _, _ := strings.Cut(strings.TrimPrefix(told, binary+": go"), "\n")
+		want := []string{"stdlib " + version}
+		for _, dependency := range regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(told, -1) {
+			want = append(want, dependency[1]+" "+dependency[2])
+		}
+		if len(want) < 5 {
+			t.Fatalf("go tells of too little: %s", told)
+		}
+		got := linked["SPDXRef-trl-"+strings.ReplaceAll(platform, "_", "-")]
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s is linked of other modules than the list has (-binary +list):\n%s", platform, diff)
+		}
+		for _, module := range want {
+			if !strings.Contains(notices, "\n"+module+"\n===") {
+				t.Errorf("the notices have nothing of %s", module)
+			}
+		}
+		for _, p := range document.Packages {
+			if p.File == r.name(platform, ".tar.gz") && (len(p.Checksums) != 1 || p.Checksums[0].Value != r.sums[p.File]) {
+				t.Errorf("%s has another checksum: %v", p.File, p.Checksums)
+			}
+		}
+	}
+}
+
+// Made once more, from another directory, by a user with other settings, the
+// release is the same.
+func TestMadeAgain(t *testing.T) {
+	r := open(t)
+	need(t, "git")
+	_, heads := r.unpack(t, here())
+	elsewhere := filepath.Join(t.TempDir(), "somewhere else")
+	copyTree(t, elsewhere)
+	out := filepath.Join(t.TempDir(), "dist")
+	again := exec.Command("sh", "-c", `umask 077; exec go run ./packaging/dist -out "$1"`, "sh", out)
+	again.Dir = elsewhere
+	again.Env = append(os.Environ(), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8", "TMPDIR="+t.TempDir(), "VERSION=v"+r.version,
+		"SOURCE_DATE_EPOCH="+strconv.FormatInt(heads["trl"].ModTime.Unix(), 10))
+	output(t, again)
+	for name, sum := range r.sums {
+		content, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got := sha256.Sum256(content); hex.EncodeToString(got[:]) != sum {
+			t.Errorf("%s is another one when it is made again", name)
+		}
+	}
+}
+
+// copyTree copies the files of this repository, as they are now.
+func copyTree(t *testing.T, to string) {
+	t.Helper()
+	for _, name := range sources(t) {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sources are the files of this repository, as git knows them.
+func sources(t *testing.T) []string {
+	t.Helper()
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = root
+	text, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range strings.Split(strings.Trim(string(text), "\x00"), "\x00") {
+		info, err := os.Lstat(filepath.Join(root, name))
+		if err == nil && info.Mode().IsRegular() {
+			names = append(names, name)
+		}
+	}
+	return names
+}

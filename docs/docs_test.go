@@ -2,10 +2,13 @@ package docs_test
 
 import (
 	"io/fs"
+	"maps"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -32,9 +35,13 @@ func TestDocuments(t *testing.T) {
 	if len(documents) < 9 {
 		t.Errorf("only %d documents were found", len(documents))
 	}
+	outside := map[string]bool{}
 	for name, text := range documents {
 		prose := withoutFences(text)
 		for _, match := range link.FindAllStringSubmatch(prose, -1) {
+			if strings.Contains(match[1], "://") {
+				outside[match[1]] = true
+			}
 			if problem := follow(documents, name, match[1]); problem != "" {
 				t.Errorf("%s: the link %s %s", name, match[1], problem)
 			}
@@ -49,6 +56,7 @@ func TestDocuments(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("links to other places, which are not followed:\n%s", strings.Join(slices.Sorted(maps.Keys(outside)), "\n"))
 }
 
 // repository returns the text of every document by its path, and the names of
@@ -91,6 +99,9 @@ func repository(t *testing.T) (documents map[string]string, tests map[string]boo
 // follow says what is wrong with a link in the document from.
 func follow(documents map[string]string, from, target string) (problem string) {
 	if strings.Contains(target, "://") {
+		if address, err := url.Parse(target); err != nil || address.Scheme != "https" || address.Host == "" {
+			return "is no address of the form https://host/…"
+		}
 		return ""
 	}
 	file, heading, hasHeading := strings.Cut(target, "#")

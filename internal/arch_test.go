@@ -100,11 +100,15 @@ var imports = []importRule{
 		why: "what is tried is what a daemon would use; whom to ask, and where, it is told",
 	},
 	{
+		about: "internal/tour", only: []string{"api", "client"},
+		why: "the tour shows what any user sees, of a daemon that is started as any user does",
+	},
+	{
 		about: "internal/mcp", only: []string{"api", "internal/vt"},
 		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/svg", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/svg", "internal/tour", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 	{
@@ -180,6 +184,10 @@ var doors = []doorRule{
 		why: "nothing is built on a command line",
 	},
 	{
+		about: "internal/tour", from: []string{"internal/cli"},
+		why: "it is a command",
+	},
+	{
 		about: "internal/trltest", from: []string{},
 		why: "it is for tests",
 	},
@@ -213,7 +221,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/trltest", "packaging/dist"}, // a client and the command line may start a daemon; the doctor and what makes a release are in none
+	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/tour", "internal/trltest", "packaging/dist"}, // a client, the command line and the tour may start a daemon; the doctor and what makes a release are in none
 	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
 }
 

@@ -421,3 +421,43 @@ func TestNobodyAtATerminal(t *testing.T) {
 	alice.keys(detach) // is an ordinary key now, which ends cat
 	alice.sees("has ended: its command was killed by SIGQUIT")
 }
+
+// A person takes the tour to its end, and another leaves it.
+func TestPersonTakesTheTour(t *testing.T) {
+	o := newOffice(t)
+	alice := o.window("alice", 40, 100)
+	alice.line("trl quickstart")
+	for i, key := range []string{"Enter", "Enter", "Space", "Enter", "x", "Enter"} {
+		if key == "x" { // is no answer
+			alice.keys(key)
+			key = "Enter"
+		}
+		alice.sees(fmt.Sprintf(`(?s)%d/7 .*\[Enter goes on, q ends\]$`, i+1))
+		alice.keys(key)
+	}
+	alice.sees(`has the rest\.\n% $`)
+	alice.line("clear; echo status $?")
+	alice.sees("^status 0$")
+
+	bob := o.window("bob", 40, 100)
+	for _, key := range []string{"q", "C-c", "C-d"} {
+		bob.line("clear; NO_COLOR=1 trl quickstart")
+		bob.sees(`(?s)1/7 .*\[Enter goes on, q ends\]$`)
+		bob.keys(key)
+		bob.sees(`^% $`)
+		bob.line("clear; echo status $?")
+		bob.sees("^status 0$")
+	}
+	// While a command runs the key is a signal.
+	bob.line("clear; trl quickstart; echo status $?")
+	for i := range 3 {
+		bob.sees(fmt.Sprintf(`(?s)%d/7 .*\[Enter goes on, q ends\]$`, i+1))
+		bob.keys("Enter")
+	}
+	bob.sees(`4321 & sleep 4321`)
+	bob.keys("C-c")
+	bob.sees("status 130$")
+	if left, err := filepath.Glob(filepath.Join(o.daemon.Dir, "tmp", "quickstart-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

@@ -128,6 +128,7 @@ type rig struct {
 	project string
 	bin     string // of the agents
 	trl     string
+	apart   bool // the daemon is in a system of its own, and ends with that
 }
 
 // patience is how long one run of an agent may take on a busy machine; alone it
@@ -156,32 +157,37 @@ func start(t *testing.T, a agent) *rig {
 // end stops the daemon, and looks at what is left.
 func (r *rig) end() {
 	for _, variable := range r.env(r) {
-		if !strings.HasSuffix(variable, "="+r.key()) {
-			continue
-		}
-		for _, p := range trltest.WithEnv(variable) {
-			r.t.Errorf("the key of the agent is with %v, which outlives it", p)
+		if strings.HasSuffix(variable, "="+r.key()) {
+			r.without(variable)
 		}
 	}
 	// The daemon that `trl mcp` has started is there also when the agent is gone.
-	if out, err := r.command(r.trl, "stop").CombinedOutput(); err != nil {
-		r.t.Errorf("trl stop: %v\n%s", err, out)
-	}
-	var left []trltest.Process
-	// Agents leave behind what ends by itself in a moment.
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if left = trltest.WithEnv("HOME=" + r.home()); len(left) == 0 {
-			break
+	if !r.apart {
+		if out, err := r.command(r.trl, "stop").CombinedOutput(); err != nil {
+			r.t.Errorf("trl stop: %v\n%s", err, out)
 		}
 	}
-	for _, p := range left {
-		r.t.Errorf("a process is left: %v", p)
-		_ = syscall.Kill(p.PID, syscall.SIGKILL) // the next test must not find it
-	}
+	r.without("HOME=" + r.home())
 	if !r.t.Failed() {
 		_ = os.RemoveAll(r.dir) // agents may still be writing their notes
 	} else {
 		r.t.Logf("kept for a look: %s", r.dir)
+	}
+}
+
+// without sees that no process with that variable in its environment outlives the
+// agent, but for what ends by itself in a moment.
+func (r *rig) without(variable string) {
+	var left []trltest.Process
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if left = trltest.WithEnv(variable); len(left) == 0 {
+			return
+		}
+	}
+	name, _, _ := strings.Cut(variable, "=")
+	for _, p := range left {
+		r.t.Errorf("%v is left, with %s of the agent", p, name)
+		_ = syscall.Kill(p.PID, syscall.SIGKILL) // the next test must not find it
 	}
 }
 

@@ -92,7 +92,8 @@ func (a *app) rootCommand() *cobra.Command {
 		Long: "TRL runs commands in shell sessions that keep their directory, their variables\n" +
 			"and their processes under control. `trl serve` is the daemon; the other commands\n" +
 			"speak to it.",
-		Example: "  trl serve --detach               start the daemon\n" +
+		Example: "  trl quickstart                   take a tour of a minute\n" +
+			"  trl serve --detach               start the daemon\n" +
 			"  trl run -- ls -l                 run one command\n" +
 			"  id=$(trl session create)         start a session\n" +
 			"  trl run -s $id -- 'cd /usr; ls'  run a command in it\n" +
@@ -103,8 +104,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's Unix socket is at `PATH` (also TRL_SOCKET)")
 	root.PersistentFlags().StringVar(&a.address, "address", "", "the daemon is at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the\ntoken in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
-	root.AddCommand(a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, meant(cmd, err)) })
+	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
 		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand(),
 		a.docsCommand())
@@ -151,6 +152,11 @@ func words(names ...string) cobra.PositionalArgs {
 		if len(args) > len(names) {
 			return usage("%q is one argument too many", args[len(names)])
 		}
+		for i, name := range names {
+			if err := checkKind(name, args[i]); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 }
@@ -185,7 +191,7 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 			return nil, refused
 		}
 		if err != nil {
-			return nil, localError{api.Errorf(api.CodeRuntimeUnavailable, "%w", err)}
+			return nil, localError{notThere(err)}
 		}
 		return c, nil
 	}

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
@@ -66,6 +68,57 @@ func usage(format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...)}
 }
 
+// meant is the flag that was meant by one that does not exist.
+func meant(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || len(unknown.GetSpecifiedName()) < 3 { // of one letter any other is near
+		return ""
+	}
+	best, distance := "", 3 // slips of the pen: two letters at the most
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if d := apart(unknown.GetSpecifiedName(), flag.Name); d < distance {
+			best, distance = flag.Name, d
+		}
+	})
+	if best == "" {
+		return ""
+	}
+	return "; did you mean --" + best + "?"
+}
+
+// apart is how many letters must be changed, added or left out to make one
+// word the other.
+func apart(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// checkKind says so if an id is one of another kind of thing.
+func checkKind(kind, id string) error {
+	switch {
+	case kind == "EXEC" && strings.HasPrefix(id, "s-"):
+		return usage("%s is a session; `trl exec list %s` shows its commands", id, id)
+	case kind == "SESSION" && strings.HasPrefix(id, "e-"):
+		return usage("%s is a command; `trl session list` shows the sessions", id)
+	}
+	return nil
+}
+
 // localError is an error of this program's own, in the form of the daemon's.
 // For people it goes without its code.
 type localError struct{ api *api.Error }
@@ -75,6 +128,10 @@ func (e localError) Unwrap() error { return e.api }
 
 // noDaemon explains why there is no connection.
 func (a *app) noDaemon(path string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s is another user's, or its directory is", path).
+			WithHint("run this as that user, as in `sudo -u USER trl …`; or `trl serve --socket PATH &` starts a daemon of your own")}
+	}
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot reach a daemon on %s: %w", path, err)}
 	}
@@ -86,6 +143,12 @@ func (a *app) noDaemon(path string, err error) error {
 		WithHint("`%s --detach` starts it in the background", serve)
 	none.Cause = err
 	return localError{none}
+}
+
+// notThere is that nobody could be reached at an address that was given.
+func notThere(err error) *api.Error {
+	return api.Errorf(api.CodeRuntimeUnavailable, "%w", err).
+		WithHint("the address is http://HOST:PORT, where `trl serve --http HOST:PORT` serves, or unix:PATH")
 }
 
 // report says what went wrong, and returns the exit status.
@@ -114,6 +177,8 @@ func (a *app) printError(err error) {
 	switch {
 	case ok:
 		e = local.api
+	case errors.Is(err, client.ErrNoDaemon):
+		e = notThere(err) // over HTTP the first call finds out
 	case errors.Is(err, client.ErrClosed):
 		// The daemon may have said why before it closed, which err repeats.
 		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}
@@ -171,5 +236,6 @@ func forPeople(hint string) string {
 		api.MethodSessionScreen, "`trl screen`",
 		api.MethodExecAttach, "`trl exec output --follow`",
 		"wait: true", "--wait",
+		`with tty: {"rows": 24, "cols": 80}`, "with --tty 24x80",
 	).Replace(hint)
 }

@@ -26,6 +26,7 @@ type runOptions struct {
 	wait          bool
 	noStdin       bool
 	verbose       bool
+	label         string
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -52,6 +53,7 @@ func (a *app) runCommand() *cobra.Command {
 	durationVar(cmd, &o.idle, "idle-timeout", "end the command when it wrote nothing for so long")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait while the session runs another command")
 	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin: the command finds it empty")
+	cmd.Flags().StringVar(&o.label, "label", "", "call it `NAME` in lists, where its text is not shown")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what the command left running")
 	// After its first word everything is the command's, `trl run ls -l` too.
 	cmd.Flags().SetInterspersed(false)
@@ -77,6 +79,9 @@ func checkRun(o *runOptions) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || len(args) == 1 && args[0] == "" {
 			return usage("which command? write it after --, as in `trl run -- ls -l`")
+		}
+		if err := checkKind("SESSION", o.session); err != nil {
+			return err
 		}
 		if o.session != "" && o.where.shell != "" {
 			return usage("--shell is for a new session, and %s has its shell already", o.session)
@@ -128,7 +133,7 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 
 	params := api.ExecStreamParams{
 		SessionID: o.session, Command: command,
-		TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(),
+		TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Label: o.label,
 		Key: rand.Text(), // with which --json asks for the result
 	}
 	if ms := o.idle.milliseconds(); ms != nil {

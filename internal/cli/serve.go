@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
@@ -71,10 +74,24 @@ func (a *app) serveCommand() *cobra.Command {
 		case !stdio && !a.held:
 			return a.hold(cfg)
 		default:
-			return daemon.Serve(ctx, cfg, opts)
+			return notServing(daemon.Serve(ctx, cfg, opts))
 		}
 	})
 	return cmd
+}
+
+// notServing says what to do where a daemon can't have its socket.
+func notServing(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, daemon.ErrServing):
+		hint = "it can be used as it is, see `trl info`; `trl serve --socket PATH` starts another beside it, `trl stop` ends it"
+	case errors.Is(err, fs.ErrPermission):
+		hint = "`trl serve --socket PATH` serves in a directory of your own; `trl doctor` says what else is in the way"
+	default:
+		return err
+	}
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%w", err).WithHint("%s", hint)}
 }
 
 // hold makes this process the holder.

@@ -54,14 +54,15 @@ func (a *app) stopAll(ctx context.Context, holder *daemon.Holder, path string, w
 	deadline := time.Now().Add(wait)
 	ended := "what was kept is ended"
 	if !holder.Waiting() {
-		sessions, err := a.sessionsNow(ctx, path, wait)
-		if err != nil {
+		switch sessions, err := a.sessionsNow(ctx, path, wait); {
+		case err != nil:
 			ended = "its sessions are ended" // it could not be asked how many
-		} else {
-			ended = fmt.Sprintf("%d sessions are ended", sessions)
-		}
-		if sessions == 1 && err == nil {
+		case sessions == 0:
+			ended = "no session was left"
+		case sessions == 1:
 			ended = "1 session is ended"
+		default:
+			ended = fmt.Sprintf("%d sessions are ended", sessions)
 		}
 	}
 	if err := holder.Stop(); err != nil {

@@ -1,6 +1,13 @@
 package daemon
 
-import "os"
+import (
+	"os"
+
+	"github.com/terminal-runtime/trl/internal/transport"
+)
+
+// ErrServing is what the error of Serve is when another daemon has the socket.
+var ErrServing = transport.ErrServing
 
 // Words that stand before the arguments of a program which its user has not
 // started.

@@ -22,6 +22,11 @@ const (
 	// beat is how often progress is told, and how late it may be seen that a
 	// program waits for input.
 	beat = time.Second
+	// reaction is within what time a program reacts to what was typed: before, it
+	// is still seen to wait.
+	reaction = 50 * time.Millisecond
+	// lookAgain is how often the output of what was left running is looked at.
+	lookAgain = 50 * time.Millisecond
 	// readAhead is how much output one look takes while a pattern is waited for.
 	readAhead = 256 << 10
 )
@@ -57,11 +62,15 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 	deadline := began.Add(wait)
 	seen := s.watch(exec, g)
 	quiet := began
+	calm := false            // it was seen to wait for input
 	told := began.Add(-beat) // a client that asks for it hears of it at once
 	for {
 		now := time.Now()
 		left := deadline.Sub(now)
 		look := min(max(left, 0), beat)
+		if calm {
+			look = min(look, reaction)
+		}
 		if g.idle > 0 {
 			look = min(look, max(quiet.Add(g.idle).Sub(now), time.Millisecond))
 		}
@@ -70,7 +79,7 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 			return reached{}, err
 		}
 		if got.moved {
-			quiet = time.Now()
+			quiet, calm = time.Now(), false
 		}
 		switch {
 		case got.matched != nil:
@@ -85,8 +94,22 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 			return reached{late: true}, nil
 		}
 		if g.tty && got.state == api.ExecRunning {
-			if waits, err := s.waits(ctx, exec); err != nil || waits {
+			waits, err := s.waits(ctx, exec)
+			if err == nil && waits && calm { // it did already a moment ago, and has written nothing since
+				return reached{}, nil
+			}
+			if err != nil {
 				return reached{}, err
+			}
+			calm = waits
+		}
+		if got.state == api.ExecExited && !got.moved {
+			// Of a command that has ended the daemon does not wait for what others
+			// may still write.
+			select {
+			case <-ctx.Done():
+				return reached{}, ctx.Err()
+			case <-time.After(min(look, lookAgain)):
 			}
 		}
 		if time.Since(told) >= beat {

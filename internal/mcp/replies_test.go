@@ -76,7 +76,7 @@ var replies = []struct {
 	},
 	{
 		name: "make-k", files: map[string]string{"Makefile": makefile()},
-		args: args{"command": "make -k all"},
+		args: args{"command": "make -k all 2>&1"},
 		want: []string{"exit 2", "cannot compile unit 137: out of register space", "left out"},
 	},
 	{
@@ -86,7 +86,7 @@ var replies = []struct {
 	},
 	{
 		name: "curl-progress",
-		args: args{"command": `head -c 3000000 /dev/zero > big; curl -o copy "file://$PWD/big"; cmp big copy && echo same`},
+		args: args{"command": `head -c 3000000 /dev/zero > big; curl -o copy "file://$PWD/big" 2>&1; cmp big copy && echo same`},
 		want: []string{"exit 0", "% Total", "same"},
 	},
 	{
@@ -134,7 +134,7 @@ var replies = []struct {
 		want: []string{"timed out and stopped after", "connecting to db.example"},
 	},
 	{
-		name: "crash", args: args{"command": `python3 -c 'import os, signal; print("about to crash", flush=True); os.kill(os.getpid(), signal.SIGSEGV)'`},
+		name: "crash", args: args{"command": `{ python3 -c 'import os, signal; print("about to crash", flush=True); os.kill(os.getpid(), signal.SIGSEGV)'; } 2>&1`},
 		want: []string{"exit 139 (SIGSEGV)", "about to crash"},
 	},
 	{

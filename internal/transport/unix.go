@@ -53,7 +53,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockBeside(path)
-	for deadline := time.Now().Add(lockPatience); errors.Is(err, errServing) && !reachable(path) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, ErrServing) && !reachable(path) && time.Now().Before(deadline); {
 		time.Sleep(lockPause)
 		lock, err = lockBeside(path)
 	}
@@ -92,7 +92,7 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 		}
 		lock, err := lockBeside(path)
 		switch {
-		case errors.Is(err, errServing):
+		case errors.Is(err, ErrServing):
 			continue
 		case err != nil:
 			return err
@@ -260,8 +260,8 @@ func lockBeside(path string) (*os.File, error) {
 // is alive behind it.
 const probeTimeout = time.Second
 
-// errServing says that somebody has the lock.
-var errServing = errors.New("another daemon is already serving")
+// ErrServing says that somebody has the lock.
+var ErrServing = errors.New("another daemon is already serving")
 
 // reachable reports whether somebody listens at path.
 func reachable(path string) bool {
@@ -274,7 +274,7 @@ func reachable(path string) bool {
 }
 
 func alreadyServing(path string) error {
-	err := fmt.Errorf("%w on %s", errServing, path)
+	err := fmt.Errorf("%w on %s", ErrServing, path)
 	nc, dialErr := net.DialTimeout("unix", path, probeTimeout)
 	if dialErr != nil {
 		return err // it is starting or stopping

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -126,53 +124,15 @@ func TestRPMPackages(t *testing.T) {
 	}
 }
 
-// system is a Debian of its own, in a directory.
-type system struct {
-	dir string
-}
-
-// newSystem unpacks the system of which TRL_CHROOT names the archive.
-func newSystem(t *testing.T) system {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can go into a system of its own")
-	}
-	archive := os.Getenv("TRL_CHROOT")
-	if archive == "" {
-		trltest.Need(t, errors.New("TRL_CHROOT names no archive of a Debian: mmdebstrap --variant=apt makes one"))
-	}
-	need(t, "tar", "unshare", "chroot")
-	s := system{t.TempDir()}
-	output(t, exec.Command("tar", "-xf", archive, "-C", s.dir))
-	return s
-}
-
-func (s system) path(name string) string { return filepath.Join(s.dir, name) }
-
-// put copies a file to where it is in the system.
-func (s system) put(t *testing.T, name string, content []byte, mode os.FileMode) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(s.path(name)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.path(name), content, mode); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// run runs a script in the system, as its first and only process. What it
-// leaves running is a failure, and killed.
-func (s system) run(t *testing.T, script string) string {
+// runIn runs a script in a system. What it leaves running is a failure.
+func runIn(t *testing.T, s trltest.System, script string) string {
 	t.Helper()
 	const last = `
 for process in /proc/[0-9]*; do
 	[ "$process" = /proc/$$ ] || { echo "left running: $(tr '\0' ' ' <$process/cmdline)"; exit 1; }
 done
 `
-	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc="+s.path("proc"),
-		"chroot", s.dir, "/bin/sh", "-euc", script+last)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
-	return output(t, cmd)
+	return output(t, s.Command(script+last, "DEBIAN_FRONTEND=noninteractive"))
 }
 
 // use is what a person tries who has just installed it.
@@ -215,14 +175,14 @@ func left(t *testing.T, before, after map[string]string) {
 // Installed, used and removed, nothing of it is left.
 func TestDebianInstall(t *testing.T) {
 	r := open(t)
-	s := newSystem(t)
+	s := trltest.NewSystem(t)
 	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, "opt/trl.deb", deb, 0o644)
-	before := tree(t, s.dir)
-	said := s.run(t, `
+	s.Put(t, "opt/trl.deb", deb, 0o644)
+	before := tree(t, s.Dir)
+	said := runIn(t, s, `
 apt-get install -y -qq /opt/trl.deb
 dpkg --verify trl
 test -s /usr/share/man/man1/trl.1.gz
@@ -233,49 +193,49 @@ apt-get purge -y -qq trl
 	if !strings.Contains(said, "trl v"+r.version) {
 		t.Errorf("it is another version:\n%s", said)
 	}
-	left(t, before, tree(t, s.dir))
+	left(t, before, tree(t, s.Dir))
 }
 
 func TestRPMInstall(t *testing.T) {
 	r := open(t)
 	need(t, "rpm")
-	s := newSystem(t)
+	s := trltest.NewSystem(t)
 	// Directories that others own, where packages are rpm's.
 	for _, dir := range []string{
 		"usr/lib/systemd/user", "usr/lib/sysusers.d", "usr/share/bash-completion/completions", "usr/share/fish/vendor_completions.d",
 		"usr/share/licenses", "usr/share/zsh/site-functions", "var/lib/rpm",
 	} {
-		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
+		if err := os.MkdirAll(s.Path(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := tree(t, s.dir)
+	before := tree(t, s.Dir)
 	rpm := func(args ...string) {
 		t.Helper()
-		output(t, exec.Command("rpm", append([]string{"--force-debian", "--root", s.dir, "--dbpath", "/var/lib/rpm"}, args...)...))
+		output(t, exec.Command("rpm", append([]string{"--force-debian", "--root", s.Dir, "--dbpath", "/var/lib/rpm"}, args...)...))
 	}
 	// Debian's packages are not in its book, so it would miss a shell.
 	rpm("--install", "--nodeps", "--nosignature", r.path(r.name(here(), ".rpm")))
-	s.run(t, use)
+	runIn(t, s, use)
 	rpm("--erase", "trl")
-	left(t, before, tree(t, s.dir))
+	left(t, before, tree(t, s.Dir))
 }
 
 // Where systemd runs, the scripts of the package tell it what it must know, and
 // no more: an upgrade keeps the sessions, a removal ends the machine's daemon.
 func TestPackageScripts(t *testing.T) {
 	r := open(t)
-	s := newSystem(t)
+	s := trltest.NewSystem(t)
 	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.put(t, "opt/trl.deb", deb, 0o644)
-	s.put(t, "run/systemd/system/README", nil, 0o644)
-	s.put(t, "usr/local/bin/systemctl", []byte("#!/bin/sh\necho \"$*\" >>/opt/told\n"), 0o755)
-	s.put(t, "etc/trl/trl.env", []byte("TRL_MAX_SESSIONS=5\n"), 0o600)
-	s.put(t, "var/lib/trl/tokens.json", []byte("{}\n"), 0o600)
-	s.put(t, "run/trl/trl.sock", nil, 0o600)
+	s.Put(t, "opt/trl.deb", deb, 0o644)
+	s.Put(t, "run/systemd/system/README", nil, 0o644)
+	s.Put(t, "usr/local/bin/systemctl", []byte("#!/bin/sh\necho \"$*\" >>/opt/told\n"), 0o755)
+	s.Put(t, "etc/trl/trl.env", []byte("TRL_MAX_SESSIONS=5\n"), 0o600)
+	s.Put(t, "var/lib/trl/tokens.json", []byte("{}\n"), 0o600)
+	s.Put(t, "run/trl/trl.sock", nil, 0o600)
 	for _, step := range []struct{ does, tells string }{
 		{"dpkg --install /opt/trl.deb", "daemon-reload\nis-active --quiet trl.service\nreload trl.service\n"},
 		{"dpkg --install /opt/trl.deb", "daemon-reload\nis-active --quiet trl.service\nreload trl.service\n"},
@@ -283,9 +243,9 @@ func TestPackageScripts(t *testing.T) {
 		{"test ! -e /run/trl; test -e /etc/trl/trl.env -a -e /var/lib/trl/tokens.json; dpkg --purge trl", ""},
 		{"test ! -e /etc/trl -a ! -e /var/lib/trl", ""},
 	} {
-		s.put(t, "opt/told", nil, 0o644)
-		s.run(t, step.does)
-		told, err := os.ReadFile(s.path("opt/told"))
+		s.Put(t, "opt/told", nil, 0o644)
+		runIn(t, s, step.does)
+		told, err := os.ReadFile(s.Path("opt/told"))
 		if err != nil {
 			t.Fatal(err)
 		}

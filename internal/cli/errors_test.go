@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
+)
+
+// What keeps a person from a daemon is told with the next thing to type.
+func TestHintsAboutSockets(t *testing.T) {
+	a := &app{}
+	for want, err := range map[string]error{
+		"hint: run this as that user":  a.noDaemon("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
+		"hint: `trl serve &` starts":   a.noDaemon("/run/x", client.ErrNoDaemon),
+		"hint: it can be used as it":   notServing(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
+		"hint: `trl serve --socket":    notServing(fmt.Errorf("listen: %w", fs.ErrPermission)),
+		"trl: something else\n":        notServing(errors.New("something else")),
+		"hint: the address is http://": client.ErrNoDaemon,
+	} {
+		var out bytes.Buffer
+		a.stderr = &out
+		a.printError(err)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+	if notServing(nil) != nil {
+		t.Error("no error became one")
+	}
+}

@@ -67,6 +67,10 @@ var imports = []importRule{
 		why: "a terminal is bytes and a screen; what it is for, and whose it is, is decided above",
 	},
 	{
+		about: "internal/spelling", only: []string{}, bare: true,
+		why: "a slip of the pen is one whatever was written",
+	},
+	{
 		about: "internal/cast", only: []string{"api"}, bare: true,
 		why: "a recording is made of what any client is told",
 	},
@@ -104,11 +108,11 @@ var imports = []importRule{
 		why: "the tour shows what any user sees, of a daemon that is started as any user does",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/vt"},
+		about: "internal/mcp", only: []string{"api", "internal/spelling", "internal/vt"},
 		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/svg", "internal/tour", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/spelling", "internal/svg", "internal/tour", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 	{

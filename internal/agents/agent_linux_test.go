@@ -34,18 +34,8 @@ var codex = agent{
 	name: "Codex",
 	wire: openai{},
 	configure: func(r *rig) {
-		r.write(filepath.Join(r.home(), ".codex", "config.toml"), `
-model = "scripted"
-model_provider = "scripted"
-check_for_update_on_startup = false
-[model_providers.scripted]
-name = "scripted"
-base_url = "`+r.model.URL+`/v1"
-env_key = "SCRIPTED_KEY"
-wire_api = "responses"
-[analytics]
-enabled = false
-`+strings.Replace(block(r.t, "codex config.toml"), `["XDG_RUNTIME_DIR"]`, `["XDG_RUNTIME_DIR", "TRL_SECRET_PIN"]`, 1))
+		r.write(filepath.Join(r.home(), ".codex", "config.toml"),
+			codexModel(r)+strings.Replace(block(r.t, "codex config.toml"), `["XDG_RUNTIME_DIR"]`, `["XDG_RUNTIME_DIR", "TRL_SECRET_PIN"]`, 1))
 	},
 	env: func(r *rig) []string { return []string{"SCRIPTED_KEY=" + r.key()} },
 	begin: func(prompt string) []string {
@@ -55,6 +45,22 @@ enabled = false
 		return []string{"codex", "exec", "resume", "--json", "--skip-git-repo-check", id, prompt}
 	},
 	conversation: field("thread_id"),
+}
+
+// codexModel is where the model of Codex is.
+func codexModel(r *rig) string {
+	return `
+model = "scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+[model_providers.scripted]
+name = "scripted"
+base_url = "` + r.model.URL + `/v1"
+env_key = "SCRIPTED_KEY"
+wire_api = "responses"
+[analytics]
+enabled = false
+`
 }
 
 var geminiCLI = agent{

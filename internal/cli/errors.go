@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // The exit statuses that are not a command's. `run` has its own for failures
@@ -74,38 +75,12 @@ func meant(cmd *cobra.Command, err error) string {
 	if !ok || len(unknown.GetSpecifiedName()) < 3 { // of one letter any other is near
 		return ""
 	}
-	best, distance := "", 3 // slips of the pen: two letters at the most
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if d := apart(unknown.GetSpecifiedName(), flag.Name); d < distance {
-			best, distance = flag.Name, d
-		}
-	})
-	if best == "" {
-		return ""
+	var known []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { known = append(known, flag.Name) })
+	if best, ok := spelling.Closest(unknown.GetSpecifiedName(), known); ok {
+		return "; did you mean --" + best + "?"
 	}
-	return "; did you mean --" + best + "?"
-}
-
-// apart is how many letters must be changed, added or left out to make one
-// word the other.
-func apart(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // checkKind says so if an id is one of another kind of thing.

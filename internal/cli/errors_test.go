@@ -16,12 +16,12 @@ import (
 func TestHintsAboutSockets(t *testing.T) {
 	a := &app{}
 	for want, err := range map[string]error{
-		"hint: run this as that user":  a.noDaemon("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
-		"hint: `trl serve &` starts":   a.noDaemon("/run/x", client.ErrNoDaemon),
-		"hint: it can be used as it":   notServing(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
-		"hint: `trl serve --socket":    notServing(fmt.Errorf("listen: %w", fs.ErrPermission)),
-		"trl: something else\n":        notServing(errors.New("something else")),
-		"hint: the address is http://": client.ErrNoDaemon,
+		"hint: run this as that user":       a.noDaemon("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
+		"hint: `trl serve --detach` starts": a.noDaemon("/run/x", client.ErrNoDaemon),
+		"hint: it can be used as it":        notServing(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
+		"hint: `trl serve --socket":         notServing(fmt.Errorf("listen: %w", fs.ErrPermission)),
+		"trl: something else\n":             notServing(errors.New("something else")),
+		"hint: the address is http://":      client.ErrNoDaemon,
 	} {
 		var out bytes.Buffer
 		a.stderr = &out

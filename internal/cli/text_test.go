@@ -152,21 +152,3 @@ func TestDurationFlag(t *testing.T) {
 		t.Error("a flag that was not given has a value")
 	}
 }
-
-func TestApart(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"a", "", 1},
-		{"timout", "timeout", 1},
-		{"timeuot", "timeout", 2},
-		{"json", "json", 0},
-		{"shell", "session", 6},
-	} {
-		if got := apart(c.a, c.b); got != c.want || apart(c.b, c.a) != got {
-			t.Errorf("%q and %q: %d, and %d the other way", c.a, c.b, got, apart(c.b, c.a))
-		}
-	}
-}

@@ -121,7 +121,7 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 
 // waits says whether a command on a terminal waits for input.
 func (s *server) waits(ctx context.Context, exec string) (bool, error) {
-	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+	e, err := s.look(ctx, exec)
 	if err != nil {
 		return false, err
 	}

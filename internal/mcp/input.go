@@ -35,14 +35,11 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 	if a.Secret != "" && a.Text != "" {
 		return nil, api.Errorf(api.CodeInvalidParams, "input: give either text or secret")
 	}
-	exec, err := s.target(ctx, a.Exec, a.Session)
+	e, err := s.target(ctx, a.Exec, a.Session)
 	if err != nil {
 		return nil, err
 	}
-	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
-	if err != nil {
-		return nil, err
-	}
+	exec := e.ExecID
 	params := api.ExecInputParams{ExecID: exec, Data: a.Text, Keys: a.Keys, EOF: a.EOF}
 	if e.TTY != nil {
 		params.Data = strings.ReplaceAll(a.Text, "\n", "\r") // as the enter key does
@@ -60,7 +57,7 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 	if _, err := s.follow(ctx, c, exec, goal{idle: min(settled, max(wait, time.Millisecond)), from: before, tty: e.TTY != nil}, wait); err != nil {
 		return nil, err
 	}
-	if e, err = ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec}); err != nil {
+	if e, err = s.look(ctx, exec); err != nil {
 		return nil, err
 	}
 	r, err := s.standing(ctx, e)

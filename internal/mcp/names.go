@@ -117,30 +117,35 @@ func (s *server) calledBy(session *api.Session) string {
 	return session.SessionID
 }
 
+// look is how an exec stands now, without its output.
+func (s *server) look(ctx context.Context, exec string) (*api.ExecResult, error) {
+	return ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+}
+
 // target is the exec that a call is about: the one it names, or the running or
 // last one of the session it names.
-func (s *server) target(ctx context.Context, exec, session string) (string, error) {
+func (s *server) target(ctx context.Context, exec, session string) (*api.ExecResult, error) {
 	switch {
 	case exec != "" && session != "":
-		return "", api.Errorf(api.CodeInvalidParams, "exec and session both say which command is meant: give one of them")
+		return nil, api.Errorf(api.CodeInvalidParams, "exec and session both say which command is meant: give one of them")
 	case exec != "":
-		return exec, nil
+		return s.look(ctx, exec)
 	case session == "":
 		session = mainSession
 	}
 	found, err := s.existing(ctx, session)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if found.ExecID != "" {
-		return found.ExecID, nil
+		return s.look(ctx, found.ExecID)
 	}
 	list, err := ask[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: found.SessionID})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if len(list.Execs) == 0 {
-		return "", api.Errorf(api.CodeExecNotFound, "no command has run in session %q yet", session)
+		return nil, api.Errorf(api.CodeExecNotFound, "no command has run in session %q yet", session)
 	}
-	return list.Execs[len(list.Execs)-1].ExecID, nil
+	return &list.Execs[len(list.Execs)-1], nil
 }

@@ -37,14 +37,11 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 	if err != nil {
 		return nil, err
 	}
-	exec, err := s.target(ctx, a.Exec, a.Session)
+	e, err := s.target(ctx, a.Exec, a.Session)
 	if err != nil {
 		return nil, err
 	}
-	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
-	if err != nil {
-		return nil, err
-	}
+	exec := e.ExecID
 	from, err := a.begin(e.StdoutBytes + e.StderrBytes)
 	if err != nil {
 		return nil, err
@@ -55,7 +52,7 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 		if why, err = s.follow(ctx, c, exec, g.goal, clock(a.WaitS, maxWait)); err != nil {
 			return nil, err
 		}
-		if e, err = ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec}); err != nil {
+		if e, err = s.look(ctx, exec); err != nil {
 			return nil, err
 		}
 	}

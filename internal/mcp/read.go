@@ -56,7 +56,7 @@ type shown struct {
 	text    string
 	binary  bool
 	leftOut []span // what is not in it, by offsets; gaps too
-	gaps    []span // of it, what nobody has any more
+	gaps    []span // what nobody has any more
 	telling []line // of what is left out, lines that look like the reason
 	looked  int64  // up to here what is left out was looked through for them
 	page    span   // what it is of
@@ -93,14 +93,16 @@ func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType,
 			return nil, err
 		}
 		tail = last.bytes()
-		out.gaps = append(out.gaps, last.dropped()...)
 	}
 	cut, end := headOf(head, room.head), tailOf(tail, room.tail)
 	middle := span{first.offset(cut), last.offset(end)}
+	if middle.size() <= 0 { // lines that were rewritten cost less alone than together
+		out.text = plain(head[:cut]) + "\n" + plain(tail[cut:])
+		return out, nil
+	}
 	out.leftOut = append(out.leftOut, middle)
 	out.text = plain(head[:cut]) + "\n" + cutMark + "\n" + plain(tail[end:])
-	out.telling, out.looked, err = s.telling(ctx, exec, stream, middle)
-	return out, err
+	return out, s.telling(ctx, exec, stream, middle, out)
 }
 
 // cutMark stands in an excerpt for what is left out. The reply that has the
@@ -197,17 +199,19 @@ func (k *keep) add(offset int64, text []byte) {
 	k.lines = append(k.lines, line{offset, clip(plain(text), tellingBytes)})
 }
 
-// telling finds lines in what is left out that look like a reason to read it,
-// and returns up to where it has looked.
-func (s *server) telling(ctx context.Context, exec string, stream api.ChunkType, part span) (found []line, looked int64, err error) {
+// telling finds lines in what is left out that look like a reason to read it, and
+// what of it nobody can read any more.
+func (s *server) telling(ctx context.Context, exec string, stream api.ChunkType, part span, to *shown) (err error) {
 	var buf []byte
 	speaks := func(text []byte) bool {
 		buf = lowered(buf, text)
 		return slices.ContainsFunc(tellingWords, func(word []byte) bool { return bytes.Contains(buf, word) })
 	}
 	var words, places keep
-	looked, err = s.lines(ctx, exec, stream, part, scan{
+	to.gaps = nil // those that were seen before are in this part
+	to.looked, err = s.lines(ctx, exec, stream, part, scan{
 		until: time.Now().Add(scanTime),
+		gap:   func(g span) { to.gaps = append(to.gaps, g) },
 		skip:  func(block []byte) bool { return !speaks(block) && !namesPlace(block) },
 		line: func(offset int64, text []byte) bool {
 			switch {
@@ -219,9 +223,9 @@ func (s *server) telling(ctx context.Context, exec string, stream api.ChunkType,
 			return true
 		},
 	})
-	found = slices.Concat(words.lines, places.lines)
-	slices.SortFunc(found, func(a, b line) int { return cmp.Compare(a.Offset, b.Offset) })
-	return found, looked, err
+	to.telling = slices.Concat(words.lines, places.lines)
+	slices.SortFunc(to.telling, func(a, b line) int { return cmp.Compare(a.Offset, b.Offset) })
+	return err
 }
 
 // maxLine is how much of a line without an end is held in memory.
@@ -234,7 +238,8 @@ type scan struct {
 	line func(offset int64, text []byte) bool
 	// skip says of some lines that line need not be called with any of them.
 	skip  func(block []byte) bool
-	until time.Time // so long
+	gap   func(span) // is told what is not kept any more; nil: nobody is
+	until time.Time  // so long
 }
 
 // lines goes through the lines of a part of an output, and returns how far it
@@ -246,6 +251,9 @@ func (s *server) lines(ctx context.Context, exec string, stream api.ChunkType, p
 	}
 	looked = part.To
 	err = s.Runtime.Attach(ctx, api.ExecAttachParams{ExecID: exec, From: part.From}, func(c *api.Chunk, data []byte) bool {
+		if c.Type == api.ChunkGap && do.gap != nil {
+			do.gap(span{c.Offset, min(c.Next, part.To)})
+		}
 		if c.Type != api.ChunkGap && c.Type != api.ChunkExit && (stream == "" || c.Type == stream) {
 			if c.Next > part.To && int64(len(data)) == c.Next-c.Offset {
 				data = data[:part.To-c.Offset]
@@ -272,17 +280,19 @@ type lineWalk struct {
 }
 
 func (w *lineWalk) walk(offset int64, data []byte) {
+	asked := false // whether the rest can be skipped
 	for w.on && len(data) > 0 {
 		end := bytes.IndexByte(data, '\n')
 		if len(w.held) == 0 {
 			w.heldAt = offset
 			// What is in whole lines may be skipped; a line that is cut in two
 			// is looked at when it is whole.
-			if last := bytes.LastIndexByte(data, '\n'); last >= 0 && w.do.skip(data[:last]) {
+			if last := bytes.LastIndexByte(data, '\n'); !asked && last >= 0 && w.do.skip(data[:last]) {
 				offset, data = offset+int64(last)+1, data[last+1:]
 				w.heldAt = offset
 				end = -1
 			}
+			asked = true
 		}
 		if end < 0 {
 			w.held = append(w.held, data...)

@@ -175,7 +175,7 @@ func (r *report) show(o *shown) {
 		r.note("the output is not text; its first bytes are shown in hex. To look into it, write it to a file and use tools for its format")
 	}
 	for _, gap := range o.gaps {
-		r.note("%s from offset %d on were not kept: the output is larger than its quota", bytesOf(gap.size()), gap.From)
+		r.note("%s from offset %d on were not kept, for a quota or a full disk: they can't be read any more", bytesOf(gap.size()), gap.From)
 	}
 	if len(o.telling) > 0 {
 		where := ""

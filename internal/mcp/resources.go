@@ -43,7 +43,7 @@ func (s *server) addResources(to *sdk.Server) {
 		if !ok || !is {
 			return nil, sdk.ResourceNotFoundError(r.Params.URI)
 		}
-		e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+		e, err := s.look(ctx, exec)
 		if api.IsCode(err, api.CodeExecNotFound) {
 			return nil, sdk.ResourceNotFoundError(r.Params.URI)
 		}

@@ -72,9 +72,9 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	return r
 }
 
-func startDaemon(t *testing.T) *trltest.Daemon {
+func startDaemon(t *testing.T, args ...string) *trltest.Daemon {
 	t.Helper()
-	d, err := trltest.Start(trltest.Config{HTTP: true})
+	d, err := trltest.Start(trltest.Config{HTTP: true, Args: args})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (s *server) cancel(ctx context.Context, exec string) {
 
 // reportOf tells how a command stands, with head and tail of its output.
 func (s *server) reportOf(ctx context.Context, c *call, exec string) (*report, error) {
-	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+	e, err := s.look(ctx, exec)
 	if err != nil {
 		return nil, err
 	}

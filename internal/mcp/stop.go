@@ -84,7 +84,7 @@ func (s *server) stopExec(ctx context.Context, exec string) (*stopped, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+	e, err := s.look(ctx, exec)
 	if err != nil {
 		return nil, err
 	}

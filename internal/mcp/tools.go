@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // The names of the tools.
@@ -136,8 +138,13 @@ func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any
 		property := s.Properties[field]
 		switch {
 		case property == nil:
+			known := slices.Sorted(maps.Keys(s.Properties))
+			meant := ""
+			if best, ok := spelling.Closest(field, known); ok {
+				meant = "did you mean " + best + "? "
+			}
 			return api.Errorf(api.CodeInvalidParams, "%s has no argument %q", name, field).
-				WithHint("it takes %s", strings.Join(slices.Sorted(keysOf(s.Properties)), ", "))
+				WithHint("%sit takes %s", meant, strings.Join(known, ", "))
 		case string(value) == "null":
 			delete(fields, field) // as some models say that they leave it out
 		}
@@ -178,16 +185,6 @@ func inBounds(name string, s *jsonschema.Schema, fields map[string]json.RawMessa
 		}
 	}
 	return nil
-}
-
-func keysOf[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
-	}
 }
 
 // kind is a type in the words of JSON.
@@ -241,7 +238,7 @@ func describe(err error) string {
 	}
 	e := api.AsError(err)
 	text := string(e.Code) + ": " + e.Message
-	for _, name := range slices.Sorted(keysOf(e.Details)) {
+	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
 		text += fmt.Sprintf("\n%s: %v", name, e.Details[name])
 	}
 	if e.Hint != "" {

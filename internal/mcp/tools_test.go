@@ -360,8 +360,9 @@ func TestArgumentsThatAreWrong(t *testing.T) {
 		args args
 		want []string
 	}{
+		{"output", args{}, []string{`no session "main"`}},
 		{"run", args{}, []string{"command is missing"}},
-		{"run", args{"comand": "x"}, []string{`no argument "comand"`, "it takes command, cwd"}},
+		{"run", args{"comand": "x"}, []string{`no argument "comand"`, "did you mean command?", "it takes command, cwd"}},
 		{"run", args{"command": 5}, []string{"command must be a string"}},
 		{"run", args{"command": "x", "wait_s": 51}, []string{"wait_s must be from 0 to 50"}},
 		{"run", args{"command": "x", "wait_s": "long"}, []string{"wait_s must be a number"}},
@@ -371,7 +372,6 @@ func TestArgumentsThatAreWrong(t *testing.T) {
 		{"output", args{"until": "later"}, []string{"until must be one of"}},
 		{"output", args{"until": "pattern"}, []string{"needs a pattern"}},
 		{"output", args{"exec": "e-nosuchexec"}, []string{"EXEC_NOT_FOUND", "the tool sessions"}},
-		{"output", args{}, []string{`no session "main"`}},
 		{"output", args{"exec": "e-x", "session": "main"}, []string{"give one of them"}},
 		{"input", args{"session": "main"}, []string{"nothing to type"}},
 		{"screen", args{"session": "s-nosuchone1"}, []string{"SESSION_NOT_FOUND"}},
@@ -660,4 +660,16 @@ func TestNoCallLastsAMinute(t *testing.T) {
 			t.Errorf("%s took %s", e.tool, e.took)
 		}
 	}
+}
+
+// What a quota has dropped is told as what can't be read any more.
+func TestOutputPastItsQuota(t *testing.T) {
+	daemon := startDaemon(t, "--exec-quota-bytes", "1048576")
+	r := newRig(t, rigOptions{carrier: overStdio, daemon: daemon})
+	got := r.ask("run", args{"command": "seq -f 'line %.0f' 1 1000000"})
+	r.contains(got.text, "line 1\n", "line 1000000", "bytes left out", "were not kept, for a quota")
+	cut := got.fields["left_out"].([]any)[0].(map[string]any)
+	r.contains(r.ask("output", args{"exec": got.exec(), "from": cut["from"]}).text, "line ")
+	r.contains(r.ask("output", args{"exec": got.exec(), "from": 700_000}).text, "were not kept")
+	r.contains(r.ask("output", args{"exec": got.exec(), "search": "^line (1|1000000)$"}).text, "line 1\n", "line 1000000", "2 lines match")
 }

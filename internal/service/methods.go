@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // methods is the table, in the order of the contract.
@@ -104,54 +105,8 @@ func (t *Table) notFound(name string) error {
 	for i, m := range t.methods {
 		known[i] = m.Name
 	}
-	if best, ok := closest(name, known); ok {
+	if best, ok := spelling.Closest(name, known); ok {
 		return err.WithHint("did you mean %s?", best)
 	}
 	return err.WithHint("the methods are %s; system.info says what this daemon can do", strings.Join(known, ", "))
-}
-
-// closest finds the known name that a wrong one was probably meant to be. It
-// looks past case and separators, so that exec_run and Exec/Run find exec.run.
-func closest(name string, known []string) (string, bool) {
-	if len(name) > clipAt {
-		return "", false
-	}
-	// Two slips of the pen, but never so many that half of a short name is a
-	// guess.
-	best, limit := "", min(2, len(name)/3)
-	for _, k := range known {
-		if d := distance(letters(name), letters(k)); d <= limit {
-			best, limit = k, d-1
-		}
-	}
-	return best, best != ""
-}
-
-func letters(name string) string {
-	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune("._/:- ", r) {
-			return -1
-		}
-		return r
-	}, strings.ToLower(name))
-}
-
-// distance counts the insertions, deletions and replacements between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

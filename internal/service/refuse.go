@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // What is said of parameters that are refused. Each error has the detail
@@ -45,7 +46,7 @@ func (d *decoder) known(n *node) string {
 func (d *decoder) unknown(n *node, path, key string) *api.Error {
 	at := join(path, clip(key))
 	err := d.invalid("unknown field %q", at).With("field", at)
-	if best, ok := closest(key, n.names); ok {
+	if best, ok := spelling.Closest(key, n.names); ok {
 		return err.WithHint("did you mean %s? %s", join(path, best), d.known(n))
 	}
 	return err.WithHint("leave it out; %s", d.known(n))

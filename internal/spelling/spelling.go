@@ -1,0 +1,53 @@
+// Package spelling finds the name that was meant by one that does not exist.
+package spelling
+
+import "strings"
+
+// maxName is longer than any name there is. What is longer is no slip of the pen.
+const maxName = 100
+
+// Closest finds the known name that a wrong one was probably meant to be. It
+// looks past case and separators, so that exec_run and Exec/Run find exec.run.
+func Closest(name string, known []string) (string, bool) {
+	if len(name) > maxName {
+		return "", false
+	}
+	// Two slips of the pen, but never so many that half of a short name is a
+	// guess.
+	best, limit := "", min(2, len(name)/3)
+	for _, k := range known {
+		if d := distance(letters(name), letters(k)); d <= limit {
+			best, limit = k, d-1
+		}
+	}
+	return best, best != ""
+}
+
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("._/:- ", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(name))
+}
+
+// distance counts the insertions, deletions and replacements between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

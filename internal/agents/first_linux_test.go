@@ -49,11 +49,13 @@ func TestFirstCommand(t *testing.T) {
 		strings.TrimSpace(block(t, "claude mcp add")),
 		`claude -p "Run a command." --allowedTools mcp__trl`,
 	}
-	script := "mkdir -p /root/project; cd /root/project; export PATH=/root/.local/bin:$PATH\n"
+	// A person's login has a directory for sockets, which agents do not always
+	// tell their servers.
+	script := "mkdir -p /root/project; cd /root/project; mkdir -p -m 700 /run/user/0; export PATH=/root/.local/bin:$PATH\n"
 	for i, command := range commands {
 		script += command + "\n" + "echo took " + strconv.Itoa(i+1) + " $(cut -d' ' -f1 /proc/uptime)\n"
 	}
-	out, err := system.Command("echo took 0 $(cut -d' ' -f1 /proc/uptime)\n"+script+"trl stop\n", append(r.env(r), "TRL_BASE_URL="+files.URL)...).CombinedOutput()
+	out, err := system.Command("echo took 0 $(cut -d' ' -f1 /proc/uptime)\n"+script+"XDG_RUNTIME_DIR=/run/user/0 trl stop\n", append(r.env(r), "TRL_BASE_URL="+files.URL)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

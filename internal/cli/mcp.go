@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -63,6 +65,7 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 		return err
 	}
 	starts := !o.noStart && a.daemonAddress() == ""
+	a.findRuntimeDir(ctx, fmt.Sprint("/run/user/", os.Geteuid()))
 	c, err := a.connect(ctx)
 	if starts && errors.Is(err, client.ErrNoDaemon) {
 		if err = a.ensureDaemon(ctx); err == nil {
@@ -108,6 +111,37 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 		cfg.Cwd, cfg.Env = "", added // another machine has other directories
 	}
 	return cfg, err
+}
+
+// findRuntimeDir takes the usual directory for the one that XDG_RUNTIME_DIR would
+// name, if that is not set: agents that pass few variables on are to find the
+// daemon that a person's shell finds, and to start one there. Where that variable
+// plays no part, or a daemon is found without it, nothing changes.
+func (a *app) findRuntimeDir(ctx context.Context, dir string) {
+	const variable = "XDG_RUNTIME_DIR"
+	info, err := os.Stat(dir)
+	if err != nil || !ownDirectory(info) || slices.ContainsFunc(a.environment.Variables, func(v string) bool { return strings.HasPrefix(v, variable+"=") }) {
+		return
+	}
+	before, err := a.socketPath()
+	if err != nil {
+		return // which is told by who needs it
+	}
+	other := *a
+	other.environment.Variables = append(slices.Clip(other.environment.Variables), variable+"="+dir)
+	if after, err := other.socketPath(); err != nil || after == before {
+		return
+	}
+	if _, _, err := a.lookAt(ctx, before); errors.Is(err, client.ErrNoDaemon) {
+		a.environment = other.environment
+	}
+}
+
+// ownDirectory says whether it is a directory of this user, where nobody else can
+// put anything.
+func ownDirectory(info os.FileInfo) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.IsDir() && info.Mode().Perm()&0o022 == 0 && int(owner.Uid) == os.Geteuid()
 }
 
 // persistentRuntime is a client that starts the daemon again when it has ended.

@@ -92,3 +92,28 @@ func TestWalkingLines(t *testing.T) {
 		}
 	}
 }
+
+// What may be a secret is in no list.
+func TestLabels(t *testing.T) {
+	for command, want := range map[string]string{
+		"npm test":                               "npm test",
+		"go test ./...":                          "go test ./...",
+		"cd /usr; ls":                            "cd /usr …",
+		"python3 server.py 8080 & sleep 1":       "python3 server.py 8080 …",
+		"curl -H 'Authorization: Bearer abc' x":  "curl …",
+		"export TOKEN=abc; run":                  "export …",
+		"TOKEN=abc run":                          "…",
+		"mysql -psecret db":                      "mysql …",
+		"echo sk-0123456789abcdef0123456789abcd": "echo …",
+		"echo $TOKEN":                            "echo …",
+		"one two three four five six":            "one two three four five …",
+		"":                                       "",
+	} {
+		if got := label(runArguments{Command: command}); got != want {
+			t.Errorf("%q: %q, want %q", command, got, want)
+		}
+	}
+	if got := label(runArguments{Command: "x", Label: "the\nbuild"}); got != "the build" {
+		t.Errorf("%q", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
 )
@@ -20,7 +21,7 @@ type runArguments struct {
 	TTY       bool              `json:"tty,omitempty" jsonschema:"run on a terminal, for programs that ask or draw; default session is then terminal"`
 	WaitS     *float64          `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait for its end, default 30; it goes on after that"`
 	TimeoutS  *float64          `json:"timeout_s,omitempty" jsonschema:"stop it after so many seconds; default never"`
-	Label     string            `json:"label,omitempty" jsonschema:"what to call it in sessions; default the start of the command"`
+	Label     string            `json:"label,omitempty" jsonschema:"what to call it in sessions; default its first plain words"`
 }
 
 // maxLabel is how much of a command names it in lists: less than what the
@@ -141,11 +142,42 @@ func (s *server) drawn(ctx context.Context, r *report, e *api.ExecResult) (bool,
 	return true, nil
 }
 
-// label is what a command is called in lists.
+// label is what a command is called in lists: what its caller calls it, or else
+// its first words, as far as they can't be secrets. Those stand in options, in
+// assignments, in quotes, or are long.
 func label(a runArguments) string {
-	text := a.Label
-	if text == "" {
-		text = a.Command
+	if a.Label != "" {
+		return clip(strings.Join(strings.Fields(strings.ToValidUTF8(a.Label, "?")), " "), maxLabel)
 	}
-	return clip(strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " "), maxLabel)
+	var told []string
+	words := strings.Fields(a.Command)
+	for _, word := range words {
+		bare := strings.TrimRight(word, ";&|)")
+		if len(told) == maxWords || !isPlainWord(bare) {
+			break
+		}
+		told = append(told, bare)
+		if bare != word { // the command ends here
+			break
+		}
+	}
+	if len(told) < len(words) {
+		told = append(told, "…")
+	}
+	return clip(strings.Join(told, " "), maxLabel)
+}
+
+const (
+	// maxWords is how many words name a command.
+	maxWords = 5
+	// maxWord is how long one of them may be: names of files are shorter, keys
+	// are longer.
+	maxWord = 30
+)
+
+func isPlainWord(word string) bool {
+	return word != "" && len(word) <= maxWord && word[0] != '-' &&
+		strings.IndexFunc(word, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._/+,~%-[", r)
+		}) < 0
 }

@@ -47,7 +47,7 @@ func TestToolsAreListedAndCanBeCalled(t *testing.T) {
 		r.contains(read.text, "typed", "done", "ended its shell")
 		r.ask("run", args{"command": "true", "tty": true})
 		r.contains(r.ask("screen", args{}).first(), "session terminal", "120×40")
-		r.contains(r.ask("sessions", args{}).text, "main · idle", ran.exec(), "exit 3", "cat; echo done", "terminal · idle")
+		r.contains(r.ask("sessions", args{}).text, "main · idle", ran.exec(), "exit 3", "cat …", "terminal · idle")
 		r.contains(r.ask("stop", args{"session": "terminal"}).text, "has ended")
 		r.contains(r.ask("stop", args{"exec": ran.exec()}).text, "had ended by itself (exit 3")
 	})
@@ -482,15 +482,15 @@ func TestScopes(t *testing.T) {
 	daemon := startDaemon(t)
 	one := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
 	two := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
-	one.ask("run", args{"command": "x=1"})
-	two.ask("run", args{"command": "x=2"})
+	one.ask("run", args{"command": "x=1", "label": "first of one"})
+	two.ask("run", args{"command": "x=2", "label": "first of two"})
 	one.contains(one.ask("run", args{"command": "echo x is $x"}).text, "x is 1")
 	two.contains(two.ask("run", args{"command": "echo x is $x"}).text, "x is 2")
-	if text := one.ask("sessions", args{}).text; strings.Contains(text, "x=2") {
+	if text := one.ask("sessions", args{}).text; strings.Contains(text, "first of two") {
 		t.Error(text)
 	}
 	all := one.ask("sessions", args{"all": true})
-	one.contains(all.text, "x=1", "x=2")
+	one.contains(all.text, "first of one", "first of two")
 	// By its id it can be reached.
 	for _, s := range all.fields["sessions"].([]any) {
 		if id := s.(map[string]any)["session"].(string); id != "main" {

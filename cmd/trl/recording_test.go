@@ -1,13 +1,17 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,6 +59,28 @@ func recordingOf(t *testing.T, d *trltest.Daemon, args ...string) (size api.TTYS
 	return header.Term, events
 }
 
+// wholeState is a line of the progress bar to the end of its clock.
+var wholeState = regexp.MustCompile(`(\d+)% žluť 日 \d{10}\.\d{6}`)
+
+// confirm makes a file for each state of the progress bar once it is on the
+// screen.
+func confirm(ctx context.Context, c *client.Client, session, dir string) error {
+	for last := ""; last != "100"; {
+		screen, err := c.Screen(ctx, api.SessionScreenParams{SessionID: session})
+		if err != nil {
+			return err
+		}
+		if state := wholeState.FindStringSubmatch(screen.Text); len(state) > 1 && state[1] != last {
+			last = state[1]
+			if err := os.WriteFile(filepath.Join(dir, last), nil, 0o600); err != nil {
+				return err
+			}
+		}
+		time.Sleep(5 * time.Millisecond) // between two looks
+	}
+	return nil
+}
+
 // A recording of a progress bar has each of its states, as far apart as they
 // were, where the text has the last one alone. Played to its end it shows what
 // the session's screen shows.
@@ -70,18 +96,26 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	s, err := c.CreateSession(t.Context(), api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 6, Cols: 50}})
+	states := t.TempDir()
+	s, err := c.CreateSession(t.Context(), api.SessionCreateParams{Shell: "bash", Cwd: states, TTY: &api.TTYSize{Rows: 6, Cols: 50}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each state says by its own clock when it is shown.
+	// Each state says by its own clock when it is shown. The next one waits until
+	// it was seen, or a machine that is busy would take two for one.
+	seen := make(chan error, 1)
+	go func() { seen <- confirm(t.Context(), c, s.SessionID, states) }()
 	run, err := c.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, YieldOnInput: true, Command: `
 		for i in 0 20 40 60 80 100; do
-			printf '\r\033[32m%-10s\033[0m %3d%% žluť 日 %s' "${bar:0:$((i / 10))}" $i "$EPOCHREALTIME"; bar=##########; sleep 0.1
+			printf '\r\033[32m%-10s\033[0m %3d%% žluť 日 %s' "${bar:0:$((i / 10))}" $i "$EPOCHREALTIME"; bar=##########
+			sleep 0.1; until [ -e $i ]; do sleep 0.01; done
 		done; echo
 		read -p 'make it small: '; printf 'a line that is longer than the terminal is wide by now\n'; stty size`})
 	if err != nil || run.State != api.ExecRunning {
 		t.Fatal(run, err)
+	}
+	if err := <-seen; err != nil {
+		t.Fatal(err)
 	}
 	if _, early := recordingOf(t, d, run.ExecID); early[len(early)-1].kind != "o" {
 		t.Errorf("a running command ended: %v", early)
@@ -107,6 +141,9 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		case "o":
 			_, _ = screen.Write([]byte(e.data))
 			first, _, _ := strings.Cut(screen.Text(0), "\n")
+			if !wholeState.MatchString(first) { // the rest of it comes with the next event
+				continue
+			}
 			if len(frames) == 6 || len(frames) > 0 && frames[len(frames)-1] == first {
 				continue
 			}

@@ -21,6 +21,9 @@ const (
 	// startTime is how long a daemon may take to answer: a hundred times what it
 	// takes.
 	startTime = 10 * time.Second
+	// otherTime is how long one that was faster may take to answer, from when it
+	// was in the way of this one.
+	otherTime = time.Second
 	// maxLogBytes is how large the log of a daemon that was started in the
 	// background may be when another one is started; then a new one is begun.
 	maxLogBytes = 10 << 20
@@ -75,8 +78,15 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	if err != nil {
 		return err
 	}
-	logFile, logPath := a.openLog()
+	logFile, err := a.openLog()
+	if err != nil {
+		return err
+	}
 	defer logFile.Close() // the daemon has it
+	begun, err := logFile.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command(program, append([]string{launchWord}, args...)...)
 	cmd.Dir, cmd.Stderr, cmd.Env = dir, logFile, daemonVariables(a.environment.Variables)
 	launched, err := cmd.StdinPipe()
@@ -89,6 +99,8 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	defer launched.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	var failure error
+	var other <-chan time.Time // until when another one may come that was in the way
 	for {
 		c, err := client.DialWith(ctx, path, client.Options{})
 		if err == nil {
@@ -101,14 +113,12 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 		select {
 		case <-ctx.Done():
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon that was started does not answer on %s: %w", path, err).
-				WithHint("its log is %s; `trl doctor` checks this machine", logPath)}
-		case failure := <-ended:
-			if other, err := client.DialWith(ctx, path, client.Options{}); err == nil {
-				other.Close()
-				return nil // it was in the way of this one
-			}
-			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", startFailure(logPath, failure)).
-				WithHint("its log is %s; `trl doctor` checks this machine", logPath)}
+				WithHint("its log is %s; `trl doctor` checks this machine", logFile.Name())}
+		case failure = <-ended:
+			other = time.After(otherTime)
+		case <-other:
+			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", startFailure(logFile.Name(), begun, failure)).
+				WithHint("its log is %s; `trl doctor` checks this machine", logFile.Name())}
 		case <-time.After(lookAgain):
 		}
 	}
@@ -145,36 +155,40 @@ func (a *app) launch(args []string) int {
 
 // openLog opens the log of a daemon that is started in the background. Where
 // there can be none, nothing is logged.
-func (a *app) openLog() (file *os.File, path string) {
+func (a *app) openLog() (*os.File, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(a.environment.Home, ".local", "state")
 	}
-	path = filepath.Join(dir, "trl", "daemon.log")
+	path := filepath.Join(dir, "trl", "daemon.log")
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
 		_ = os.Rename(path, path+".old") // else it grows on
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
+		var file *os.File
 		if file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-			return file, path
+			return file, nil
 		}
 	}
-	file, _ = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	return file, os.DevNull
+	fmt.Fprintf(a.stderr, "trl: the daemon has no log: %v\n", err)
+	return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 }
 
-// startFailure is the last line of the log, or how the daemon ended.
-func startFailure(logPath string, failure error) string {
-	text, err := os.ReadFile(logPath)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if last := lines[len(lines)-1]; err == nil && last != "" {
-		return visible(last)
+// startFailure is the last line that a daemon has logged, from where the log was
+// before it; or else how it ended.
+func startFailure(path string, begun int64, failure error) string {
+	text, err := os.ReadFile(path)
+	if err == nil && begun <= int64(len(text)) {
+		lines := strings.Split(strings.TrimSpace(string(text[begun:])), "\n")
+		if last := lines[len(lines)-1]; last != "" {
+			return visible(last)
+		}
 	}
 	if failure == nil {
 		failure = errors.New("it ended at once")
 	}
-	return fmt.Sprint(failure)
+	return failure.Error()
 }
 
 // daemonVariables are those of a daemon that an agent has started. Keys of the

@@ -67,19 +67,18 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 	return s.reportOf(ctx, c, result.ExecID)
 }
 
-// start runs the command, and stops it if the client cancels the call meanwhile.
+// start runs the command, and stops it if the client has cancelled the call
+// meanwhile. The question is not abandoned with the call: which command to stop
+// is in its answer, which comes within a beat.
 func (s *server) start(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
-	result, err := ask[api.ExecResult](ctx, s, api.MethodExecRun, params)
-	if err == nil || !cancelled(ctx) {
-		return result, err
+	asking, done := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer done()
+	result, err := ask[api.ExecResult](asking, s, api.MethodExecRun, params)
+	if err == nil && cancelled(ctx) {
+		s.cancel(asking, result.ExecID)
+		return nil, ctx.Err()
 	}
-	// It may have begun: the same key tells which it is.
-	ctx = context.WithoutCancel(ctx)
-	params.YieldMS = 1
-	if result, again := ask[api.ExecResult](ctx, s, api.MethodExecRun, params); again == nil {
-		s.cancel(ctx, result.ExecID)
-	}
-	return nil, err
+	return result, err
 }
 
 // await waits for the end of a command that was just started, and stops it if

@@ -1,12 +1,7 @@
 package mcp_test
 
 import (
-	"context"
 	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +9,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func TestToolsAreListedAndCanBeCalled(t *testing.T) {
@@ -228,131 +220,6 @@ func TestATimeoutIsTold(t *testing.T) {
 	})
 }
 
-// A client that cancels a call wants its command gone; one that goes away, or is
-// killed, may come back for it.
-func TestCancelledCallsAndLostClients(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
-	direct := r.direct()
-	running := func() (id string) {
-		list, err := direct.ListSessions(t.Context(), api.SessionListParams{State: api.StateRunning})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(list.Sessions) > 0 {
-			id = list.Sessions[0].ExecID
-		}
-		return id
-	}
-	call := func(ctx context.Context, command string) <-chan error {
-		ended := make(chan error, 1)
-		go func() {
-			_, err := r.CallTool(ctx, &sdk.CallToolParams{Name: "run", Arguments: args{"command": command}})
-			ended <- err
-		}()
-		return ended
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := call(ctx, "sleep 1001")
-	var id string
-	r.eventually("the command runs", func() bool { id = running(); return id != "" })
-	cancel()
-	if err := <-ended; err == nil {
-		t.Error("a call that was cancelled succeeded")
-	}
-	r.eventually("the command is cancelled", func() bool {
-		e, err := direct.ExecInfo(t.Context(), api.ExecParams{ExecID: id})
-		return err == nil && e.Outcome == api.OutcomeCancelled
-	})
-
-	ended = call(t.Context(), "echo before; sleep 1; echo after")
-	r.eventually("the command runs", func() bool { id = running(); return id != "" })
-	if err := r.process.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err == nil {
-		t.Error("a call to a server that was killed succeeded")
-	}
-	r.connect() // as an agent does that is started again
-	r.contains(r.ask("sessions", args{}).text, id, "echo before")
-	again := r.ask("output", args{"exec": id, "until": "exit"})
-	r.contains(again.text, "exit 0", "before\nafter")
-
-	// One that hangs up does the same.
-	ended = call(t.Context(), "sleep 0.5; echo survived")
-	r.eventually("the command runs", func() bool { id = running(); return id != "" })
-	r.Close()
-	<-ended
-	r.connect()
-	r.contains(r.ask("output", args{"exec": id, "until": "exit"}).text, "exit 0", "survived")
-}
-
-// Over HTTP a request that is closed may be one that was cut off.
-func TestLostRequest(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overHTTP})
-	direct := r.direct()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := r.CallTool(ctx, &sdk.CallToolParams{Name: "run", Arguments: args{"command": "echo begun; sleep 1; echo done"}})
-		ended <- err
-	}()
-	r.eventually("the command runs", func() bool {
-		stats, err := direct.Stats(t.Context())
-		return err == nil && stats.ExecsRunning == 1
-	})
-	cancel()
-	if err := <-ended; err == nil {
-		t.Error("a call whose request was closed succeeded")
-	}
-	r.connect()
-	r.contains(r.ask("output", args{"until": "exit"}).text, "exit 0", "begun\ndone")
-}
-
-func TestProgressIsTold(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
-		params := &sdk.CallToolParams{Name: "run", Arguments: args{"command": "for i in 1 2 3 4; do echo $i; sleep 1; done"}}
-		params.SetProgressToken("token")
-		if _, err := r.CallTool(t.Context(), params); err != nil {
-			t.Fatal(err)
-		}
-		last := 0.0
-		for range 2 {
-			select {
-			case p := <-r.progress:
-				if p.ProgressToken != "token" || p.Progress <= last || !strings.Contains(p.Message, "bytes of output") {
-					t.Errorf("%+v", p)
-				}
-				last = p.Progress
-			case <-time.After(5 * time.Second):
-				t.Fatal("no progress was told")
-			}
-		}
-	})
-}
-
-func TestTheDaemonIsKilledUnderACall(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
-	info, err := r.direct().SystemInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan answer, 1)
-	go func() { done <- r.ask("run", args{"command": "echo one; sleep 1.5; echo two"}) }()
-	c := r.direct()
-	r.eventually("the command runs", func() bool {
-		stats, err := c.Stats(t.Context())
-		return err == nil && stats.ExecsRunning == 1
-	})
-	process, err := os.FindProcess(info.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	r.contains((<-done).text, "exit 0", "one\ntwo")
-}
-
 func TestArgumentsThatAreWrong(t *testing.T) {
 	r := newRig(t, rigOptions{carrier: overStdio})
 	for _, c := range []struct {
@@ -386,49 +253,6 @@ func TestArgumentsThatAreWrong(t *testing.T) {
 	r.contains(r.ask("run", args{"command": "echo fine", "cwd": nil, "env": nil, "timeout_s": nil}).text, "fine")
 }
 
-// What a secret is, nobody gets to read: not the model, and not who looks at the
-// processes of the daemon.
-func TestSecrets(t *testing.T) {
-	const value = `hunter22 "quoted" & <odd>`
-	r := newRig(t, rigOptions{carrier: overStdio, env: []string{"TRL_SECRET_TOKEN=" + value, "TRL_SECRET_EMPTY=", "OTHER=x"}})
-	replies := []answer{
-		r.ask("run", args{"command": `echo "it is $TOKEN"; echo "$TOKEN" >&2; test -n "$TOKEN"`, "secrets": []string{"TOKEN"}}),
-		r.ask("run", args{"command": `env | grep -c hunter22; echo "OTHER is .$OTHER."`}),
-	}
-	r.contains(replies[0].text, "exit 0", "it is [secret TOKEN]")
-	r.contains(replies[1].text, "0\n", "OTHER is ..")
-
-	prompt := `read -sp 'Password: ' x; echo; [ "$x" = 'hunter22 "quoted" & <odd>' ] && echo right; echo "$x"`
-	waits := r.ask("run", args{"command": prompt, "tty": true, "label": "a prompt"})
-	r.contains(waits.text, "waits for a password", `"secret": "TOKEN"`, "trl attach --write")
-	typed := r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"})
-	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
-	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
-
-	// Where it would be shown it is not typed.
-	shown := r.ask("run", args{"command": "read -p 'Name: ' x", "tty": true, "session": "shown"})
-	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})
-	r.contains(refused.text, "not typed", "would show it")
-	piped := r.ask("run", args{"command": "read -r x; echo \"$x\" | wc -c", "open_stdin": true, "session": "piped", "wait_s": 0})
-	replies = append(replies, refused, r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"}))
-	r.contains(replies[len(replies)-1].text, "exit 0", strconv.Itoa(len(value)+1))
-	for _, a := range replies {
-		for name, part := range map[string]string{"text": a.text, "output": asText(a.fields["output"]), "found": asText(a.fields["found"])} {
-			if strings.Contains(part, "hunter22") && !strings.Contains(part, "grep -c hunter22") && !strings.Contains(part, "[ \"$x\" =") {
-				t.Errorf("the secret is in the %s of a reply: %s", name, part)
-			}
-		}
-	}
-}
-
-func asText(v any) string {
-	if v == nil {
-		return ""
-	}
-	text, _ := v.(string)
-	return text
-}
-
 func TestResources(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		got := r.ask("run", args{"command": `printf '\033[31mred\033[0m\n'`})
@@ -448,149 +272,6 @@ func TestResources(t *testing.T) {
 			t.Error("there is no such exec")
 		}
 	})
-}
-
-// Clients that would hide the text behind structured content get the text alone.
-func TestWhoGetsStructuredContent(t *testing.T) {
-	daemon := startDaemon(t)
-	for _, c := range []struct {
-		client, flag string
-		want         bool
-	}{
-		{"anybody", "auto", true},
-		{"claude-code", "auto", false},
-		{"codex-mcp-client", "auto", false},
-		{"claude-code", "always", true},
-		{"anybody", "never", false},
-	} {
-		for _, carrier := range []string{overStdio, overHTTP} {
-			r := newRig(t, rigOptions{carrier: carrier, name: c.client, daemon: daemon, args: []string{"--structured", c.flag}, query: "&structured=" + c.flag})
-			list, err := r.ListTools(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := r.ask("sessions", args{})
-			if (got.fields != nil) != c.want || (list.Tools[0].OutputSchema != nil) != c.want {
-				t.Errorf("%s, %s, %s: structured content %t, schema %t", carrier, c.client, c.flag, got.fields != nil, list.Tools[0].OutputSchema != nil)
-			}
-		}
-	}
-}
-
-// Agents in two places do not see each other's sessions by name, unless they ask.
-func TestScopes(t *testing.T) {
-	daemon := startDaemon(t)
-	one := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
-	two := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
-	one.ask("run", args{"command": "x=1", "label": "first of one"})
-	two.ask("run", args{"command": "x=2", "label": "first of two"})
-	one.contains(one.ask("run", args{"command": "echo x is $x"}).text, "x is 1")
-	two.contains(two.ask("run", args{"command": "echo x is $x"}).text, "x is 2")
-	if text := one.ask("sessions", args{}).text; strings.Contains(text, "first of two") {
-		t.Error(text)
-	}
-	all := one.ask("sessions", args{"all": true})
-	one.contains(all.text, "first of one", "first of two")
-	// By its id it can be reached.
-	for _, s := range all.fields["sessions"].([]any) {
-		if id := s.(map[string]any)["session"].(string); id != "main" {
-			one.contains(one.ask("run", args{"command": "echo x is $x", "session": id}).text, "x is 2")
-		}
-	}
-}
-
-// The first `trl mcp` starts the daemon, and what the agent has in its environment
-// is not given to it.
-func TestTheDaemonIsStarted(t *testing.T) {
-	dir, err := trltest.NewDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	daemon := &trltest.Daemon{Dir: dir, Socket: trltest.SocketIn(dir)}
-	env := []string{"ANTHROPIC_API_KEY=sk-agent-key", "TRL_SECRET_X=secret-value-x"}
-	agents := make([]*rig, 4) // all at once
-	ready := make(chan *rig, len(agents))
-	for range agents {
-		go func() { ready <- newRig(t, rigOptions{carrier: overStdio, daemon: daemon, env: env}) }()
-	}
-	for i := range agents {
-		agents[i] = <-ready
-	}
-	r := agents[0]
-	info, err := r.direct().SystemInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stopDaemon(t, daemon) })
-	for i, a := range agents {
-		a.contains(a.ask("run", args{"command": "echo agent", "session": "s" + strconv.Itoa(i)}).text, "exit 0", "agent")
-		a.Close()
-	}
-	for _, p := range append(trltest.WithEnv("ANTHROPIC_API_KEY=sk-agent-key"), trltest.WithEnv("TRL_SECRET_X=secret-value-x")...) {
-		t.Errorf("%v has the agent's environment", p)
-	}
-	if err := trltest.Ping(t.Context(), daemon.Socket); err != nil {
-		t.Error("the daemon has ended with the agents:", err)
-	}
-	log, err := os.ReadFile(filepath.Join(dir, "home", ".local", "state", "trl", "daemon.log"))
-	if err != nil || strings.Count(string(log), `"event":"ready"`) != 1 || !strings.Contains(string(log), strconv.Itoa(info.PID)) {
-		t.Errorf("%v, log:\n%s", err, log)
-	}
-}
-
-// A tool can do over HTTP what the token may do, and no more.
-func TestTokens(t *testing.T) {
-	daemon := startDaemon(t)
-	admin := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon})
-	ran := admin.ask("run", args{"command": "echo for all"})
-
-	reader := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
-	reader.contains(reader.ask("output", args{"exec": ran.exec()}).text, "for all")
-	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": "main"}, "input": {"exec": ran.exec(), "text": "x"}} {
-		if got := reader.try(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
-			t.Errorf("%s: %s", tool, got.text)
-		}
-	}
-	bound := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
-	if got := bound.try("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
-		t.Error(got.text)
-	}
-	bound.contains(bound.ask("run", args{"command": "echo for the team"}).text, "for the team")
-	if text := bound.ask("sessions", args{"all": true}).text; strings.Contains(text, "for all") {
-		t.Error(text)
-	}
-	// It has none of the daemon's variables as secrets.
-	admin.contains(admin.try("run", args{"command": "true", "secrets": []string{"PATH"}}).text, "no secret")
-}
-
-func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
-	t.Helper()
-	binary, err := trltest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, append([]string{"token", "create"}, flags...)...)
-	cmd.Env = trltest.Environ(d.Dir)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := strings.TrimSpace(string(out))
-	// The daemon looks at its tokens now and then.
-	(&rig{T: t}).eventually("the token is known", func() bool {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.HTTP+"/metrics", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := bearer(token).RoundTrip(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
-	return token
 }
 
 // Where only text is sent there is room for more of it, and not for too much.
@@ -627,39 +308,6 @@ func TestNoReplyIsTooLong(t *testing.T) {
 			t.Errorf("%d bytes after %s", got.bytes, full.first())
 		}
 	})
-}
-
-// TestNoCallLastsAMinute takes as long as calls can.
-func TestNoCallLastsAMinute(t *testing.T) {
-	if os.Getenv("TRL_LONG") != "1" {
-		t.Skip("it takes a minute; TRL_LONG=1 runs it")
-	}
-	r := newRig(t, rigOptions{carrier: overStdio})
-	deaf := r.ask("run", args{"command": "sleep 1000", "session": "deaf", "open_stdin": true, "wait_s": 0})
-	calls := map[string]args{
-		"run":    {"command": "sleep 1000", "wait_s": 50},
-		"output": {"exec": deaf.exec(), "pattern": "never", "search": "never"},
-		"input":  {"exec": deaf.exec(), "text": strings.Repeat("nobody reads this\n", 100_000)},
-	}
-	type end struct {
-		tool string
-		took time.Duration
-	}
-	ends := make(chan end, len(calls))
-	for tool, a := range calls {
-		go func() {
-			began := time.Now()
-			r.try(tool, a)
-			ends <- end{tool, time.Since(began)}
-		}()
-	}
-	for range calls {
-		e := <-ends
-		t.Logf("%s: %s", e.tool, e.took.Round(time.Millisecond))
-		if e.took > time.Minute {
-			t.Errorf("%s took %s", e.tool, e.took)
-		}
-	}
 }
 
 // What a quota has dropped is told as what can't be read any more.

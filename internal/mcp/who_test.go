@@ -1,0 +1,157 @@
+package mcp_test
+
+import (
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// What a secret is, nobody gets to read: not the model, and not who looks at the
+// processes of the daemon.
+func TestSecrets(t *testing.T) {
+	const value = `hunter22 "quoted" & <odd>`
+	r := newRig(t, rigOptions{carrier: overStdio, env: []string{"TRL_SECRET_TOKEN=" + value, "TRL_SECRET_EMPTY=", "OTHER=x"}})
+	replies := []answer{
+		r.ask("run", args{"command": `echo "it is $TOKEN"; echo "$TOKEN" >&2; test -n "$TOKEN"`, "secrets": []string{"TOKEN"}}),
+		r.ask("run", args{"command": `env | grep -c hunter22; echo "OTHER is .$OTHER."`}),
+	}
+	r.contains(replies[0].text, "exit 0", "it is [secret TOKEN]")
+	r.contains(replies[1].text, "0\n", "OTHER is ..")
+
+	prompt := `read -sp 'Password: ' x; echo; [ "$x" = 'hunter22 "quoted" & <odd>' ] && echo right; echo "$x"`
+	waits := r.ask("run", args{"command": prompt, "tty": true, "label": "a prompt"})
+	r.contains(waits.text, "waits for a password", `"secret": "TOKEN"`, "trl attach --write")
+	typed := r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"})
+	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
+	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
+
+	// Where it would be shown it is not typed.
+	shown := r.ask("run", args{"command": "read -p 'Name: ' x", "tty": true, "session": "shown"})
+	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})
+	r.contains(refused.text, "not typed", "would show it")
+	piped := r.ask("run", args{"command": "read -r x; echo \"$x\" | wc -c", "open_stdin": true, "session": "piped", "wait_s": 0})
+	replies = append(replies, refused, r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"}))
+	r.contains(replies[len(replies)-1].text, "exit 0", strconv.Itoa(len(value)+1))
+	for _, a := range replies {
+		for name, part := range map[string]string{"text": a.text, "output": asText(a.fields["output"]), "found": asText(a.fields["found"])} {
+			if strings.Contains(part, "hunter22") && !strings.Contains(part, "grep -c hunter22") && !strings.Contains(part, "[ \"$x\" =") {
+				t.Errorf("the secret is in the %s of a reply: %s", name, part)
+			}
+		}
+	}
+}
+
+func asText(v any) string {
+	if v == nil {
+		return ""
+	}
+	text, _ := v.(string)
+	return text
+}
+
+// Clients that would hide the text behind structured content get the text alone.
+func TestWhoGetsStructuredContent(t *testing.T) {
+	daemon := startDaemon(t)
+	for _, c := range []struct {
+		client, flag string
+		want         bool
+	}{
+		{"anybody", "auto", true},
+		{"claude-code", "auto", false},
+		{"codex-mcp-client", "auto", false},
+		{"claude-code", "always", true},
+		{"anybody", "never", false},
+	} {
+		for _, carrier := range []string{overStdio, overHTTP} {
+			r := newRig(t, rigOptions{carrier: carrier, name: c.client, daemon: daemon, args: []string{"--structured", c.flag}, query: "&structured=" + c.flag})
+			list, err := r.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.ask("sessions", args{})
+			if (got.fields != nil) != c.want || (list.Tools[0].OutputSchema != nil) != c.want {
+				t.Errorf("%s, %s, %s: structured content %t, schema %t", carrier, c.client, c.flag, got.fields != nil, list.Tools[0].OutputSchema != nil)
+			}
+		}
+	}
+}
+
+// Agents in two places do not see each other's sessions by name, unless they ask.
+func TestScopes(t *testing.T) {
+	daemon := startDaemon(t)
+	one := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
+	two := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
+	one.ask("run", args{"command": "x=1", "label": "first of one"})
+	two.ask("run", args{"command": "x=2", "label": "first of two"})
+	one.contains(one.ask("run", args{"command": "echo x is $x"}).text, "x is 1")
+	two.contains(two.ask("run", args{"command": "echo x is $x"}).text, "x is 2")
+	if text := one.ask("sessions", args{}).text; strings.Contains(text, "first of two") {
+		t.Error(text)
+	}
+	all := one.ask("sessions", args{"all": true})
+	one.contains(all.text, "first of one", "first of two")
+	// By its id it can be reached.
+	for _, s := range all.fields["sessions"].([]any) {
+		if id := s.(map[string]any)["session"].(string); id != "main" {
+			one.contains(one.ask("run", args{"command": "echo x is $x", "session": id}).text, "x is 2")
+		}
+	}
+}
+
+// A tool can do over HTTP what the token may do, and no more.
+func TestTokens(t *testing.T) {
+	daemon := startDaemon(t)
+	admin := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon})
+	ran := admin.ask("run", args{"command": "echo for all"})
+
+	reader := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
+	reader.contains(reader.ask("output", args{"exec": ran.exec()}).text, "for all")
+	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": "main"}, "input": {"exec": ran.exec(), "text": "x"}} {
+		if got := reader.try(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
+			t.Errorf("%s: %s", tool, got.text)
+		}
+	}
+	bound := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
+	if got := bound.try("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
+		t.Error(got.text)
+	}
+	bound.contains(bound.ask("run", args{"command": "echo for the team"}).text, "for the team")
+	if text := bound.ask("sessions", args{"all": true}).text; strings.Contains(text, "for all") {
+		t.Error(text)
+	}
+	// It has none of the daemon's variables as secrets.
+	admin.contains(admin.try("run", args{"command": "true", "secrets": []string{"PATH"}}).text, "no secret")
+}
+
+func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
+	t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, append([]string{"token", "create"}, flags...)...)
+	cmd.Env = trltest.Environ(d.Dir)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(string(out))
+	// The daemon looks at its tokens now and then.
+	(&rig{T: t}).eventually("the token is known", func() bool {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.HTTP+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := bearer(token).RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	return token
+}

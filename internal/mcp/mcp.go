@@ -67,7 +67,7 @@ func New(cfg Config) *sdk.Server {
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
 	out.AddReceivingMiddleware(s.shape)
-	for _, t := range tools {
+	for _, t := range tools() {
 		out.AddTool(t.tool, s.handler(t))
 	}
 	s.addResources(out)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -47,21 +48,24 @@ type call struct {
 	room      budget // for output in its reply
 }
 
-// tools is the table, in the order in which they are listed.
-var tools = []tool{
-	entry(toolRun, `Run a command in a session. Returns its exit status and output when it ends, or what there is after wait_s while it goes on under its exec id. State (cd, variables, background jobs) persists in the session.`,
-		&sdk.ToolAnnotations{Title: "Run a command"}, (*server).run),
-	entry(toolOutput, `Read the output of a command, running or ended, and optionally wait: until it ends, until a pattern appears, or until it is quiet. With search: find lines in the whole output.`,
-		&sdk.ToolAnnotations{Title: "Read output, wait", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).output),
-	entry(toolInput, `Type into a running command: text, keys by name, or a secret by its name (you never see its value).`,
-		&sdk.ToolAnnotations{Title: "Type into a command"}, (*server).input),
-	entry(toolStop, `Stop a command and all it left running, or end a whole session. Answers when the processes are gone. With signal: only send that.`,
-		&sdk.ToolAnnotations{Title: "Stop a command or a session", DestructiveHint: ptr(true), IdempotentHint: true, OpenWorldHint: new(bool)}, (*server).stop),
-	entry(toolSessions, `List sessions: what runs, what ran (exec ids, exit statuses), where. Call it first after a restart.`,
-		&sdk.ToolAnnotations{Title: "List sessions", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).sessions),
-	entry(toolScreen, `Show what is on the terminal of a session (made with tty: true) now, as a person sees it.`,
-		&sdk.ToolAnnotations{Title: "Show a terminal", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).screen),
-}
+// tools is the table, in the order in which they are listed. It is made when it is
+// first asked for: most processes of this program never do.
+var tools = sync.OnceValue(func() []tool {
+	return []tool{
+		entry(toolRun, `Run a command in a session. Returns its exit status and output when it ends, or what there is after wait_s while it goes on under its exec id. State (cd, variables, background jobs) persists in the session.`,
+			&sdk.ToolAnnotations{Title: "Run a command"}, (*server).run),
+		entry(toolOutput, `Read the output of a command, running or ended, and optionally wait: until it ends, until a pattern appears, or until it is quiet. With search: find lines in the whole output.`,
+			&sdk.ToolAnnotations{Title: "Read output, wait", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).output),
+		entry(toolInput, `Type into a running command: text, keys by name, or a secret by its name (you never see its value).`,
+			&sdk.ToolAnnotations{Title: "Type into a command"}, (*server).input),
+		entry(toolStop, `Stop a command and all it left running, or end a whole session. Answers when the processes are gone. With signal: only send that.`,
+			&sdk.ToolAnnotations{Title: "Stop a command or a session", DestructiveHint: ptr(true), IdempotentHint: true, OpenWorldHint: new(bool)}, (*server).stop),
+		entry(toolSessions, `List sessions: what runs, what ran (exec ids, exit statuses), where. Call it first after a restart.`,
+			&sdk.ToolAnnotations{Title: "List sessions", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).sessions),
+		entry(toolScreen, `Show what is on the terminal of a session (made with tty: true) now, as a person sees it.`,
+			&sdk.ToolAnnotations{Title: "Show a terminal", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).screen),
+	}
+})
 
 func ptr[T any](v T) *T { return &v }
 

@@ -48,6 +48,17 @@ func TestMustEndTogether(t *testing.T) {
 				r.killed = time.Now()
 				r.gone("the daemon, and SIGTERM")
 			})
+			t.Run("daemon and SIGTERM to the next", func(t *testing.T) {
+				r := crowded(t, c.cgroup)
+				r.killAndAwaitNext(daemonOf)
+				r.terminate()
+				r.gone("the daemon, and SIGTERM to the next")
+			})
+			t.Run("SIGTERM", func(t *testing.T) {
+				r := crowded(t, c.cgroup)
+				r.terminate()
+				r.gone("SIGTERM")
+			})
 			t.Run("both at once", func(t *testing.T) {
 				r := crowded(t, c.cgroup)
 				r.stopThenKill(daemonOf(r.PID), r.PID)
@@ -88,6 +99,7 @@ func (c *crowd) fill(works ...string) {
 	works = append([]string{"sleep 300", "sh -c 'kill -STOP $$; sleep 300'", "cat", ": "}, works...)
 	for _, tty := range []*api.TTYSize{nil, {Rows: 24, Cols: 80}} {
 		for i, work := range works {
+			frozen := i == 0 && c.cgroup != ""
 			s := c.create(api.SessionCreateParams{Shell: shells[i%len(shells)], TTY: tty})
 			c.sessions = append(c.sessions, s.SessionID)
 			if res := c.run(s, litter+stubborn); len(res.Survivors) < 5 {
@@ -96,27 +108,49 @@ func (c *crowd) fill(works ...string) {
 			if _, err := c.client.Run(c.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: work, StdinOpen: true, YieldMS: 50}); err != nil {
 				c.t.Fatal(err)
 			}
+			if frozen {
+				c.freeze(s)
+			}
 		}
 	}
-	if c.cgroup != "" {
-		groups, err := filepath.Glob(filepath.Join(c.cgroup, "*", "cgroup.freeze"))
-		if err != nil || len(groups) != len(c.sessions) {
-			c.t.Fatalf("cgroups: %v (%v), want one for each session", groups, err)
+	if err := eventually(endTime, func() error {
+		stopped := 0
+		c.victims = trltest.Descendants(c.PID)
+		for _, p := range c.victims {
+			if p.State == "T" {
+				stopped++
+			}
 		}
-		if err := os.WriteFile(groups[0], []byte("1"), 0); err != nil {
-			c.t.Fatal(err)
+		if stopped < 2 || len(c.victims) < 7*len(c.sessions) {
+			return fmt.Errorf("%d processes of %d sessions, %d of them stopped; want more", len(c.victims), len(c.sessions), stopped)
 		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
 	}
-	stopped := 0
-	c.victims = trltest.Descendants(c.PID)
-	for _, p := range c.victims {
-		if p.State == "T" {
-			stopped++
-		}
+}
+
+// freeze stops all that is in the cgroup of a session, as a command of root's can.
+// Nobody in it hears a signal but SIGKILL, the leader of its terminal included.
+func (c *crowd) freeze(s *api.Session) {
+	c.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID))
+	if err != nil {
+		c.t.Fatal(err)
 	}
-	if stopped < 2 || len(c.victims) < 7*len(c.sessions) {
-		c.t.Fatalf("%d processes of %d sessions, %d of them stopped; want more", len(c.victims), len(c.sessions), stopped)
+	group := filepath.Join(c.cgroup, filepath.Base(strings.TrimSpace(string(text)))) // that of v2 is in the last line
+	if err := os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("1"), 0); err != nil {
+		c.t.Fatal(err)
 	}
+}
+
+// terminate asks the holder to end, and all with it.
+func (c *crowd) terminate() {
+	c.t.Helper()
+	if err := unix.Kill(c.PID, unix.SIGTERM); err != nil {
+		c.t.Fatal(err)
+	}
+	c.killed = time.Now()
 }
 
 // stopThenKill kills some processes as if it were at one moment: the first to
@@ -134,6 +168,21 @@ func (c *crowd) stopThenKill(pids ...int) {
 		}
 	}
 	c.killed = time.Now()
+}
+
+// killAndAwaitNext kills one that the holder starts again, and waits until it has.
+func (c *crowd) killAndAwaitNext(who func(holder int) int) {
+	c.t.Helper()
+	first := who(c.PID)
+	c.stopThenKill(first)
+	if err := eventually(endTime, func() error {
+		if next := who(c.PID); next == 0 || next == first {
+			return errors.New("the one that was killed is not there again")
+		}
+		return nil
+	}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // gone sees that nothing is left of the daemon, and how soon.
@@ -258,15 +307,7 @@ func killUndertakerBefore(t *testing.T, cgroup string) {
 	if err != nil || nameErr != nil || strings.Contains(string(line)+string(name), "trl") {
 		t.Errorf("the undertaker is called %q, %q (%v): who kills all that is called trl kills it", name, line, errors.Join(err, nameErr))
 	}
-	r.stopThenKill(first)
-	if err := eventually(endTime, func() error {
-		if next := undertakerOf(r.PID); next == 0 || next == first {
-			return errors.New("there is no undertaker")
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	r.killAndAwaitNext(undertakerOf)
 	r.stopThenKill(daemonOf(r.PID), r.PID)
 	r.gone("the undertaker, and then of both")
 }

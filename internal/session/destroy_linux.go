@@ -111,6 +111,11 @@ func (s *Session) end(why string, status *process.Status) {
 	close(s.destroyed)
 }
 
+// stopTime is what the stop of a command has after the grace. It needs half of
+// it; what then may take longer is to mend the shell, which nobody needs now: the
+// leader of a terminal that a command has frozen can't help with it.
+const stopTime = time.Second
+
 // cancelAll refuses the execs that wait, and stops the one that runs: with its
 // grace, unless there is a hurry.
 func (s *Session) cancelAll() {
@@ -127,9 +132,12 @@ func (s *Session) cancelAll() {
 		return
 	}
 	running.stop(causeCancel)
+	limit := time.NewTimer(s.pool.cfg.Grace + stopTime)
+	defer limit.Stop()
 	select {
 	case <-running.done:
 	case <-s.hurry:
+	case <-limit.C:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -188,7 +189,9 @@ func TestRestoreUnderOtherBounds(t *testing.T) {
 }
 
 // Descriptors that were kept are given up with what they were kept for.
-func TestNothingIsKeptForNobody(t *testing.T) {
+func TestNothingIsKeptForNobody(t *testing.T) { synctest.Test(t, nothingIsKeptForNobody) }
+
+func nothingIsKeptForNobody(t *testing.T) {
 	k := &counting{Keeper: holder.Alone()}
 	s := newStore(t, Config{Keeper: k, ExecMemory: 100})
 	var js []*Journal
@@ -203,6 +206,8 @@ func TestNothingIsKeptForNobody(t *testing.T) {
 	for _, j := range js {
 		j.Close()
 	}
+	time.Sleep(time.Second)
+	synctest.Wait()
 	if k.kept != 21 {
 		t.Errorf("%d kept, want 20 files and a spare lane", k.kept)
 	}

@@ -53,11 +53,19 @@ func TestMustBearLoad(t *testing.T) {
 }
 
 // settled are the stats once a command was run in a session and what follows it
-// is over: its shell has forked a standby, which takes what was spare.
+// is over: its shell has forked a standby, which takes what was spare. What came
+// before must be over too, for more is spare in a burst.
 func (r *rig) settled(s *api.Session) *api.SystemStats {
 	r.t.Helper()
-	const steady = 10 // looks that must agree, half a second
+	r.steady()
 	r.run(s, "true")
+	return r.steady()
+}
+
+// steady are the stats once they do not change any more.
+func (r *rig) steady() *api.SystemStats {
+	r.t.Helper()
+	const steady = 10 // looks that must agree, half a second
 	var stats *api.SystemStats
 	same := 0
 	if err := eventually(10*time.Second, func() error {

@@ -263,12 +263,12 @@ type footprint struct {
 	goroutines int
 }
 
-// footprint looks until it sees the same three times: connections that were
-// closed a moment ago are still going.
+// footprint looks until it sees the same for a while: connections that were
+// closed a moment ago are still going, and so is what a burst had spare.
 func (r *rig) footprint() footprint {
 	r.t.Helper()
 	var last footprint
-	for same, looks := 0, 0; same < 3 && looks < 100; looks++ {
+	for same, looks := 0, 0; same < 10 && looks < 100; looks++ {
 		holder, err := countFDs(r.PID)
 		daemon, daemonErr := countFDs(daemonOf(r.PID))
 		if err := errors.Join(err, daemonErr); err != nil {

@@ -265,24 +265,47 @@ func tell(p *process.Proc, text string) error {
 // So the first commands after a pause get a standby each, at once, and a burst
 // gets one now and then: taking them costs a few percent of it at the most, and
 // a roll-back loses at the most what ran since.
+//
+// What one costs is measured. It is longer where many shells are busy at once,
+// or where a shell is large, and there both the time between two standbys and
+// what counts as a pause are longer too: else the standbys of many shells would
+// take the processors from all their commands.
 type budget struct {
 	tokens float64
 	at     time.Time
+	cost   time.Duration // of a standby, from when it was asked for
 }
 
 const (
 	budgetMost  = 4.0
-	budgetEvery = 40 * time.Millisecond // a token; a fork costs about 1 ms
-	// idleStandby is the pause after which a shell without a current standby
-	// takes one.
-	idleStandby = 5 * time.Millisecond
+	budgetShare = 40 // a token is worth this many times the cost
+	// standbyCost is what one costs on a machine with nothing else to do, and
+	// what is assumed at first. No less is reckoned with.
+	standbyCost = time.Millisecond
+	// dearestStandby bounds what is reckoned with: it is a bound of what a burst
+	// may lose.
+	dearestStandby = 50 * time.Millisecond
+	// idleShare is the pause, in costs, after which a shell without a current
+	// standby takes one.
+	idleShare = 5
 )
+
+// paid notes what a standby has cost. One alone may have met a bad moment, so
+// it counts for a quarter.
+func (b *budget) paid(d time.Duration) {
+	b.cost = b.each() + (min(d, dearestStandby)-b.each())/4
+}
+
+func (b *budget) each() time.Duration { return min(max(b.cost, standbyCost), dearestStandby) }
+
+// pause is how long a shell must be idle to take a standby without a token.
+func (b *budget) pause() time.Duration { return idleShare * b.each() }
 
 func (b *budget) take(now time.Time) bool {
 	if b.at.IsZero() {
 		b.tokens = budgetMost
 	} else {
-		b.tokens = min(budgetMost, b.tokens+float64(now.Sub(b.at))/float64(budgetEvery))
+		b.tokens = min(budgetMost, b.tokens+float64(now.Sub(b.at))/float64(budgetShare*b.each()))
 	}
 	b.at = now
 	if b.tokens < 1 {
@@ -308,9 +331,9 @@ func (s *Shell) scheduleStandby() {
 // scheduleIdle has a standby taken in the next pause, if there is none.
 func (s *Shell) scheduleIdle() {
 	if s.idle == nil {
-		s.idle = time.AfterFunc(idleStandby, s.takeStandby)
+		s.idle = time.AfterFunc(s.budget.pause(), s.takeStandby)
 	} else {
-		s.idle.Reset(idleStandby)
+		s.idle.Reset(s.budget.pause())
 	}
 }
 
@@ -363,7 +386,7 @@ func (s *Shell) askStandby() {
 	} else {
 		ask += `__trl_t "$@"`
 	}
-	s.taking = k
+	s.taking, s.askedAt = k, time.Now()
 	s.save()
 	if err := s.send(ask + "; __trl_w= __trl_q=\n"); err != nil {
 		s.spent.dropKit(k)
@@ -401,6 +424,9 @@ func (s *Shell) awaitStandby() {
 // tookStandby replaces the older standby.
 func (s *Shell) tookStandby(c *copied) {
 	s.taking = nil
+	if !s.askedAt.IsZero() { // else an earlier daemon has asked
+		s.budget.paid(time.Since(s.askedAt))
+	}
 	if c == nil {
 		return
 	}

@@ -78,8 +78,9 @@ type Shell struct {
 	lastID  string // of the last command that the shell's state includes
 	standby *copied
 	heir    *copied
-	exit    *int     // the shell said that it exits, with this status
-	taking  *kit     // of the standby that was asked for and has not reported yet
+	exit    *int // the shell said that it exits, with this status
+	taking  *kit // of the standby that was asked for and has not reported yet
+	askedAt time.Time
 	adopted bool     // from an earlier daemon, and nothing was asked of it since
 	waking  waking   // what is becoming the shell
 	rousing *text    // the traps of the copy that is woken

@@ -223,17 +223,34 @@ func TestSlowStandbyKeepsItsKit(t *testing.T) {
 	})
 }
 
+// A burst gets the first standbys at once and then one now and then, the rarer
+// the dearer they are.
 func TestBudget(t *testing.T) {
-	var b budget
-	now := time.Now()
-	taken := 0
-	for i := range 1000 { // a command each 0.1 ms
-		if b.take(now.Add(time.Duration(i) * 100 * time.Microsecond)) {
-			taken++
+	for _, c := range []struct {
+		cost, every time.Duration
+	}{
+		{0, 40 * time.Millisecond},
+		{100 * time.Microsecond, 40 * time.Millisecond},
+		{5 * time.Millisecond, 200 * time.Millisecond},
+		{time.Minute, 2 * time.Second},
+	} {
+		var b budget
+		now := time.Now()
+		for range 50 {
+			b.paid(c.cost)
 		}
-	}
-	if most := int(budgetMost) + int(100*time.Millisecond/budgetEvery); taken > most || taken < int(budgetMost) {
-		t.Errorf("%d standbys in 100 ms, at most %d", taken, most)
+		if got, want := b.pause(), c.every/8; got < want*9/10 || got > want {
+			t.Errorf("standbys that cost %v are taken after a pause of %v, want %v", c.cost, got, want)
+		}
+		taken := 0
+		for i := range 100000 { // a command each 0.1 ms
+			if b.take(now.Add(time.Duration(i) * 100 * time.Microsecond)) {
+				taken++
+			}
+		}
+		if want := int(budgetMost) + int(10*time.Second/c.every); taken < want*9/10 || taken > want*10/9 {
+			t.Errorf("%d standbys that cost %v in 10 s, want about %d", taken, c.cost, want)
+		}
 	}
 }
 

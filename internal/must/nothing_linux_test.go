@@ -334,10 +334,11 @@ func (n *nothing) leftovers() error {
 	// A chain of processes in which each starts the next can be missed by every
 	// look at the process table; but each of its links is reaped by the daemon.
 	reaped := n.stats().Orphans
-	now := n.atRest() // takes its time
+	time.Sleep(stillFor)
 	if more := n.stats().Orphans - reaped; more > 0 {
 		wrong = append(wrong, fmt.Errorf("something forks: %d more processes have been reaped", more))
 	}
+	now := n.atRest()
 	if now.fds.held != n.before.fds.held || now.fds.spare > spareFDs {
 		wrong = append(wrong, fmt.Errorf("fds left: %d and %d spare, want %d and at most %d spare",
 			now.fds.held, now.fds.spare, n.before.fds.held, spareFDs))

@@ -1,10 +1,12 @@
 package main_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,6 +146,24 @@ func (o *office) await(what string, is func() bool) {
 	}
 }
 
+// awaitProgram waits until a program runs in some session: a key that comes while
+// its shell is still at what comes before it is not for it.
+func (o *office) awaitProgram(name string) {
+	o.t.Helper()
+	o.await(name+" runs", func() bool {
+		list, err := o.agent.ListSessions(o.t.Context(), api.SessionListParams{State: api.StateRunning})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Sessions, func(s api.Session) bool {
+			info, err := o.agent.SessionInfo(o.t.Context(), api.SessionParams{SessionID: s.SessionID})
+			return err == nil && slices.ContainsFunc(info.Processes, func(p api.Process) bool {
+				return strings.HasPrefix(p.Command, name)
+			})
+		})
+	})
+}
+
 // window is a person's terminal, with a shell of their own in it.
 type window struct {
 	*office
@@ -205,10 +225,30 @@ func (w *window) text() string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
+// windowPattern is for the lines of a window, which have no blanks at their end.
+func windowPattern(pattern string) *regexp.Regexp {
+	return regexp.MustCompile("(?m)" + strings.ReplaceAll(pattern, " $", "$"))
+}
+
+// pressesUntil presses a key until the window shows something. Two that come at
+// once are one signal.
+func (w *window) pressesUntil(key, pattern string) {
+	w.t.Helper()
+	re := windowPattern(pattern)
+	pressed := time.Time{}
+	w.await(fmt.Sprintf("%s sees %q", w.name, pattern), func() bool {
+		if time.Since(pressed) > time.Second {
+			w.keys(key)
+			pressed = time.Now()
+		}
+		return re.MatchString(w.text())
+	})
+}
+
 // sees waits until a line of the window matches.
 func (w *window) sees(pattern string) {
 	w.t.Helper()
-	re := regexp.MustCompile("(?m)" + strings.ReplaceAll(pattern, " $", "$"))
+	re := windowPattern(pattern)
 	var last string
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if last = w.text(); re.MatchString(last) {

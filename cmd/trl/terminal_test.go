@@ -272,7 +272,7 @@ func TestPersonAtAShell(t *testing.T) {
 	alice.sees("^without-an-end$")
 	alice.sees(`^/usr/lib \$$`)
 	alice.line("clear; sleep 1000; echo not said")
-	o.await("sleep runs", func() bool { return strings.Contains(o.trl("session", "list"), "running") })
+	o.awaitProgram("sleep")
 	alice.keys("C-c")
 	alice.sees(`^\[130(, [0-9.]+m?s)?\] /usr/lib \$$`)
 	alice.keys("Up", "C-c") // a line that is not wanted after all
@@ -352,6 +352,9 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.sees("ctrl-c gives up")
 	alice.keys("C-c")
 	alice.sees(`^\[143\] /usr \$$`)
+	alice.write("echo neither")
+	alice.keys("Enter", "C-c") // before it is told to wait
+	alice.sees(`^\[143\] /usr \$ echo neither\n.*ctrl-c gives up\n(.*\n)*\[143\] /usr \$$`)
 	if err := o.types(waits, "\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -377,16 +380,15 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.sees("not a tty")
 	alice.sees(`^\[1(, [0-9.]+m?s)?\] / \$$`)
 	alice.line("clear; sleep 1000")
-	o.await("sleep runs", func() bool { return strings.Contains(o.trl("session", "list"), "running") })
+	o.awaitProgram("sleep")
 	alice.keys("C-c")
 	alice.sees(`^\[130(, [0-9.]+m?s)?\] / \$$`)
 	alice.line(`clear; (trap "" INT; sleep 1000)`)
-	o.await("sleep runs", func() bool { return strings.Contains(o.trl("session", "list"), "running") })
+	o.awaitProgram("sleep")
 	alice.keys("C-c")
-	alice.keys("C-c")
-	alice.sees(`^\[1[0-9][0-9](, [0-9.]+m?s)?\] / \$$`)
+	alice.pressesUntil("C-c", `^\[1[0-9][0-9](, [0-9.]+m?s)?\] / \$$`)
 	alice.line("clear; sleep 1000; echo on")
-	o.await("sleep runs", func() bool { return strings.Contains(o.trl("session", "list"), "running") })
+	o.awaitProgram("sleep")
 	alice.keys(detach)
 	alice.sees("runs on in " + pipes + "; `trl exec output --follow e-")
 }

@@ -112,11 +112,14 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !l.queued { // before any key is heeded: what is typed now is for it
+	if l.queued {
+		err = l.heedAhead(ctx)
+	} else { // before any key is heeded: what is typed now is for it
 		turn = nil
-		if err := l.begin(ctx); err != nil {
-			return nil, err
-		}
+		err = l.begin(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	for {
 		select {
@@ -205,10 +208,22 @@ func (l *shellLine) begin(ctx context.Context) error {
 		}
 	}
 	l.keys.to(l.exec)
-	if ahead := l.prompt.typedAhead(); len(ahead) > 0 {
-		return l.typed(ctx, ahead)
+	return l.heedAhead(ctx)
+}
+
+// heedAhead does with what was typed right after the line what the person wants.
+func (l *shellLine) heedAhead(ctx context.Context) error {
+	ahead := l.prompt.typedAhead()
+	if at := bytes.LastIndexByte(ahead, interruptKey); at >= 0 && !l.tty {
+		// The terminal left it to us to see that it is a signal, and to drop what
+		// was typed before it.
+		l.interrupt(ctx)
+		ahead = ahead[at+1:]
 	}
-	return nil
+	if len(ahead) == 0 {
+		return nil
+	}
+	return l.typed(ctx, ahead)
 }
 
 // typed does with keys what the person wants.

@@ -368,12 +368,14 @@ func (r *running) sent() {
 // over is true when nothing more is to be waited for. A command that is being
 // stopped is over only when its processes are gone too.
 func (r *running) over() bool {
-	ended := r.reported || r.missed || r.exit != nil
 	if !r.stop.begun {
-		return ended
+		return r.told()
 	}
 	return r.stop.done
 }
+
+// told is true when the shell has said what became of the command.
+func (r *running) told() bool { return r.reported || r.missed || r.exit != nil }
 
 // heed makes a shell that is alone with its command give that up. It is asked
 // again while it does not: a trap that runs may keep another from running.
@@ -449,14 +451,20 @@ const (
 // shell is given up.
 func (r *running) checkWedge() (stuck bool) {
 	w := &r.wedge
-	if !r.waitsForInput() {
+	if r.told() || !r.waitsForInput() {
 		w.seen = 0
 		w.every = min(w.every*2, wedgeSlow)
 		return false
 	}
-	r.drain()
 	w.seen++
 	w.every = wedgeFirst
+	if w.seen%2 == 0 {
+		// Something is about to be done to it. A shell that waits has written its
+		// report, if it can: on a busy machine that may still be on its way.
+		if r.flush(); r.told() {
+			return false
+		}
+	}
 	if w.seen == 2 && !w.emergency {
 		if line := r.emergencyLine(); line != "" {
 			w.emergency = true

@@ -57,7 +57,7 @@ func (r *running) stopStep() error {
 	st := &r.stop
 	r.drain()
 	now := time.Now()
-	ended := func() bool { return r.reported || r.missed || r.exit != nil || r.proc.Exited() }
+	ended := func() bool { return r.told() || r.proc.Exited() }
 	// The shell first: it must know that it is to give up before the death of
 	// its child lets it go on to the next line.
 	if !ended() && now.Sub(st.lastAbort) >= abortEvery {

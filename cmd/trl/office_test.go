@@ -211,6 +211,12 @@ func (w *window) line(text string) {
 	w.keys("Enter")
 }
 
+// attaches runs `trl attach` in a window that shows nothing of an earlier one.
+func (w *window) attaches(args string) {
+	w.t.Helper()
+	w.line("clear; trl attach " + args)
+}
+
 // text is what the window shows.
 func (w *window) text() string {
 	w.t.Helper()

@@ -20,14 +20,14 @@ func TestPersonComesBack(t *testing.T) {
 	o := newOffice(t)
 	id := o.session(24, 80, "bash", "--norc", "--noprofile")
 	alice := o.window("alice", 24, 80)
-	alice.line("trl attach " + id)
+	alice.attaches(id)
 	alice.sees("you are typing")
 	alice.line("x=6; echo $((x*7))")
 	alice.sees("^42$")
 	alice.shows(id)
 	alice.keys(detach)
 	alice.sees("detached; `trl attach " + id + "` comes back")
-	alice.line("trl attach --write " + id)
+	alice.attaches("--write " + id)
 	alice.shows(id)
 	alice.line("echo $((x*8))")
 	alice.sees("^48$")
@@ -35,7 +35,7 @@ func TestPersonComesBack(t *testing.T) {
 	alice.sees("session " + id + " has ended: its command exited with status 3")
 	alice.line("echo status $?")
 	alice.sees("^status 0$")
-	alice.line("trl attach " + id)
+	alice.attaches(id)
 	alice.sees("hint: `trl screen " + id)
 }
 
@@ -47,7 +47,7 @@ func TestPersonInAnEditor(t *testing.T) {
 	o.starts(id, "vim.tiny -u NONE -N -i NONE "+file)
 	o.await("vim is there", func() bool { return o.screen(id).Alternate })
 	alice := o.window("alice", 20, 60)
-	alice.line("trl attach --write " + id)
+	alice.attaches("--write " + id)
 	alice.sees(`^~$`)
 	alice.line("iDear Bob,")
 	alice.sees("Dear Bob,")
@@ -63,7 +63,7 @@ func TestPersonInAnEditor(t *testing.T) {
 	alice.sees("detached")
 
 	large := o.window("large", 30, 100)
-	large.line("trl attach --read-only " + id)
+	large.attaches("--read-only " + id)
 	large.sees("read-only; q leaves")
 	before := o.screen(id).Text
 	o.await("a larger window shows it all", func() bool { return strings.HasPrefix(large.text(), before) })
@@ -71,7 +71,7 @@ func TestPersonInAnEditor(t *testing.T) {
 	large.sees("detached")
 
 	// Who types gives the editor their size, and takes it away with them.
-	large.line("trl attach -w " + id)
+	large.attaches("-w " + id)
 	o.await("vim has the size", func() bool { r := o.screen(id); return r.Rows == 30 && r.Cols == 100 })
 	large.shows(id)
 	large.keys("Enter")
@@ -97,7 +97,7 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 	id := o.session(24, 80)
 	command := o.starts(id, `while read -r line; do echo "got $line"; done`)
 	alice, bob := o.window("alice", 24, 80), o.window("bob", 24, 80)
-	alice.line("trl attach " + id)
+	alice.attaches(id)
 	alice.sees("read-only: its commands are somebody's")
 	alice.line("not this")
 	alice.sees("--write takes over")
@@ -107,7 +107,7 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 	alice.sees("^got agent 1$")
 	alice.keys("q")
 	alice.sees("detached")
-	alice.line("trl attach --write " + id)
+	alice.attaches("--write " + id)
 	alice.sees("you are typing")
 	alice.line("alice 1")
 	alice.sees("^got alice 1$")
@@ -121,11 +121,11 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 		t.Errorf("the agent is told that %q holds it", holder)
 	}
 
-	bob.line("trl attach " + id)
+	bob.attaches(id)
 	bob.sees("read-only: " + regexp.QuoteMeta(holder) + " is typing")
 	bob.keys("q")
 	bob.sees("detached")
-	bob.line("trl attach --write " + id)
+	bob.attaches("--write " + id)
 	bob.sees("you are typing")
 	alice.sees("pts/[0-9]+ has taken over")
 	alice.line("too late")
@@ -150,12 +150,12 @@ func TestPersonResizesTheWindow(t *testing.T) {
 	o := newOffice(t)
 	id := o.session(24, 80, "bash", "--norc", "--noprofile")
 	alice := o.window("alice", 30, 100)
-	alice.line("trl attach " + id)
+	alice.attaches(id)
 	alice.sees("you are typing")
 	alice.line("stty size")
 	alice.sees("^30 100$")
 	small := o.window("small", 8, 40)
-	small.line("trl attach " + id)
+	small.attaches(id)
 	small.sees("8x40 of 30x100 shown")
 	alice.size(20, 60)
 	o.await("the session follows", func() bool { r := o.screen(id); return r.Rows == 20 && r.Cols == 60 })
@@ -177,7 +177,7 @@ func TestPersonInAFlood(t *testing.T) {
 	flood := o.starts(id, "yes 'a flood'")
 	alice := o.window("alice", 24, 80)
 	for range 2 {
-		alice.line("clear; trl attach " + id)
+		alice.attaches(id)
 		alice.sees("^a flood$")
 		alice.sees("read-only")
 		began := time.Now()
@@ -187,7 +187,7 @@ func TestPersonInAFlood(t *testing.T) {
 			t.Errorf("leaving took %s", took)
 		}
 	}
-	alice.line("trl attach --write " + id)
+	alice.attaches("--write " + id)
 	alice.sees("you are typing")
 	alice.keys("C-c")
 	alice.sees("the command has ended")
@@ -240,7 +240,7 @@ func TestPersonIsKilled(t *testing.T) {
 		alice.keys("C-d")
 		o.await("the keyboard is free", func() bool { return o.held(id) == "" })
 	}
-	alice.line("clear; trl attach -w " + id)
+	alice.attaches("-w " + id)
 	alice.sees("you are typing")
 	if err := syscall.Kill(alice.attached(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestPersonAtAShell(t *testing.T) {
 	alice.keys(detach)
 	alice.sees("runs on in (s-[a-z0-9]+); `trl attach --write s-")
 	id := o.trl("session", "list", "-q")
-	alice.line("clear; trl attach --write " + id)
+	alice.attaches("--write " + id)
 	alice.sees("^to a cat\nto a cat$")
 	alice.line("again")
 	alice.sees("^again\nagain$")
@@ -409,7 +409,7 @@ func TestNobodyAtATerminal(t *testing.T) {
 		}
 	}
 	alice := o.window("alice", 24, 80)
-	alice.line("clear; trl attach " + id)
+	alice.attaches(id)
 	alice.sees("has no terminal")
 	alice.sees("hint: `trl exec list " + id)
 	alice.line("clear; trl attach s-none; trl attach --detach-key x " + id)

@@ -126,8 +126,7 @@ func (a *app) attach(ctx context.Context, o *attachOptions, session string) erro
 	if err := t.decide(ctx, info); err != nil {
 		return err
 	}
-	defer t.keys.release()
-	return t.run(ctx, *info.TTY)
+	return t.leave(t.run(ctx, *info.TTY))
 }
 
 // attachable refuses a session that has nothing to attach to.
@@ -181,6 +180,7 @@ func (t *attachment) decide(ctx context.Context, info *api.SessionInfo) error {
 // run shows the session, whose terminal has a size, until the person leaves or it
 // ends.
 func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
+	defer t.keys.release() // before it is said that the person has left
 	local, err := t.app.newPersonTerminal()
 	if err != nil {
 		return err
@@ -215,8 +215,7 @@ func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
 
 	err = t.loop(ctx)
 	local.close()
-	cancel()
-	return t.leave(err)
+	return err
 }
 
 // errDetached is how an attachment ends by the person's wish.
@@ -262,7 +261,8 @@ func (t *attachment) typed(b []byte) error {
 	before, _, detach := strings.Cut(string(b), string(rune(t.options.detach)))
 	switch {
 	case !t.typing:
-		if detach || before == "q" || before == "\x03" {
+		// Several keys come at once when this program was kept waiting.
+		if detach || strings.HasSuffix(before, "q") || strings.HasSuffix(before, "\x03") {
 			return errDetached
 		}
 		t.show.notice(t.describe())

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/terminal-runtime/trl/api"
@@ -24,6 +25,10 @@ type personTerminal struct {
 	keys    chan []byte    // what is typed; closed when no more can come
 	signals chan os.Signal // those that end this program
 	resized chan os.Signal // the window has another size
+
+	// left is closed when the terminal is given back, and awake can then be read:
+	// keys that come after that are for whoever has the terminal next.
+	left, awake *os.File
 
 	cooked atomic.Bool // the terminal edits lines; then an empty read is the key for end of input
 
@@ -41,9 +46,14 @@ func (a *app) newPersonTerminal() (*personTerminal, error) {
 	if !isFile || !isFileToo || !isTerminal(in) || !isTerminal(out) {
 		return nil, errors.New("stdin and stdout are not a terminal")
 	}
+	awake, left, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
 	t := &personTerminal{
 		in: in, out: out, keys: make(chan []byte), // so that who does not take them does not lose them
 		signals: make(chan os.Signal, 4), resized: make(chan os.Signal, 1),
+		left: left, awake: awake,
 	}
 	if err := t.raw(); err != nil {
 		return nil, err
@@ -104,7 +114,7 @@ const readBytes = 4 << 10
 func (t *personTerminal) read() {
 	defer close(t.keys)
 	buf := make([]byte, readBytes)
-	for {
+	for t.await() {
 		n, err := t.in.Read(buf)
 		switch {
 		case n > 0:
@@ -113,6 +123,21 @@ func (t *personTerminal) read() {
 			t.keys <- nil // the end of what is typed for now
 		case err != nil:
 			return
+		}
+	}
+}
+
+// await waits until something was typed; false means that the terminal was given
+// back. It is select, because poll does not know terminals everywhere.
+func (t *personTerminal) await() bool {
+	in, awake := int(t.in.Fd()), int(t.awake.Fd())
+	for {
+		var ready unix.FdSet
+		ready.Set(in)
+		ready.Set(awake)
+		_, err := unix.Select(max(in, awake)+1, &ready, nil, nil, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err != nil || !ready.IsSet(awake) // reading will tell what is wrong
 		}
 	}
 }
@@ -155,6 +180,7 @@ func (t *personTerminal) close() {
 		return
 	}
 	t.closed = true
+	t.left.Close()
 	if t.farewell != nil {
 		written := make(chan struct{})
 		go func() {

@@ -186,10 +186,11 @@ func (g *guide) strong(text string) string {
 // None takes more than two seconds on another.
 const commandTime = time.Minute
 
-// run types a command, and shows what it prints as it comes.
+// run types a command, and shows what it prints as it comes: what it says of an
+// error in its place among the rest.
 func (g *guide) run(ctx context.Context, command string) error {
 	limit := commandTime.Milliseconds()
-	st, err := g.client.Stream(ctx, api.ExecStreamParams{SessionID: g.session, Command: command, TimeoutMS: &limit})
+	st, err := g.client.Stream(ctx, api.ExecStreamParams{SessionID: g.session, Command: "{ " + command + "\n} 2>&1", TimeoutMS: &limit})
 	if err != nil {
 		return err
 	}

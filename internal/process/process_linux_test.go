@@ -267,6 +267,22 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// What a process has started is known, and its end is awaited.
+func TestChildren(t *testing.T) {
+	tree := newTree(t, newHost(t, Config{}))
+	p, _ := start(t, tree, "sleep 0.3 & sleep 1000 & exec sleep 1000", false)
+	var children []int
+	eventually(t, func() bool { children = Children(p.PID()); return len(children) == 2 })
+	AwaitEnd(children[:1], 10*time.Second)
+	if st, err := readStat(children[0]); err == nil && !st.dead() {
+		t.Errorf("it is awaited no longer, and lives: %+v", st)
+	}
+	AwaitEnd(children, time.Millisecond) // one of them lives: it does not last
+	if st, err := readStat(children[1]); err != nil || st.dead() {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
 func TestOrphanScan(t *testing.T) {
 	h := newHost(t, Config{NoCgroup: true, OrphanScan: 10 * time.Millisecond})
 	tree := newTree(t, h)

@@ -120,10 +120,15 @@ func commandLine(pid int, comm string) string {
 }
 
 // ownChildren lists the direct children of this OS process, over all threads.
-func ownChildren() []int {
+func ownChildren() []int { return childrenIn("/proc/self/task/") }
+
+// Children lists the direct children of a process, over all threads.
+func Children(pid int) []int { return childrenIn("/proc/" + strconv.Itoa(pid) + "/task/") }
+
+func childrenIn(tasks string) []int {
 	var pids []int
-	for _, tid := range numbersIn("/proc/self/task") {
-		b, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(tid) + "/children")
+	for _, tid := range numbersIn(tasks) {
+		b, err := os.ReadFile(tasks + strconv.Itoa(tid) + "/children")
 		if err != nil {
 			continue
 		}
@@ -134,4 +139,17 @@ func ownChildren() []int {
 		}
 	}
 	return pids
+}
+
+// AwaitEnd waits until processes that are about to end have, or the limit.
+func AwaitEnd(pids []int, limit time.Duration) {
+	deadline := time.Now().Add(limit)
+	for _, pid := range pids {
+		for wait := 20 * time.Microsecond; time.Now().Before(deadline); wait *= 2 {
+			if st, err := readStat(pid); err != nil || st.dead() {
+				break
+			}
+			time.Sleep(wait)
+		}
+	}
 }

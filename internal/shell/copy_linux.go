@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,7 +25,15 @@ const (
 func (s *Shell) adopt(rep report, k *kit, id string) *copied {
 	s.spent.dropKit(k) // the copy holds what it needs
 	if outer := rep.b; outer > 1 && outer != s.cfg.Tree.Parent() && outer != s.proc.PID() {
-		s.cfg.Tree.Signal(outer, unix.SIGKILL) // only if it is in the tree
+		// Around an heir all carries the command's mark, and would be taken for
+		// what the command left running.
+		var siblings []int
+		if rep.kind == reportHeir {
+			siblings = slices.DeleteFunc(process.Children(outer), func(pid int) bool { return pid == rep.a })
+		}
+		if s.cfg.Tree.Signal(outer, unix.SIGKILL) { // only if it is in the tree
+			process.AwaitEnd(siblings, heirTime)
+		}
 	}
 	p, err := s.cfg.Tree.Adopt(rep.a)
 	if err != nil {

@@ -22,9 +22,9 @@ const (
 	// beat is how often progress is told, and how late it may be seen that a
 	// program waits for input.
 	beat = time.Second
-	// reaction is within what time a program reacts to what was typed: before, it
-	// is still seen to wait.
-	reaction = 50 * time.Millisecond
+	// recheck is how long after a program was seen to wait it is looked at again:
+	// one that has asked the terminal itself something waits for a moment only.
+	recheck = 50 * time.Millisecond
 	// lookAgain is how often the output of what was left running is looked at.
 	lookAgain = 50 * time.Millisecond
 	// readAhead is how much output one look takes while a pattern is waited for.
@@ -69,7 +69,7 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 		left := deadline.Sub(now)
 		look := min(max(left, 0), beat)
 		if calm {
-			look = min(look, reaction)
+			look = min(look, recheck)
 		}
 		if g.idle > 0 {
 			look = min(look, max(quiet.Add(g.idle).Sub(now), time.Millisecond))

@@ -20,10 +20,11 @@ type Reader struct {
 
 // ReaderOf finds the process among pids that waits for input of the terminal
 // whose master is given: a thread of it is blocked in a read of it, or in a call
-// that waits for it to become readable, and its first thread does not run (others
-// may: a runtime's garbage collector, say). This is what the kernel says, not a
-// guess from what the process has written. Only processes of the terminal's
-// foreground group count: others would be stopped for reading.
+// that waits for it to become readable, its first thread does not run (others
+// may: a runtime's garbage collector, say), and nothing is typed that it could
+// read. This is what the kernel says, not a guess from what the process has
+// written. Only processes of the terminal's foreground group count: others would
+// be stopped for reading.
 func ReaderOf(pids []int, master int) (Reader, bool) { return readerOf(pids, master, maxNested) }
 
 // maxNested bounds how many terminals within terminals are looked into: sudo,
@@ -33,7 +34,8 @@ const maxNested = 4
 func readerOf(pids []int, master, nested int) (Reader, bool) {
 	number, err1 := unix.IoctlGetUint32(master, unix.TIOCGPTN)
 	foreground, err2 := unix.IoctlGetInt(master, unix.TIOCGPGRP)
-	if nested == 0 || err1 != nil || err2 != nil {
+	// First of all: who waits after nothing was there to be read has had it all.
+	if len(pids) == 0 || nested == 0 || err1 != nil || err2 != nil || unread(master) {
 		return Reader{}, false
 	}
 	device := unix.Mkdev(slaveMajor+number>>8, number&0xff)
@@ -68,6 +70,18 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 		return Reader{PID: pid, Command: commandLine(pid, st.comm), Hidden: hidden}, true
 	}
 	return Reader{}, false
+}
+
+// unread reports whether something was typed that would end a wait for it: who
+// waits has not run since.
+func unread(master int) bool {
+	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC)
+	if errno != 0 {
+		return false
+	}
+	defer unix.Close(int(slave))
+	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(slave), Events: unix.POLLIN}}, 0)
+	return err == nil && ready > 0
 }
 
 // hides reports whether a terminal takes a line and does not show it.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
@@ -86,6 +88,52 @@ func TestWaiting(t *testing.T) {
 	everyWaiter(t, func(t *testing.T, seat *seat, w waiter) {
 		seat.once(t, w, 20*time.Millisecond)
 	})
+}
+
+// A program that was typed to does not wait any more, whether or not it has got
+// a processor since.
+func TestTypedToIsNotWaiting(t *testing.T) {
+	p := newPool(t, Config{Grace: 200 * time.Millisecond})
+	for name, c := range map[string]struct{ command, data string }{
+		"a line":      {"cat", "x\r"},
+		"a key":       {"stty raw -echo; cat", "x"},
+		"end of file": {"while :; do cat; done", "\x04"},
+		"behind":      {`python3 -c 'import pty; pty.spawn("cat")'`, "x\r"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
+			seat := &seat{pool: p, session: s.SessionID}
+			r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: c.command, YieldMS: 1})
+			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
+			pid := seat.look(t).PID
+			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, func() bool { return stopped(pid) })
+			if seat.look(t).PID != pid {
+				t.Error("a stopped program still waits in its call")
+			}
+			if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: c.data}); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				if w := seat.look(t); w.PID == pid {
+					t.Fatalf("%+v, which was typed to", w)
+				}
+			}
+			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
+		})
+	}
+}
+
+// stopped reports whether a process is, by a signal.
+func stopped(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(b), ") ")
+	return err == nil && strings.HasPrefix(state, "T")
 }
 
 const (

@@ -4,9 +4,11 @@
 // keys to values, in memory that another process keeps.
 //
 // Every change is one record, appended by one write: it has happened when the
-// write returns, and a write that was cut off never did, which its checksum
-// tells. Nothing is ever on a disk. Records that later ones have replaced are
-// left out when the ledger is written anew, once they are the larger part.
+// write is done, and a write that was cut off never did, which its checksum
+// tells. Where records go is mapped, so that to write one is no system call:
+// there are several for every command. Nothing is ever on a disk. Records that
+// later ones have replaced are left out when the ledger is written anew, once
+// they are the larger part.
 package ledger
 
 import (
@@ -16,6 +18,7 @@ import (
 	"hash/crc32"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 
@@ -35,6 +38,11 @@ const (
 	// minGarbage is what replaced records may take before the ledger is
 	// written anew, however little it holds: a thousand short commands.
 	minGarbage = 1 << 20
+	// windowBytes is how much is mapped, from the page of the last record on.
+	// Pages are 64 KiB at the most, so a record of maxMapped always fits; longer
+	// ones are written as to a file.
+	windowBytes = 128 << 10
+	maxMapped   = 32 << 10
 	// copyBytes is what is written at once then.
 	copyBytes = 256 << 10
 )
@@ -50,6 +58,8 @@ type Ledger struct {
 	end     int64 // where the next record goes
 	live    int64 // bytes of records that count
 	records map[string]place
+	window  []byte // mapped memory; nil: none
+	from    int64  // where the window begins
 	buf     []byte
 	failed  error // why nothing is written any more
 }
@@ -90,6 +100,7 @@ func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed = errors.New("closed")
+	l.unmap()
 	return unix.Close(l.fd)
 }
 
@@ -192,7 +203,7 @@ func (l *Ledger) add(op byte, key string, value []byte) (offset int64, size int,
 	l.buf = appendRecord(l.buf[:0], op, key, value)
 	size = len(l.buf)
 	offset = l.end
-	if err := writeFull(l.fd, l.buf, offset); err != nil {
+	if err := l.write(l.buf); err != nil {
 		// The next record overwrites what there is of this one.
 		return 0, 0, fmt.Errorf("ledger: %w", err)
 	}
@@ -201,6 +212,49 @@ func (l *Ledger) add(op byte, key string, value []byte) (offset int64, size int,
 		l.buf = nil
 	}
 	return offset, size, nil
+}
+
+// write writes at the end. The caller holds mu.
+func (l *Ledger) write(b []byte) error {
+	if l.window == nil || l.end+int64(len(b)) > l.from+int64(len(l.window)) {
+		l.unmap()
+		if len(b) > maxMapped {
+			return writeFull(l.fd, b, l.end)
+		}
+		if err := l.mapWindow(); err != nil {
+			return err
+		}
+	}
+	copy(l.window[l.end-l.from:], b)
+	return nil
+}
+
+// mapWindow maps the memory around the end. It is provided for first, and what
+// is new of it is zero: no page is missing later, and nothing there is a record.
+func (l *Ledger) mapWindow() error {
+	from := l.end &^ int64(os.Getpagesize()-1)
+	for {
+		err := unix.Fallocate(l.fd, 0, from, windowBytes)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	window, err := unix.Mmap(l.fd, from, windowBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return err
+	}
+	l.window, l.from = window, from
+	return nil
+}
+
+func (l *Ledger) unmap() {
+	if l.window != nil {
+		_ = unix.Munmap(l.window) // it was mapped
+		l.window = nil
+	}
 }
 
 func appendRecord(b []byte, op byte, key string, value []byte) []byte {
@@ -233,6 +287,7 @@ func (l *Ledger) tidy() error {
 		_ = unix.Close(fd)
 		return nil
 	}
+	l.unmap()
 	_ = unix.Close(l.fd)
 	l.fd, l.end, l.live, l.records = fd, end, end, records
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,8 +128,9 @@ func TestCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	kfd := k.fd()
-	for n := range len(whole) {
-		if err := unix.Ftruncate(kfd, begin+int64(n)); err != nil {
+	cut := func(n int, file []byte) {
+		t.Helper()
+		if err := errors.Join(unix.Ftruncate(kfd, begin), writeFull(kfd, file, begin)); err != nil {
 			t.Fatal(err)
 		}
 		l := reopen(t, k)
@@ -141,12 +143,41 @@ func TestCutOff(t *testing.T) {
 		if got := contents(reopen(t, k))["c"]; got != "goes on" {
 			t.Errorf("cut after %d bytes, what comes next is %q", n, got)
 		}
-		if err := unix.Ftruncate(kfd, begin); err != nil {
-			t.Fatal(err)
+	}
+	for n := range len(whole) {
+		zeros := make([]byte, len(whole)-n+1000)
+		cut(n, whole[:n])
+		// Of what is copied into mapped memory any part may be there already.
+		cut(n, slices.Concat(whole[:n], zeros))
+		if n > 0 {
+			cut(n, slices.Concat(make([]byte, n), whole[n:], zeros))
 		}
-		if err := writeFull(kfd, whole, begin); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// Records are longer than what is mapped, or do not fit in the rest of it.
+func TestWindows(t *testing.T) {
+	k := newKept(t)
+	l, err := New(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	want := map[string]string{}
+	for i, size := range []int{1, maxMapped, maxMapped - 100, 10, 5 * windowBytes, 10, maxMapped + 1, 3000, maxMapped / 2, maxMapped / 2, maxMapped / 2} {
+		for range 5 {
+			key, value := fmt.Sprint(len(want)), strings.Repeat(string(rune('a'+i)), size)
+			want[key] = value
+			if err := l.Put(key, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
 		}
+		if diff := cmp.Diff(want, contents(l)); diff != "" {
+			t.Fatalf("after %d bytes: %s", size, diff)
+		}
+	}
+	if diff := cmp.Diff(want, contents(reopen(t, k))); diff != "" {
+		t.Error(diff)
 	}
 }
 

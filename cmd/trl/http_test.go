@@ -251,7 +251,7 @@ func (s *site) follow(secret, execID, lastID string, n int, take func(api.Chunk)
 	return last, false
 }
 
-// TestEventsResumeByteForByte cuts the connection after every few events of a
+// TestEventsResumeByteForByte cuts the connection after every two events of a
 // command that writes to both streams, bytes that are no text among it.
 func TestEventsResumeByteForByte(t *testing.T) {
 	s := startSite(t)
@@ -269,7 +269,7 @@ func TestEventsResumeByteForByte(t *testing.T) {
 		if last != "" {
 			at, _ = strconv.ParseInt(last, 10, 64)
 		}
-		last, exited = s.follow(secret, started.ExecID, last, 5, func(c api.Chunk) {
+		last, exited = s.follow(secret, started.ExecID, last, 2, func(c api.Chunk) {
 			content, err := c.Content()
 			if err != nil || c.Offset != at {
 				t.Fatalf("a chunk at %d, want %d (%v)", c.Offset, at, err)

@@ -166,6 +166,16 @@ func (r *rig) ask(tool string, a args) answer {
 	return got
 }
 
+// ended is the reply to what ends a command, or the one after it: on a busy
+// machine a command may be quiet for a while before it ends.
+func (r *rig) ended(a answer) answer {
+	r.Helper()
+	if !strings.HasPrefix(a.first(), "running") {
+		return a
+	}
+	return r.ask("output", args{"exec": a.exec(), "until": "exit"})
+}
+
 // try calls a tool. What it returns must be as its schema says.
 func (r *rig) try(tool string, a args) answer {
 	r.Helper()

@@ -25,7 +25,7 @@ func TestSecrets(t *testing.T) {
 	prompt := `read -sp 'Password: ' x; echo; [ "$x" = 'hunter22 "quoted" & <odd>' ] && echo right; echo "$x"`
 	waits := r.ask("run", args{"command": prompt, "tty": true, "label": "a prompt"})
 	r.contains(waits.text, "waits for a password", `"secret": "TOKEN"`, "trl attach --write")
-	typed := r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"})
+	typed := r.ended(r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"}))
 	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
 	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
 
@@ -34,7 +34,7 @@ func TestSecrets(t *testing.T) {
 	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})
 	r.contains(refused.text, "not typed", "would show it")
 	piped := r.ask("run", args{"command": "read -r x; echo \"$x\" | wc -c", "open_stdin": true, "session": "piped", "wait_s": 0})
-	replies = append(replies, refused, r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"}))
+	replies = append(replies, refused, r.ended(r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"})))
 	r.contains(replies[len(replies)-1].text, "exit 0", strconv.Itoa(len(value)+1))
 	for _, a := range replies {
 		for name, part := range map[string]string{"text": a.text, "output": asText(a.fields["output"]), "found": asText(a.fields["found"])} {

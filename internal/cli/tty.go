@@ -56,7 +56,7 @@ func (a *app) newPersonTerminal() (*personTerminal, error) {
 		left: left, awake: awake,
 	}
 	if err := t.raw(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, awake.Close(), left.Close())
 	}
 	signal.Notify(t.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(t.resized, syscall.SIGWINCH)
@@ -113,6 +113,7 @@ const readBytes = 4 << 10
 
 func (t *personTerminal) read() {
 	defer close(t.keys)
+	defer t.awake.Close()
 	buf := make([]byte, readBytes)
 	for t.await() {
 		n, err := t.in.Read(buf)

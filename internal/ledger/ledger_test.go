@@ -46,6 +46,17 @@ func (k *kept) fd() int {
 	return fd
 }
 
+func newLedger(t testing.TB) (*kept, *Ledger) {
+	t.Helper()
+	k := newKept(t)
+	l, err := New(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return k, l
+}
+
 func contents(l *Ledger) map[string]string {
 	m := map[string]string{}
 	for key, value := range l.All() {
@@ -69,15 +80,11 @@ func TestAgainstModel(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	k := newKept(t)
-	l, err := New(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	k, l := newLedger(t)
 	model := map[string]string{}
 	for i := range 20_000 {
 		key := fmt.Sprint("k", rnd.IntN(300))
+		var err error
 		if rnd.IntN(4) == 0 {
 			delete(model, key)
 			err = l.Delete(key)
@@ -107,12 +114,7 @@ func TestAgainstModel(t *testing.T) {
 
 // A write that was cut off anywhere did not happen, and what came before it did.
 func TestCutOff(t *testing.T) {
-	k := newKept(t)
-	l, err := New(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	k, l := newLedger(t)
 	for i := range 3 {
 		if err := l.Put("a", []byte(fmt.Sprint("value ", i))); err != nil {
 			t.Fatal(err)
@@ -157,12 +159,7 @@ func TestCutOff(t *testing.T) {
 
 // Records are longer than what is mapped, or do not fit in the rest of it.
 func TestWindows(t *testing.T) {
-	k := newKept(t)
-	l, err := New(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
+	k, l := newLedger(t)
 	want := map[string]string{}
 	for i, size := range []int{1, maxMapped, maxMapped - 100, 10, 5 * windowBytes, 10, maxMapped + 1, 3000, maxMapped / 2, maxMapped / 2, maxMapped / 2} {
 		for range 5 {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,16 @@ func (r *rig) ended(a answer) answer {
 		return a
 	}
 	return r.ask("output", args{"exec": a.exec(), "until": "exit"})
+}
+
+// reacts wants these in the reply to what is typed. On a busy machine a program
+// may be quiet for longer than it is waited for, so it is typed to again.
+func (r *rig) reacts(typed func() string, wanted ...string) {
+	r.Helper()
+	r.eventually(strings.Join(wanted, " and ")+" in a reply", func() bool {
+		text := typed()
+		return !slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(text, w) })
+	})
 }
 
 // try calls a tool. What it returns must be as its schema says.

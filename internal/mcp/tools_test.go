@@ -70,17 +70,28 @@ func TestASessionKeepsItsState(t *testing.T) {
 func TestACommandGoesOnAfterItsCall(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		gate := filepath.Join(t.TempDir(), "gate")
-		got := r.ask("run", args{"command": "echo first; until [ -e " + gate + " ]; do sleep 0.05; done; echo second; exit 5", "wait_s": 1})
+		began := time.Now()
+		got := r.ask("run", args{"command": "echo first; until [ -e " + gate + " ]; do sleep 0.05; done; echo second; exit 5", "wait_s": 0.5})
+		answered := time.Now()
+		if took := answered.Sub(began); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
 		r.contains(got.first(), "running")
 		r.contains(got.text, "first", `output {"exec": "`+got.exec()+`", "until": "exit"}`)
 		// What is run meanwhile in the same session waits, and says so.
 		queued := r.ask("run", args{"command": "echo third", "wait_s": 0.1})
 		r.contains(queued.text, "queued", got.exec())
+		lasts := time.Since(answered)
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ended := r.ask("output", args{"exec": got.exec(), "until": "exit"})
-		r.contains(ended.first(), "exit 5 in ")
+		in, _, _ := strings.Cut(ended.first(), " · ")
+		told, err := time.ParseDuration(strings.TrimPrefix(in, "exit 5 in "))
+		const rounded = 100 * time.Millisecond
+		if most := time.Since(began); err != nil || told < lasts-rounded || told > most+rounded {
+			t.Errorf("%s, for what lasted from %s to %s (%v)", in, lasts, most, err)
+		}
 		r.contains(ended.text, "first\nsecond")
 		r.contains(r.ask("output", args{"exec": queued.exec(), "until": "exit"}).text, "exit 0", "third")
 	})
@@ -109,7 +120,15 @@ func TestWaiting(t *testing.T) {
 
 func TestReadingByOffset(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
-		got := r.ask("run", args{"command": "seq 1 20000; sleep 0.5; echo oops >&2"})
+		// Of two pipes nobody knows the order, so the second is written to when
+		// the first was read.
+		gate := filepath.Join(t.TempDir(), "gate")
+		got := r.ask("run", args{"command": "seq 1 20000; until [ -e " + gate + " ]; do sleep 0.05; done; echo oops >&2", "wait_s": 0})
+		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "^20000$"}).text, "matched")
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got = r.ask("output", args{"exec": got.exec(), "until": "exit"})
 		r.contains(got.text, "left out, from offset", `"from": `, "oops")
 		// Page by page it is all there, once.
 		var all strings.Builder
@@ -172,11 +191,15 @@ func TestATerminal(t *testing.T) {
 		r.contains(got.first(), "running", "session terminal")
 		r.contains(got.text, "Go on? [y/N]", "waits for input", `input {"exec": "`+got.exec()+`"`)
 		r.contains(r.ask("sessions", args{}).text, "waits for input")
-		r.contains(r.ended(r.ask("input", args{"exec": got.exec(), "text": "y", "keys": []string{"enter"}})).text, "exit 0", "got y", "/dev/pts/")
+		y := args{"exec": got.exec(), "text": "y", "keys": []string{"enter"}}
+		r.contains(r.ended(r.ask("input", y)).text, "exit 0", "got y", "/dev/pts/")
+		r.reacts(func() string { // and the reply to what was typed has it all
+			y["exec"] = r.ask("run", args{"command": `read -p 'Go on? [y/N] ' x; echo "got $x"; tty`, "tty": true}).exec()
+			return r.ask("input", y).text
+		}, "exit 0", "got y", "/dev/pts/")
 		repl := r.ask("run", args{"command": "python3 -q", "tty": true})
 		r.contains(repl.text, ">>>", "waits for input")
-		r.ask("input", args{"session": "terminal", "text": "6*7\n"})
-		r.contains(r.ask("output", args{"session": "terminal", "pattern": "^42$"}).text, "matched", "42")
+		r.reacts(func() string { return r.ask("input", args{"session": "terminal", "text": "6*7\n"}).text }, "42", ">>>")
 		r.eventually("it waits again", func() bool { return strings.Contains(r.ask("screen", args{}).text, "waits for input") })
 		r.contains(r.ask("screen", args{}).text, "42", ">>>", "waits for input")
 		r.contains(r.ended(r.ask("input", args{"session": "terminal", "keys": []string{"ctrl-d"}})).first(), "exit 0")

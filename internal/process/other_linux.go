@@ -65,6 +65,20 @@ func (o *Other) Gone(wait time.Duration) bool {
 // Close forgets the process.
 func (o *Other) Close() { _ = unix.Close(o.fd) }
 
+// AwaitEnd waits until processes that are about to end have, or the limit.
+func AwaitEnd(pids []int, limit time.Duration) {
+	deadline := time.Now().Add(limit)
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has
+		}
+		o := Other{pid, fd}
+		o.Gone(time.Until(deadline))
+		o.Close()
+	}
+}
+
 // Output runs a program to its end and returns what it wrote to stdout; what it
 // wrote to stderr is in the error of one that failed. It is for a process whose
 // children nobody else waits for.

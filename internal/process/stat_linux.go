@@ -140,16 +140,3 @@ func childrenIn(tasks string) []int {
 	}
 	return pids
 }
-
-// AwaitEnd waits until processes that are about to end have, or the limit.
-func AwaitEnd(pids []int, limit time.Duration) {
-	deadline := time.Now().Add(limit)
-	for _, pid := range pids {
-		for wait := 20 * time.Microsecond; time.Now().Before(deadline); wait *= 2 {
-			if st, err := readStat(pid); err != nil || st.dead() {
-				break
-			}
-			time.Sleep(wait)
-		}
-	}
-}

@@ -270,9 +270,10 @@ func TestAdopt(t *testing.T) {
 // What a process has started is known, and its end is awaited.
 func TestChildren(t *testing.T) {
 	tree := newTree(t, newHost(t, Config{}))
-	p, _ := start(t, tree, "sleep 0.3 & sleep 1000 & exec sleep 1000", false)
+	p, _ := start(t, tree, "sleep 1000 & sleep 1000 & exec sleep 1000", true)
 	var children []int
 	eventually(t, func() bool { children = Children(p.PID()); return len(children) == 2 })
+	time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(children[0], unix.SIGKILL) })
 	AwaitEnd(children[:1], 10*time.Second)
 	if st, err := readStat(children[0]); err == nil && !st.dead() {
 		t.Errorf("it is awaited no longer, and lives: %+v", st)

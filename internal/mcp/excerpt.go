@@ -126,7 +126,8 @@ func isPlain(b []byte) bool {
 }
 
 // headOf returns how many bytes at the start of b are a text that costs at most
-// budget, in whole lines unless the first one alone is longer.
+// budget, in whole lines unless the first one alone is longer. It is at least
+// one, unless the budget is too small for some bytes of any kind.
 func headOf(b []byte, budget int) int {
 	fits := func(n int) bool { return cost(plain(b[:n])) <= budget }
 	if fits(len(b)) {
@@ -144,15 +145,30 @@ func headOf(b []byte, budget int) int {
 			high = mid
 		}
 	}
+	if low == 0 { // a few bytes can ask for much room, and who reads on must get on
+		for low = high - 1; low > 1 && !fits(low); low-- {
+		}
+	}
+	// A line that is rewritten may have been longer before: less of it can cost
+	// more.
+	for low = cutBefore(b, low); !fits(low); low = cutBefore(b, low/2) {
+	}
+	return low
+}
+
+// cutBefore is the last place up to n where b may end.
+func cutBefore(b []byte, n int) int {
 	for _, end := range []byte{'\n', '\r'} { // a line, or one form of a line that is rewritten
-		if line := bytes.LastIndexByte(b[:low], end) + 1; line > 0 {
+		if line := bytes.LastIndexByte(b[:n], end) + 1; line > 0 {
 			return line
 		}
 	}
-	for low > 0 && !utf8.RuneStart(b[low]) {
-		low--
+	for k := n - 1; k >= max(n-utf8.UTFMax, 0); k-- {
+		if utf8.RuneStart(b[k]) && !utf8.FullRune(b[k:n]) {
+			return k
+		}
 	}
-	return low
+	return n
 }
 
 // tailOf is the same for the end of b: it returns where that begins.
@@ -172,15 +188,24 @@ func tailOf(b []byte, budget int) int {
 			low = mid
 		}
 	}
-	for _, end := range []byte{'\n', '\r'} {
-		if line := bytes.IndexByte(b[high:], end) + 1; line > 0 && high+line < len(b) {
-			return high + line
-		}
-	}
-	for high < len(b) && !utf8.RuneStart(b[high]) {
-		high++
+	for high = cutAfter(b, high); !fits(high); high = cutAfter(b, (high+len(b)+1)/2) {
 	}
 	return high
+}
+
+// cutAfter is the first place from n on where b may begin.
+func cutAfter(b []byte, n int) int {
+	for _, end := range []byte{'\n', '\r'} {
+		if line := bytes.IndexByte(b[n:], end) + 1; line > 0 && n+line < len(b) {
+			return n + line
+		}
+	}
+	for k := n; k < min(n+utf8.UTFMax, len(b)); k++ {
+		if utf8.RuneStart(b[k]) {
+			return k
+		}
+	}
+	return n
 }
 
 // isBinary says whether b is nothing that a person reads: it has NUL, or more

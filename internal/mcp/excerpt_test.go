@@ -12,8 +12,10 @@ func FuzzCuts(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "one\ntwo\nthree\n", strings.Repeat("x", 500), strings.Repeat("äö€", 300), strings.Repeat("line\n", 200),
 		strings.Repeat("\r12%\x1b[K", 300), "\x1b[31m" + strings.Repeat("red\n", 100) + "\x1b[0m", "\xff\xfe\x00\n<&>\"\\",
+		"&&&&&&&&&&&&&&&&\r000000\xbe", strings.Repeat("\x80", 300), "😀😀😀\r&&&😀", strings.Repeat("\x1b[1000Gx", 10),
 	} {
 		f.Add([]byte(seed), 40)
+		f.Add([]byte(seed), 3)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, room int) {
 		if room < 1 || room > 10000 || len(b) > 20000 {
@@ -27,6 +29,9 @@ func FuzzCuts(f *testing.F) {
 			if c := cost(plain(part)); c > room {
 				t.Errorf("the %s costs %d of %d", name, c, room)
 			}
+		}
+		if head == 0 && len(b) > 0 && room >= 30 {
+			t.Errorf("who reads %d bytes of %q at a time never gets on", room, b)
 		}
 		if !utf8.Valid(b) {
 			return

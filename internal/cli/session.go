@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -267,7 +269,13 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	return a.showProcesses(s.Processes)
 }
 
+// showProcesses lists the session's own processes at both ends, so that what
+// commands have started is together, by age.
 func (a *app) showProcesses(processes []api.Process) error {
+	order := map[string]int{api.RoleShell: -2, api.RoleLeader: -1, api.RoleStandby: 1}
+	processes = slices.SortedStableFunc(slices.Values(processes), func(p, q api.Process) int {
+		return cmp.Or(order[p.Role]-order[q.Role], cmp.Compare(q.AgeMS, p.AgeMS))
+	})
 	t := newTable(a.stdout, "PID", "PPID", "AGE", "RSS", "OF", "COMMAND")
 	for _, p := range processes {
 		of := p.Role

@@ -146,12 +146,16 @@ func headOf(b []byte, budget int) int {
 		}
 	}
 	if low == 0 { // a few bytes can ask for much room, and who reads on must get on
-		for low = high - 1; low > 1 && !fits(low); low-- {
+		low = high - 1
+		for low > 1 && !fits(low) {
+			low--
 		}
 	}
 	// A line that is rewritten may have been longer before: less of it can cost
 	// more.
-	for low = cutBefore(b, low); !fits(low); low = cutBefore(b, low/2) {
+	low = cutBefore(b, low)
+	for !fits(low) {
+		low = cutBefore(b, low/2)
 	}
 	return low
 }
@@ -188,7 +192,9 @@ func tailOf(b []byte, budget int) int {
 			low = mid
 		}
 	}
-	for high = cutAfter(b, high); !fits(high); high = cutAfter(b, (high+len(b)+1)/2) {
+	high = cutAfter(b, high)
+	for !fits(high) {
+		high = cutAfter(b, (high+len(b)+1)/2)
 	}
 	return high
 }

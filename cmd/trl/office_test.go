@@ -211,6 +211,16 @@ func (w *window) line(text string) {
 	w.keys("Enter")
 }
 
+// prompt is what `trl shell` shows when it waits for a line after a command, with
+// how long that took where it was long: any command is on a busy machine.
+func prompt(status int, dir string) string {
+	notes := `(\[[0-9.]+m?s\] )?`
+	if status != 0 {
+		notes = fmt.Sprintf(`\[%d(, [0-9.]+m?s)?\] `, status)
+	}
+	return "^" + notes + regexp.QuoteMeta(dir) + ` \$$`
+}
+
 // attaches runs `trl attach` in a window that shows nothing of an earlier one.
 func (w *window) attaches(args string) {
 	w.t.Helper()

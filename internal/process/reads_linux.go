@@ -46,7 +46,7 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 		w := waitsFor(pid, device)
 		switch {
 		case w.closed:
-		case !w.found || w.runs && holdsMaster(pid):
+		case !w.found || (w.runs || w.several && len(w.masters) == 0) && holdsMaster(pid):
 			continue // one that relays in several threads, and is at it, is not seen to wait for both
 		case len(w.masters) > 0:
 			// It must still wait: what was written on the far side is on this one then.
@@ -118,6 +118,7 @@ func readerBehind(pids []int, relay int, masters []int, nested int) (Reader, boo
 type waits struct {
 	closed  bool  // the kernel does not let us look
 	found   bool  // one waits for the terminal
+	several bool  // there is more than one
 	runs    bool  // one that is not the first is in no call
 	masters []int // of other terminals, for which any of them waits
 }
@@ -125,7 +126,9 @@ type waits struct {
 // waitsFor looks at every thread.
 func waitsFor(pid int, device uint64) (w waits) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	for _, tid := range numbersIn(dir + "/task") {
+	threads := numbersIn(dir + "/task")
+	w.several = len(threads) > 1
+	for _, tid := range threads {
 		var small [256]byte
 		b, err := readKernelFile(unix.AT_FDCWD, dir+"/task/"+strconv.Itoa(tid)+"/syscall", small[:])
 		call, ok := parseCall(string(b))

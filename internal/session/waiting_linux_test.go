@@ -65,6 +65,7 @@ var waiters = []waiter{
 	{name: "sleep in sudo", needs: "sudo root", command: `sudo sh -c 'echo ready; exec sleep 100'`, ready: "ready"},
 	{name: "sleep in script", needs: "script", command: `script -qc 'echo ready; exec sleep 100' /dev/null`, ready: "ready"},
 	{name: "sleep behind two threads", needs: "python3", command: `python3 -c '` + threadedRelay + `'`, ready: "ready"},
+	{name: "a thread at something else", needs: "python3", command: `python3 -c '` + busyRelay + `'`, ready: "ready"},
 }
 
 // threadedRelay passes on what is typed in one thread, and what is written in
@@ -77,6 +78,22 @@ if pid == 0:
 def show():
     while True:
         os.write(1, os.read(master, 1000))
+threading.Thread(target=show, daemon=True).start()
+while True:
+    os.write(master, os.read(0, 1000))
+`
+
+// busyRelay passes on what is typed in one thread. The other one, which would pass
+// on what is written, is in a call of another kind: whether anybody asks behind
+// it is not known then.
+const busyRelay = `
+import os, pty, threading, time
+pid, master = pty.fork()
+if pid == 0:
+    os.execvp("sleep", ["sleep", "100"])
+def show():
+    os.write(1, b"ready")
+    time.sleep(100)
 threading.Thread(target=show, daemon=True).start()
 while True:
     os.write(master, os.read(0, 1000))

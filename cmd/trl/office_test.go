@@ -211,14 +211,33 @@ func (w *window) line(text string) {
 	w.keys("Enter")
 }
 
-// prompt is what `trl shell` shows when it waits for a line after a command, with
-// how long that took where it was long: any command is on a busy machine.
-func prompt(status int, dir string) string {
-	notes := `(\[[0-9.]+m?s\] )?`
-	if status != 0 {
-		notes = fmt.Sprintf(`\[%d(, [0-9.]+m?s)?\] `, status)
-	}
-	return "^" + notes + regexp.QuoteMeta(dir) + ` \$$`
+// prompts waits for the prompt of `trl shell` after a command, and returns its
+// pattern. It tells the status if it is not 0, and how long the command took if
+// that was more than a second, which any may on a busy machine.
+func (w *window) prompts(session string, status int, dir string) (pattern string) {
+	w.t.Helper()
+	w.await(fmt.Sprintf("%s has a prompt in %s after status %d", w.name, dir, status), func() bool {
+		list, err := w.agent.ExecList(w.t.Context(), api.SessionParams{SessionID: session})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(list.Execs) == 0 {
+			return false // what was typed has not come there yet
+		}
+		var notes []string
+		if status != 0 {
+			notes = append(notes, strconv.Itoa(status))
+		}
+		if last := list.Execs[len(list.Execs)-1]; last.DurationMS > 1000 {
+			notes = append(notes, `[0-9.]+m?s`)
+		}
+		pattern = regexp.QuoteMeta(dir) + ` \$`
+		if len(notes) > 0 {
+			pattern = `\[` + strings.Join(notes, ", ") + `\] ` + pattern
+		}
+		return windowPattern("^" + pattern + "$").MatchString(w.text())
+	})
+	return pattern
 }
 
 // attaches runs `trl attach` in a window that shows nothing of an earlier one.

@@ -274,7 +274,7 @@ func (a *app) showSession(s *api.SessionInfo) error {
 func (a *app) showProcesses(processes []api.Process) error {
 	order := map[string]int{api.RoleShell: -2, api.RoleLeader: -1, api.RoleStandby: 1}
 	processes = slices.SortedStableFunc(slices.Values(processes), func(p, q api.Process) int {
-		return cmp.Or(order[p.Role]-order[q.Role], cmp.Compare(q.AgeMS, p.AgeMS))
+		return cmp.Or(order[p.Role]-order[q.Role], cmp.Compare(q.AgeMS, p.AgeMS), cmp.Compare(p.PID, q.PID))
 	})
 	t := newTable(a.stdout, "PID", "PPID", "AGE", "RSS", "OF", "COMMAND")
 	for _, p := range processes {

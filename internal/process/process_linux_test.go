@@ -273,7 +273,8 @@ func TestChildren(t *testing.T) {
 	p, _ := start(t, tree, "sleep 1000 & sleep 1000 & exec sleep 1000", true)
 	var children []int
 	eventually(t, func() bool { children = Children(p.PID()); return len(children) == 2 })
-	time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(children[0], unix.SIGKILL) })
+	end := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(children[0], unix.SIGKILL) })
+	defer end.Stop()
 	AwaitEnd(children[:1], 10*time.Second)
 	if st, err := readStat(children[0]); err == nil && !st.dead() {
 		t.Errorf("it is awaited no longer, and lives: %+v", st)

@@ -49,9 +49,12 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 		case !w.found || (w.runs || w.several && len(w.masters) == 0) && holdsMaster(pid):
 			continue // one that relays in several threads, and is at it, is not seen to wait for both
 		case len(w.masters) > 0:
-			// It must still wait: what was written on the far side is on this one then.
-			if r, ok := readerBehind(pids, pid, w.masters, nested-1); ok && waitsFor(pid, device).found {
-				return r, true
+			// It must still wait, with nothing left to pass on: what was written on
+			// the far side is on this one then.
+			if r, ok := readerBehind(pids, pid, w.masters, nested-1); ok {
+				if w := waitsFor(pid, device); w.found && !w.writes {
+					return r, true
+				}
 			}
 			continue
 		}
@@ -118,6 +121,7 @@ func readerBehind(pids []int, relay int, masters []int, nested int) (Reader, boo
 type waits struct {
 	closed  bool  // the kernel does not let us look
 	found   bool  // one waits for the terminal
+	writes  bool  // one of those has something to write, and waits for that too
 	several bool  // there is more than one
 	runs    bool  // one that is not the first is in no call
 	masters []int // of other terminals, for which any of them waits
@@ -139,6 +143,7 @@ func waitsFor(pid int, device uint64) (w waits) {
 			w.runs = true
 			continue
 		}
+		w.writes = w.writes || call.writes(pid)
 		for _, fd := range call.waitsOn(pid) {
 			switch deviceOf(pid, fd) {
 			case device, ttyDevice:
@@ -215,9 +220,9 @@ func (c call) waitsOn(pid int) []int {
 	case callRead:
 		return []int{int(int32(c.args[0]))}
 	case callPoll:
-		return c.polled(pid)
+		return c.polled(pid, unix.POLLIN)
 	case callSelect:
-		return c.selected(pid)
+		return c.selected(pid, c.args[1])
 	case callEpoll:
 		return epolled(pid, int(int32(c.args[0])))
 	default:
@@ -225,8 +230,22 @@ func (c call) waitsOn(pid int) []int {
 	}
 }
 
-// polled looks into the array of a poll.
-func (c call) polled(pid int) (waited []int) {
+// writes reports whether the call waits for a descriptor to become writable. With
+// epoll that says nothing: who uses it often asks for everything, once.
+func (c call) writes(pid int) bool {
+	switch waitCalls[c.number] {
+	case callPoll:
+		return len(c.polled(pid, unix.POLLOUT)) > 0
+	case callSelect:
+		return len(c.selected(pid, c.args[2])) > 0
+	default:
+		return false
+	}
+}
+
+// polled looks into the array of a poll, for descriptors that are to become ready
+// for an event.
+func (c call) polled(pid int, event uint16) (waited []int) {
 	const size = 8 // of a struct pollfd: fd, events, revents
 	n := min(c.args[1], maxWaited)
 	fds, ok := memoryOf(pid, c.args[0], int(n)*size)
@@ -235,20 +254,20 @@ func (c call) polled(pid int) (waited []int) {
 	}
 	for ; len(fds) >= size; fds = fds[size:] {
 		fd := int(int32(binary.NativeEndian.Uint32(fds)))
-		if events := binary.NativeEndian.Uint16(fds[4:]); events&unix.POLLIN != 0 && fd >= 0 {
+		if events := binary.NativeEndian.Uint16(fds[4:]); events&event != 0 && fd >= 0 {
 			waited = append(waited, fd)
 		}
 	}
 	return waited
 }
 
-// selected looks into the set of a select that is to become readable.
-func (c call) selected(pid int) (waited []int) {
+// selected looks into one of the sets of a select, by its address.
+func (c call) selected(pid int, address uint64) (waited []int) {
 	n := int(min(c.args[0], maxWaited))
-	if c.args[1] == 0 {
+	if address == 0 {
 		return nil
 	}
-	set, ok := memoryOf(pid, c.args[1], (n+63)/64*8)
+	set, ok := memoryOf(pid, address, (n+63)/64*8)
 	if !ok {
 		return nil
 	}

@@ -66,6 +66,7 @@ var waiters = []waiter{
 	{name: "sleep in script", needs: "script", command: `script -qc 'echo ready; exec sleep 100' /dev/null`, ready: "ready"},
 	{name: "sleep behind two threads", needs: "python3", command: `python3 -c '` + threadedRelay + `'`, ready: "ready"},
 	{name: "a thread at something else", needs: "python3", command: `python3 -c '` + busyRelay + `'`, ready: "ready"},
+	{name: "a relay that has yet to write", needs: "python3", command: `python3 -c '` + fullRelay + `'`, ready: "ready"},
 }
 
 // threadedRelay passes on what is typed in one thread, and what is written in
@@ -97,6 +98,28 @@ def show():
 threading.Thread(target=show, daemon=True).start()
 while True:
     os.write(master, os.read(0, 1000))
+`
+
+// fullRelay has something to pass on that nobody takes: what the one behind it
+// wrote before it waits is not to be seen yet.
+const fullRelay = `
+import os, pty, select
+pid, master = pty.fork()
+if pid == 0:
+    os.execvp("cat", ["cat"])
+_, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True:
+        os.write(full, bytes(4096))
+except BlockingIOError:
+    pass
+os.write(1, b"ready")
+p = select.poll()
+p.register(0, select.POLLIN)
+p.register(master, select.POLLIN)
+p.register(full, select.POLLOUT)
+p.poll()
 `
 
 // TestWaiting looks at each program once; how soon it is known is measured by

@@ -34,6 +34,7 @@ const (
 	CodeLimitsUnavailable  Code = "LIMITS_UNAVAILABLE"
 	CodeShuttingDown       Code = "SHUTTING_DOWN"
 	CodeSessionHeld        Code = "SESSION_HELD"
+	CodeSessionUnreadable  Code = "SESSION_UNREADABLE"
 )
 
 // numbers are the JSON-RPC error numbers. The first five are fixed by
@@ -61,6 +62,7 @@ var numbers = map[Code]int{
 	CodeLimitsUnavailable:  -32014,
 	CodeShuttingDown:       -32015,
 	CodeSessionHeld:        -32016,
+	CodeSessionUnreadable:  -32017,
 }
 
 // Codes lists every error code of the contract, for documentation and tests.

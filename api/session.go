@@ -83,8 +83,9 @@ type Session struct {
 	TimeoutMS      int64       `json:"timeout_ms"`
 	IdleTTLMS      int64       `json:"idle_ttl_ms"`
 	EnvKeys        []string    `json:"env_keys,omitempty"`
-	ExecID         string      `json:"exec_id,omitempty"` // the running exec; of a direct session, its only one
-	Held           *Hold       `json:"held,omitempty"`    // who has its keyboard, if it is not free
+	ExecID         string      `json:"exec_id,omitempty"`    // the running exec; of a direct session, its only one
+	Held           *Hold       `json:"held,omitempty"`       // who has its keyboard, if it is not free
+	Unreadable     string      `json:"unreadable,omitempty"` // why the daemon can't go on with what an earlier one left of it
 	Terminated     *Terminated `json:"terminated,omitempty"`
 }
 

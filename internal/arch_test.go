@@ -43,6 +43,10 @@ var imports = []importRule{
 		why: "a map that is kept knows nothing of its values",
 	},
 	{
+		about: "internal/state", only: []string{}, bare: true,
+		why: "how fields are written does not depend on whose they are",
+	},
+	{
 		about: "internal/process", only: []string{"api", "internal/holder"},
 		why: "the lowest floor but what outlives it: killing must be testable with nothing above it",
 	},
@@ -55,11 +59,11 @@ var imports = []importRule{
 		why: "a pseudo-terminal is a pair of files",
 	},
 	{
-		about: "internal/journal", only: []string{"api", "internal/holder"},
+		about: "internal/journal", only: []string{"api", "internal/holder", "internal/state"},
 		why: "a log of bytes does not know whose they are",
 	},
 	{
-		about: "internal/shell", only: []string{"api", "internal/holder", "internal/process"},
+		about: "internal/shell", only: []string{"api", "internal/holder", "internal/process", "internal/state"},
 		why: "a shell driver needs processes, kept descriptors and nothing else; what output is for is decided above",
 	},
 	{
@@ -126,6 +130,10 @@ var doors = []doorRule{
 	{
 		about: "internal/holder", from: []string{"internal/daemon", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell"},
 		why: "descriptors are kept by those who own them",
+	},
+	{
+		about: "internal/state", from: []string{"internal/daemon", "internal/journal", "internal/session", "internal/shell"},
+		why: "each owner describes what it keeps; nobody else reads it",
 	},
 	{
 		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/session", "internal/shell"},

@@ -19,7 +19,7 @@ import (
 // leads to, and what a holder leaves to the program it becomes. oldestFormat is
 // the oldest that this program can go on with.
 const (
-	format       = 2
+	format       = 3
 	oldestFormat = 2
 )
 
@@ -154,7 +154,7 @@ func (h *Holder) Check(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return checkProgram(ctx, h.card.program, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, h.card.format)
+	return checkProgram(ctx, h.card.program, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, nil, h.card.format)
 }
 
 // arguments are those that the holder was started with.
@@ -175,10 +175,11 @@ func (h *Holder) arguments() ([]string, error) {
 const checkTime = 10 * time.Second
 
 // checkProgram runs a program as a daemon that only says whether it could be one.
-func checkProgram(ctx context.Context, program string, args, env []string, dir string, has int) (version string, err error) {
+// If ledger is not nil, the program reads all of it.
+func checkProgram(ctx context.Context, program string, args, env []string, dir string, ledger *os.File, has int) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	said, err := process.Output(ctx, program, append([]string{HeldWord, CheckWord}, args...), env, dir)
+	said, err := process.Output(ctx, program, append([]string{HeldWord, CheckWord}, args...), env, dir, ledger)
 	if err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)
 	}
@@ -201,6 +202,14 @@ const checkLine = "trl-can-read %d %d %s\n"
 func Check(cfg Config, opts Options) error {
 	if _, err := prepareWeb(cfg, false, newLogger(opts.Stderr, cfg, false)); err != nil {
 		return err
+	}
+	// A daemon that asks passes a copy of its ledger as stdin; one of format 2 passes
+	// nothing.
+	var st unix.Stat_t
+	if err := unix.Fstat(0, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size > 0 {
+		if err := checkLedger(0); err != nil {
+			return fmt.Errorf("version %s can't read what is kept: %w", opts.Version, err)
+		}
 	}
 	_, err := fmt.Fprintf(opts.Stdout, checkLine, oldestFormat, format, opts.Version)
 	return err

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/holder"
-	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/state"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
@@ -34,7 +34,7 @@ func (d *daemon) listen() (err error) {
 		if d.passed.api >= 0 {
 			_ = unix.Close(d.passed.api) // another copy is kept
 		}
-		err = d.listenAgain(ledger.NewReader(value))
+		err = d.listenAgain(value)
 	case d.passed.api >= 0:
 		err = d.inherit(d.passed.api)
 	default:
@@ -60,9 +60,13 @@ func (d *daemon) listen() (err error) {
 }
 
 // listenAgain goes on with what is noted of an earlier daemon.
-func (d *daemon) listenAgain(r *ledger.Reader) error {
-	d.listening = [2]holder.Slot{holder.Slot(r.Int()), holder.Slot(r.Int())}
-	path := r.Text()
+func (d *daemon) listenAgain(value []byte) error {
+	var r listenRecord
+	if err := state.Decode(value, r.fields); err != nil {
+		return fmt.Errorf("read where the daemon before listened: %w", err)
+	}
+	d.listening = [2]holder.Slot{r.socket, r.lock}
+	path := r.path
 	if d.listening[1] == 0 { // it was passed, and has no lock
 		socket, err := d.held.Take(d.listening[0])
 		if err != nil {
@@ -103,12 +107,8 @@ func (d *daemon) adoptSocket() error {
 }
 
 func (d *daemon) noteListening() error {
-	var w ledger.Writer
-	for _, slot := range d.listening {
-		w.Int(int64(slot))
-	}
-	w.Text(d.cfg.Socket)
-	return d.ledger.Put(listenKey, w.Bytes())
+	r := listenRecord{d.listening[0], d.listening[1], d.cfg.Socket}
+	return d.ledger.Put(listenKey, state.Encode(r.fields))
 }
 
 // stopListening gives up what is kept of the socket and of HTTP, so that who
@@ -126,11 +126,29 @@ func (d *daemon) stopListening() error {
 	return d.held.Sync()
 }
 
+// listenRecord is what the ledger has of the socket. A slot that is 0 is none.
+type listenRecord struct {
+	socket, lock holder.Slot
+	path         string
+}
+
+func (r *listenRecord) fields(c *state.Coder) {
+	state.Int(c, 1, &r.socket)
+	state.Int(c, 2, &r.lock)
+	state.Text(c, 3, &r.path)
+}
+
 // webNote is what the ledger has of the listener of HTTP.
 type webNote struct {
 	slot    holder.Slot
 	address string // as it was configured
 	passed  bool   // by the service manager
+}
+
+func (n *webNote) fields(c *state.Coder) {
+	state.Int(c, 1, &n.slot)
+	state.Text(c, 2, &n.address)
+	state.Bool(c, 3, &n.passed)
 }
 
 // notedWeb returns what an earlier daemon has noted; nil: nothing.
@@ -142,8 +160,12 @@ func (d *daemon) notedWeb() *webNote {
 	if !ok {
 		return nil
 	}
-	r := ledger.NewReader(value)
-	return &webNote{slot: holder.Slot(r.Int()), address: r.Text(), passed: r.Bool()}
+	n := &webNote{}
+	if err := state.Decode(value, n.fields); err != nil {
+		d.log.Error("cannot read where the daemon before served HTTP", "event", "unreadable", "record", webKey, "error", err)
+		return nil
+	}
+	return n
 }
 
 // inheritWeb makes the address of HTTP that of a listener which the service
@@ -253,9 +275,6 @@ func (d *daemon) keepWeb(l syscall.Conn) error {
 	if err := raw.Control(func(fd uintptr) { slot, failed = d.held.Keep(int(fd)) }); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
-	var w ledger.Writer
-	w.Int(int64(slot))
-	w.Text(d.cfg.HTTP)
-	w.Bool(d.inheritedWeb != nil)
-	return d.ledger.Put(webKey, w.Bytes())
+	n := webNote{slot, d.cfg.HTTP, d.inheritedWeb != nil}
+	return d.ledger.Put(webKey, state.Encode(n.fields))
 }

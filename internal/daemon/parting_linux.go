@@ -20,11 +20,7 @@ func (d *daemon) renew() {
 	}
 	d.tasks.start("check the program", func() {
 		defer d.renewing.Store(false)
-		dir, err := os.Getwd()
-		var version string
-		if err == nil {
-			version, err = checkProgram(context.Background(), d.opts.Args[0], d.opts.Args[2:], os.Environ(), dir, format)
-		}
+		version, err := d.checkNext()
 		if err != nil {
 			d.log.Error("nothing is changed", "event", "not_restarted", "error", err)
 			return
@@ -32,6 +28,22 @@ func (d *daemon) renew() {
 		d.log.Info("restarting; the sessions live on", "event", "restarting", "from", d.opts.Version, "to", version)
 		d.part(holder.Again)
 	})
+}
+
+// checkNext asks the program that is at this one's path now whether it can take
+// over, and read all that is in the ledger.
+func (d *daemon) checkNext() (version string, err error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	fd, err := d.ledger.Copy()
+	if err != nil {
+		return "", err
+	}
+	records := os.NewFile(uintptr(fd), "ledger")
+	defer records.Close()
+	return checkProgram(context.Background(), d.opts.Args[0], d.opts.Args[2:], os.Environ(), dir, records, format)
 }
 
 // keep begins the end of this daemon without its sessions.

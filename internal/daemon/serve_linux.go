@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -216,6 +217,7 @@ func (d *daemon) open() error {
 		Observer:         d.web.observer(),
 		Keeper:           keep,
 		Ledger:           d.ledger,
+		EndUnreadable:    d.cfg.Unreadable == UnreadableEnd,
 	}, d.host, d.hub, d.store)
 	if d.again() {
 		d.adopt()
@@ -342,16 +344,24 @@ func (d *daemon) again() bool { return d.held != nil && d.held.Hello().Again }
 // openLedger makes the ledger, or finds that of a daemon that died.
 func (d *daemon) openLedger() (err error) {
 	if d.again() && slices.Contains(d.held.Hello().Slots, holder.Root) {
-		d.ledger, err = ledger.Open(d.held)
-	} else {
-		d.ledger, err = ledger.New(d.held)
+		if d.ledger, err = ledger.Open(d.held); err != nil {
+			return err
+		}
+		return d.convertLedger()
 	}
-	return err
+	if d.ledger, err = ledger.New(d.held); err != nil {
+		return err
+	}
+	return d.ledger.Put(formatKey, formatRecord())
 }
 
 // dropStrays gives up what a daemon that died had kept and nobody needs any
 // more: what it had ready for the next command.
 func (d *daemon) dropStrays() {
+	if d.pool.Unreadable() {
+		d.log.Warn("keeping all descriptors of the daemon before: some may belong to sessions that can't be read", "event", "strays_kept")
+		return
+	}
 	needed := map[holder.Slot]bool{holder.Root: true}
 	for _, slot := range slices.Concat(d.listening[:], d.hub.Slots(), d.pool.Slots()) {
 		needed[slot] = true
@@ -369,18 +379,36 @@ func (d *daemon) dropStrays() {
 // hubKey is where the ledger has what all shells share.
 const hubKey = "hub"
 
+// unreadableHubKey is where it has that of a daemon whose shells could not be
+// taken over.
+const unreadableHubKey = "u/hub"
+
+// openHub goes on with what all shells of an earlier daemon share, or makes it. If
+// that can't be taken over, its shells can't: see shell.Hub.Adopt.
 func (d *daemon) openHub(keep holder.Keeper) (err error) {
 	cfg := shell.HubConfig{Log: d.log, Keeper: keep}
-	if d.ledger != nil {
-		if state, ok := d.ledger.Get(hubKey); ok {
-			d.hub, err = shell.AdoptHub(cfg, state)
+	if d.ledger == nil {
+		d.hub, err = shell.OpenHub(cfg)
+		return err
+	}
+	saved, again := d.ledger.Get(hubKey)
+	if again {
+		if d.hub, err = shell.AdoptHub(cfg, saved); err != nil {
+			d.log.Error("cannot go on with the shells of an earlier daemon", "event", "driver_unreadable", "error", err)
+			if err := d.ledger.Put(unreadableHubKey, saved); err != nil {
+				return err
+			}
+		}
+	}
+	if d.hub == nil {
+		if d.hub, err = shell.OpenHub(cfg); err != nil {
 			return err
 		}
 	}
-	if d.hub, err = shell.OpenHub(cfg); err != nil || d.ledger == nil {
-		return err
+	if now := d.hub.State(); !bytes.Equal(now, saved) {
+		return d.ledger.Put(hubKey, now)
 	}
-	return d.ledger.Put(hubKey, d.hub.State())
+	return nil
 }
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -25,6 +25,7 @@ type Config struct {
 	LogLevel         string
 	LogFormat        string
 	Cgroup           string
+	Unreadable       string
 	SpillDir         string
 	ExecMemory       int64
 	TotalMemory      int64
@@ -55,6 +56,13 @@ const (
 
 	CgroupAuto = "auto" // where a cgroup v2 hierarchy is writable
 	CgroupOff  = "off"
+)
+
+// What becomes of the processes of a session that can't be taken over from an
+// earlier daemon.
+const (
+	UnreadableKeep = "keep" // they stay until the session is destroyed
+	UnreadableEnd  = "end"
 )
 
 // Setting is one key. Its name is the same everywhere: max_sessions in the
@@ -192,6 +200,10 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.Cgroup },
 	},
 	{
+		Key: "unreadable_sessions", Usage: "keep or end the processes of a session that can't be taken over after a restart", choices: []string{UnreadableKeep, UnreadableEnd},
+		field: func(c *Config) any { return &c.Unreadable },
+	},
+	{
 		Key: "spill_dir", Usage: "where output that is too long for memory goes; its files have no names",
 		field: func(c *Config) any { return &c.SpillDir },
 	},
@@ -287,6 +299,7 @@ func Defaults(env Environment) Config {
 		LogLevel:       "info",
 		LogFormat:      FormatAuto,
 		Cgroup:         CgroupAuto,
+		Unreadable:     UnreadableKeep,
 		SpillDir:       env.defaultSpillDir(),
 		// What nearly every command stays below, so that it costs no file.
 		ExecMemory: 64 << 10,

@@ -51,7 +51,7 @@ type header struct {
 	bounds bounds
 	number uint64 // of the journal, 0 while there is none
 	seq    uint64 // odd: states[1] is good
-	states [2]state
+	states [2]laneState
 	why    [256]byte // what Lossy says
 }
 
@@ -68,9 +68,9 @@ func (b bounds) good() bool {
 	return 0 <= b.data && b.data <= laneMemory && 0 <= b.headQuota && b.headQuota < never>>2 && 0 < b.ringQuota && b.ringQuota < never>>2
 }
 
-// state is everything that is to be known of a running journal but for its runs,
+// laneState is everything that is to be known of a running journal but for its runs,
 // marks and bytes, of which it says how many are good.
-type state struct {
+type laneState struct {
 	base, size                int64
 	total                     [streams]int64
 	headRuns                  int64
@@ -299,7 +299,7 @@ func (j *Journal) saveWith(from, to, pos int64) {
 	h := l.header
 	next := h.seq + 1
 	st := &h.states[next&1]
-	*st = state{
+	*st = laneState{
 		base: l.base, size: j.size, total: j.total, headRuns: int64(j.head.n),
 		origin: int64(j.origin) + j.store.clock, first: int64(j.first),
 		closed:   flag(j.closed),

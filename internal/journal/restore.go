@@ -84,7 +84,7 @@ func (s *Store) restore(l *lane, number uint64) (*Journal, error) {
 }
 
 // load makes an empty journal what a lane says.
-func (j *Journal) load(l *lane, st *state) error {
+func (j *Journal) load(l *lane, st *laneState) error {
 	within := func(n int64, room int) bool { return 0 <= n && n <= int64(room) }
 	if !within(st.base, slack) || !within(st.headRuns, len(l.head)) || !within(st.tailRuns, maxRuns) || !within(st.tailFirst, maxRuns) ||
 		!within(st.tailMost, len(l.tail)) || !within(st.marks, maxMarks) || !within(st.half, 1) || !within(st.first, math.MaxUint32) ||
@@ -166,7 +166,7 @@ func (j *Journal) locate() error {
 }
 
 // moved returns how many bytes the pull that was under way has moved.
-func (j *Journal) moved(st *state) (int, error) {
+func (j *Journal) moved(st *laneState) (int, error) {
 	if st.pullFrom == noPull {
 		return 0, nil
 	}

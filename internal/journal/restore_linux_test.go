@@ -383,7 +383,7 @@ func FuzzRestoreValue(f *testing.F) {
 
 // FuzzRestore changes what a lane says.
 func FuzzRestore(f *testing.F) {
-	size := int(unsafe.Sizeof(state{}))
+	size := int(unsafe.Sizeof(laneState{}))
 	for i := range size / 8 {
 		for _, v := range []int64{-1, 0, 1, 2, 7, 1 << 20, never, -never - 1} {
 			f.Add(uint8(i), uint8(i), v, uint16(i), int64(-1))

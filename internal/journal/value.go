@@ -3,56 +3,93 @@ package journal
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// valueVersion begins every value.
-const valueVersion = 1
+// value is a closed journal as it is kept: small ones whole, of others the slot of
+// the spill file.
+type value struct {
+	headQuota, ringQuota int64
+	total                [streams]int64
+	first                uint32
+	marks                []byte
+	head                 []byte
+	lossy                string
+	mem                  []byte
+	spill                *spillValue // nil: everything is in mem
+}
 
-// Value returns everything there is to a closed journal, for RestoreValue: small
-// ones whole, of others the slot of the spill file. It is nil for one that is
-// running or released.
+type spillValue struct {
+	filed                                bool
+	slot                                 holder.Slot
+	written, ringBase, ringPos, stopBase int64
+	gapStart, gapEnd                     int64
+	dropped                              [streams]int64
+	tail                                 []byte
+	ringSize                             int64
+	ring                                 []byte // as much of it as it has held
+}
+
+func (v *value) fields(c *state.Coder) {
+	state.Int(c, 1, &v.headQuota)
+	state.Int(c, 2, &v.ringQuota)
+	for i := range v.total {
+		state.Int(c, uint64(3+i), &v.total[i])
+	}
+	state.Int(c, 6, &v.first)
+	state.Bytes(c, 7, &v.marks)
+	state.Bytes(c, 8, &v.head)
+	state.Text(c, 9, &v.lossy)
+	state.Bytes(c, 10, &v.mem)
+	state.Optional(c, 11, &v.spill, func(c *state.Coder, sp *spillValue) { sp.fields(c) })
+}
+
+func (sp *spillValue) fields(c *state.Coder) {
+	state.Bool(c, 1, &sp.filed)
+	state.Int(c, 2, &sp.slot)
+	state.Int(c, 3, &sp.written)
+	state.Int(c, 4, &sp.ringBase)
+	state.Int(c, 5, &sp.ringPos)
+	state.Int(c, 6, &sp.stopBase)
+	state.Int(c, 7, &sp.gapStart)
+	state.Int(c, 8, &sp.gapEnd)
+	for i := range sp.dropped {
+		state.Int(c, uint64(9+i), &sp.dropped[i])
+	}
+	state.Bytes(c, 12, &sp.tail)
+	state.Int(c, 13, &sp.ringSize)
+	state.Bytes(c, 14, &sp.ring)
+}
+
+// Value returns everything there is to a closed journal, for RestoreValue. It is
+// nil for one that is running or released.
 func (j *Journal) Value() []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.closed || j.released {
 		return nil
 	}
-	b := make([]byte, 0, 64+len(j.mem))
-	u := func(v int64) { b = binary.AppendUvarint(b, uint64(v)) }
-	bytes := func(p []byte) {
-		u(int64(len(p)))
-		b = append(b, p...)
+	v := value{
+		headQuota: j.headQuota, ringQuota: j.ringQuota, total: j.total, first: j.first,
+		marks: appendMarks(nil, j.times, j.first), head: appendRuns(nil, &j.head), mem: j.mem,
 	}
-	b = append(b, valueVersion)
-	u(j.headQuota)
-	u(j.ringQuota)
-	for _, n := range j.total {
-		u(n)
-	}
-	u(int64(j.first))
-	b = appendMarks(b, j.times, j.first)
-	b = appendRuns(b, &j.head)
-	why := ""
 	if j.lossy != nil {
-		why = j.lossy.Error()
+		v.lossy = j.lossy.Error()
 	}
-	bytes([]byte(why))
-	bytes(j.mem)
-	sp := j.spill
-	u(flag(sp != nil))
-	if sp == nil {
-		return b
+	if sp := j.spill; sp != nil {
+		v.spill = &spillValue{
+			filed: sp.file != nil, slot: holder.Slot(sp.slot), written: sp.written, ringBase: sp.ringBase, ringPos: sp.ringPos,
+			stopBase: sp.stopBase, gapStart: sp.gap.start, gapEnd: sp.gap.end, dropped: sp.dropped,
+			tail: appendRuns(nil, &sp.tail), ringSize: int64(len(sp.ring)),
+			// What the ring has never held need not be kept.
+			ring: sp.ring[:min(j.size-sp.stopBase, int64(len(sp.ring)))],
+		}
 	}
-	u(flag(sp.file != nil))
-	b = binary.AppendVarint(b, sp.slot)
-	for _, n := range []int64{sp.written, sp.ringBase, sp.ringPos, sp.stopBase, sp.gap.start, sp.gap.end, sp.dropped[0], sp.dropped[1], sp.dropped[2]} {
-		u(n)
-	}
-	b = appendRuns(b, &sp.tail)
-	u(int64(len(sp.ring)))
-	// What the ring has never held need not be kept.
-	bytes(sp.ring[:min(j.size-sp.stopBase, int64(len(sp.ring)))])
-	return b
+	c := state.Writer(make([]byte, 0, 64+len(j.mem)))
+	v.fields(&c)
+	return c.Value()
 }
 
 // appendRuns adds runs, each as what it has more than the one before.
@@ -83,46 +120,77 @@ func appendMarks(b []byte, t *times, first uint32) []byte {
 	return b
 }
 
-// RestoreValue brings back the closed journal that Value made b of.
-func (s *Store) RestoreValue(b []byte) (*Journal, error) {
-	d := decoder{b: b}
-	j := &Journal{store: s, closed: true}
-	version := d.byte()
-	j.bounds = bounds{headQuota: d.int(), ringQuota: d.int()}
-	if version != valueVersion || !j.good() {
+// parseValue reads what Value made, in this format or in format 2.
+func parseValue(b []byte) (v value, err error) {
+	if len(b) > 0 && b[0] == valueVersion2 {
+		return parseValue2(b)
+	}
+	if state.Decode(b, v.fields) != nil || v.headQuota < 0 || v.ringQuota < 1 {
+		return v, errDamaged
+	}
+	return v, nil
+}
+
+// CheckValue returns an error for a value that RestoreValue could not read.
+func CheckValue(b []byte) error {
+	v, err := parseValue(b)
+	if err == nil {
+		_, err = v.journal()
+	}
+	return err
+}
+
+// journal makes the closed journal of a value, without its spill file.
+func (v *value) journal() (*Journal, error) {
+	j := &Journal{closed: true, bounds: bounds{headQuota: v.headQuota, ringQuota: v.ringQuota}}
+	if !j.good() {
 		return nil, errDamaged
 	}
-	for st := range j.total {
-		j.total[st] = d.int()
-		j.size += j.total[st] // check notices when it runs over
+	j.total, j.first = v.total, v.first
+	for _, n := range v.total {
+		j.size += n // check notices when it runs over
 	}
-	j.first = uint32(min(d.int(), math.MaxUint32))
+	d := decoder{b: v.marks}
 	j.times = d.marks(j.first)
-	j.head = indexOf(d.runs())
-	if why := d.bytes(); len(why) > 0 {
-		j.lossy = lossyFor(string(why))
+	head := decoder{b: v.head}
+	j.head = indexOf(head.runs())
+	bad := d.bad || head.bad || len(d.b) > 0 || len(head.b) > 0
+	if v.lossy != "" {
+		j.lossy = lossyFor(v.lossy)
 	}
-	j.mem = exact(d.bytes())
-	filed := false
-	if d.int() != 0 {
-		filed = d.int() != 0
-		sp := &spill{slot: d.signed()}
-		for _, n := range []*int64{&sp.written, &sp.ringBase, &sp.ringPos, &sp.stopBase, &sp.gap.start, &sp.gap.end, &sp.dropped[0], &sp.dropped[1], &sp.dropped[2]} {
-			*n = d.int()
+	j.mem = exact(v.mem)
+	if sv := v.spill; sv != nil {
+		sp := &spill{
+			slot: int64(sv.slot), written: sv.written, ringBase: sv.ringBase, ringPos: sv.ringPos, stopBase: sv.stopBase,
+			gap: gap{sv.gapStart, sv.gapEnd}, dropped: sv.dropped,
 		}
-		sp.tail = indexOf(d.runs())
-		size := d.int()
-		if content := d.bytes(); size > 0 && size <= tailMemory && int64(len(content)) <= size {
+		tail := decoder{b: sv.tail}
+		sp.tail = indexOf(tail.runs())
+		bad = bad || tail.bad || len(tail.b) > 0
+		if size := sv.ringSize; size > 0 && size <= tailMemory && int64(len(sv.ring)) <= size {
 			sp.ring = make([]byte, size)
-			copy(sp.ring, content)
+			copy(sp.ring, sv.ring)
 		}
 		j.spill = sp
 	}
-	if d.bad || len(d.b) > 0 {
+	if bad {
 		return nil, errDamaged
 	}
-	var err error
-	if filed {
+	return j, nil
+}
+
+// RestoreValue brings back the closed journal that Value made b of.
+func (s *Store) RestoreValue(b []byte) (*Journal, error) {
+	v, err := parseValue(b)
+	if err != nil {
+		return nil, err
+	}
+	j, err := v.journal()
+	if err != nil {
+		return nil, err
+	}
+	j.store = s
+	if v.spill != nil && v.spill.filed {
 		err = j.takeSpill()
 	}
 	if err == nil {
@@ -157,11 +225,6 @@ func (d *decoder) byte() byte {
 func (d *decoder) int() int64 {
 	v, n := binary.Uvarint(d.b)
 	return d.took(int64(v), n, v <= math.MaxInt64)
-}
-
-func (d *decoder) signed() int64 {
-	v, n := binary.Varint(d.b)
-	return d.took(v, n, true)
 }
 
 func (d *decoder) took(v int64, n int, ok bool) int64 {

@@ -72,7 +72,7 @@ type place struct {
 
 // New makes an empty ledger, which is kept from now on.
 func New(keep holder.Keeper) (*Ledger, error) {
-	fd, err := unix.MemfdCreate("ledger", unix.MFD_CLOEXEC)
+	fd, err := newMemory()
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -89,7 +89,12 @@ func Open(keep holder.Keeper) (*Ledger, error) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	l := &Ledger{keep: keep, fd: fd, records: map[string]place{}}
-	if err := l.replay(); err != nil {
+	err = l.replay()
+	if err == nil {
+		// What a cut write left must not look like a record after the next one.
+		err = unix.Ftruncate(fd, l.end)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
 	return l, nil
@@ -129,9 +134,11 @@ func (l *Ledger) replay() error {
 		}
 	}
 	l.end = r.at
-	// What a cut write left must not look like a record after the next one.
-	return unix.Ftruncate(l.fd, l.end)
+	return nil
 }
+
+// newMemory returns empty memory for a ledger.
+func newMemory() (int, error) { return unix.MemfdCreate("ledger", unix.MFD_CLOEXEC) }
 
 // All is what the ledger holds, in the order of the keys.
 func (l *Ledger) All() iter.Seq2[string, []byte] {
@@ -274,7 +281,7 @@ func (l *Ledger) tidy() error {
 	if garbage := l.end - l.live; garbage < minGarbage || garbage < l.live {
 		return nil
 	}
-	fd, err := unix.MemfdCreate("ledger", unix.MFD_CLOEXEC)
+	fd, err := newMemory()
 	if err != nil {
 		return nil // it is larger than it need be, and right
 	}

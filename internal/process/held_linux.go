@@ -88,6 +88,25 @@ func (h *Host) AdoptTree(name string, num uint32) *Tree {
 	return t
 }
 
+// FindTree returns the number of the tree that an earlier process of ours made
+// with this name, where cgroups tell.
+func (h *Host) FindTree(name string) (num uint32, ok bool) {
+	if h.cgroup == nil {
+		return 0, false
+	}
+	names, err := h.cgroup.names()
+	if err != nil {
+		return 0, false
+	}
+	for _, have := range names {
+		if rest, found := strings.CutPrefix(have, name+"."); found {
+			n, err := strconv.ParseUint(rest, 10, 32)
+			return uint32(n), err == nil
+		}
+	}
+	return 0, false
+}
+
 // AdoptProc takes over a process that was tracked before. It may have ended
 // meanwhile; how is known.
 func (t *Tree) AdoptProc(pid int) (*Proc, error) {

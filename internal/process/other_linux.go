@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -80,11 +81,14 @@ func AwaitEnd(pids []int, limit time.Duration) {
 }
 
 // Output runs a program to its end and returns what it wrote to stdout; what it
-// wrote to stderr is in the error of one that failed. It is for a process whose
-// children nobody else waits for.
-func Output(ctx context.Context, path string, args, env []string, dir string) (string, error) {
+// wrote to stderr is in the error of one that failed. Its stdin is empty if that
+// is nil. It is for a process whose children nobody else waits for.
+func Output(ctx context.Context, path string, args, env []string, dir string, stdin *os.File) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir = env, dir
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second // a child of it may hold the pipes

@@ -2,6 +2,8 @@ package session
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -16,15 +18,20 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/pty"
+	"github.com/terminal-runtime/trl/internal/shell"
+	"github.com/terminal-runtime/trl/internal/state"
 )
 
 // found is what the ledger has of one session.
 type found struct {
 	id     string
-	record *sessionRecord
+	record *sessionRecord // nil: there is none, or none that can be read
+	tree   uint32         // 0: not known
 	shell  []byte
 	screen *picture
 	execs  []foundExec // in their order
+	keys   []string    // of all its records, but for the session's own
+	bad    error       // why a record that is needed can't be read
 }
 
 type foundExec struct {
@@ -39,20 +46,27 @@ const adoptAtOnce = 32
 // Adopt takes over the sessions of a process that died: those that the ledger
 // tells of. It comes before the pool is used. What was under way goes on when
 // resume is called, by when the reports of the shells must be read.
+//
+// A session that can't be taken over costs that session alone. Nothing that is
+// kept for it is given up, and no record of it is erased: see leave.
 func (p *Pool) Adopt() (resume func()) {
 	type claim struct {
 		*Session
-		err error
+		found *found
+		err   error
 	}
 	var claims []*claim
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, adoptAtOnce)
 	for _, f := range p.find() {
-		c := &claim{Session: p.rebuild(f)}
+		c := &claim{Session: p.rebuild(f), found: f, err: f.bad}
 		if c.state == api.StateTerminated {
 			continue
 		}
 		claims = append(claims, c)
+		if c.err != nil {
+			continue
+		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			c.err = c.adopt(f)
@@ -63,8 +77,7 @@ func (p *Pool) Adopt() (resume func()) {
 	var goOn []func()
 	for _, c := range claims {
 		if c.err != nil {
-			p.cfg.Log.Error("a session is lost", "event", "session_lost", "session", c.id, "error", c.err)
-			c.lose()
+			c.leave(c.found, c.err)
 			continue
 		}
 		goOn = append(goOn, c.goOn)
@@ -74,6 +87,14 @@ func (p *Pool) Adopt() (resume func()) {
 			fn()
 		}
 	}
+}
+
+// Unreadable reports whether a session could not be taken over. What is kept for
+// it is not known then.
+func (p *Pool) Unreadable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.order, func(s *Session) bool { return s.unreadable != "" })
 }
 
 // Slots are what the sessions have kept, but for their shells'. What else an
@@ -100,71 +121,141 @@ func (p *Pool) Slots() []holder.Slot {
 	return slots
 }
 
-// find reads the ledger. What can't be read is told, and dropped.
-func (p *Pool) find() []*found {
-	sessions := map[string]*found{}
-	of := func(id string) *found {
-		if sessions[id] == nil {
-			sessions[id] = &found{id: id}
-		}
-		return sessions[id]
-	}
-	for key, value := range p.cfg.Ledger.All() {
-		var err error
-		kind, id, _ := strings.Cut(key, "/")
-		switch kind + "/" {
-		case sessionKey:
-			of(id).record, err = decodeSession(value)
-		case shellKey:
-			of(id).shell = value
-		case screenKey:
-			of(id).screen, err = decodePicture(value)
-		case execKey:
-			var r *execRecord
-			if r, err = decodeExec(value); err == nil {
-				f := of(r.session)
-				f.execs = append(f.execs, foundExec{id, r})
+// CheckRecord returns an error for a record that Adopt could not read. Records
+// of other packages pass.
+func CheckRecord(key string, value []byte) error {
+	var r reading
+	err := r.add(key, value)
+	for _, f := range r.sessions {
+		for _, e := range f.execs {
+			if len(e.record.journal) > 0 {
+				err = errors.Join(err, journal.CheckValue(e.record.journal))
 			}
-		case spentPrefix:
-			session, used, _ := strings.Cut(id, "/")
-			p.spent.add(spentKey{session, used})
+		}
+	}
+	return err
+}
+
+// reading puts the records of sessions together.
+type reading struct {
+	sessions map[string]*found
+	spent    []spentKey
+}
+
+func (r *reading) of(id string) *found {
+	if r.sessions[id] == nil {
+		if r.sessions == nil {
+			r.sessions = map[string]*found{}
+		}
+		r.sessions[id] = &found{id: id}
+	}
+	return r.sessions[id]
+}
+
+// add takes one record in. An error says that it can't be read.
+func (r *reading) add(key string, value []byte) (err error) {
+	kind, id, _ := strings.Cut(key, "/")
+	f := &found{} // whose record it is
+	switch kind + "/" {
+	case sessionKey:
+		f = r.of(id)
+		if f.record, err = decodeSession(value); err != nil {
+			f.record = nil
 		}
 		if err != nil {
-			p.cfg.Log.Error("a note can't be read", "key", key, "error", err)
+			f.bad = fmt.Errorf("its record: %w", err)
+		}
+		return err
+	case treeKey:
+		f = r.of(id)
+		var tree treeRecord
+		err = state.Decode(value, tree.fields)
+		f.tree = tree.number
+	case shellKey:
+		f = r.of(id)
+		f.shell = value
+		if err = shell.CheckState(value); err != nil {
+			f.bad = fmt.Errorf("the record of its shell: %w", err)
+		}
+	case screenKey:
+		f = r.of(id)
+		if f.screen, err = decodePicture(value); err != nil {
+			f.screen = nil // it is shown from what is kept of its output
+		}
+	case execKey:
+		var e *execRecord
+		if e, err = decodeExec(value); e.session == "" {
+			break // nobody knows whose it was; see commandOf
+		}
+		f = r.of(e.session)
+		if err == nil {
+			f.execs = append(f.execs, foundExec{id, e})
+		}
+	case spentPrefix:
+		session, used, _ := strings.Cut(id, "/")
+		r.spent = append(r.spent, spentKey{session, used})
+	}
+	f.keys = append(f.keys, key)
+	return err
+}
+
+// find reads the ledger. A record that can't be read is told of and kept.
+func (p *Pool) find() []*found {
+	var r reading
+	for key, value := range p.cfg.Ledger.All() {
+		name, before := strings.CutPrefix(key, unreadableKey)
+		err := r.add(name, value)
+		switch {
+		case err != nil:
+			p.cfg.Log.Error("cannot read a record of an earlier daemon", "event", "unreadable", "record", name, "error", err)
+			if !before {
+				p.put(unreadableKey+name, value)
+				p.erase(name)
+			}
+		case before: // an earlier daemon could not
+			p.put(name, value)
 			p.erase(key)
 		}
 	}
+	for _, k := range r.spent {
+		p.spent.add(k)
+	}
 	var all []*found
-	for _, f := range sessions {
-		if f.record == nil { // it was just being made, or forgotten
-			p.erase(shellKey + f.id)
-			p.erase(screenKey + f.id)
-			for _, e := range f.execs {
-				p.erase(execKey + e.id)
+	for _, f := range r.sessions {
+		if f.record == nil && f.bad == nil { // it was just being made, or forgotten
+			for _, key := range f.keys {
+				p.erase(key)
 			}
 			continue
+		}
+		if f.record == nil {
+			f.record = &sessionRecord{tree: f.tree}
 		}
 		slices.SortFunc(f.execs, func(a, b foundExec) int { return cmp.Compare(a.record.number, b.record.number) })
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b *found) int { return cmp.Compare(a.record.Number, b.record.Number) })
+	slices.SortFunc(all, func(a, b *found) int { return cmp.Compare(a.record.number, b.record.number) })
 	return all
 }
 
-// rebuild makes a session again as it is noted, with its execs.
+// rebuild makes a session again as it is noted. One that has ended has its execs
+// again too.
 func (p *Pool) rebuild(f *found) *Session {
 	r := f.record
 	s := &Session{
-		pool: p, id: f.id, number: r.Number, params: r.Params, envKeys: r.EnvKeys, program: r.Program, env: r.Env,
-		timeout: r.Timeout, idleTTL: r.IdleTTL, created: r.Created, active: time.Now(),
+		pool: p, id: f.id, number: r.number, envKeys: r.envKeys, program: r.program, env: r.env,
+		params: api.SessionCreateParams{
+			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty,
+		},
+		timeout: r.timeout, idleTTL: r.idleTTL, created: r.created, active: time.Now(),
 		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
-		terminated: r.Terminated, unheldSize: r.UnheldSize,
+		terminated: r.terminated, unheldSize: r.unheldSize,
 	}
-	p.numbers.Store(max(p.numbers.Load(), r.Number))
+	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
 	p.sessions[s.id] = s
 	p.order = append(p.order, s)
-	if r.Terminated != nil {
+	if r.terminated != nil {
 		s.state = api.StateTerminated
 		close(s.destroyed)
 		p.ended++
@@ -172,11 +263,14 @@ func (p *Pool) rebuild(f *found) *Session {
 		p.live++
 	}
 	p.mu.Unlock()
+	if r.terminated == nil {
+		return s
+	}
 	for _, e := range f.execs {
 		s.rebuildExec(e)
 	}
-	if r.Terminated != nil && r.Params.TTY != nil {
-		s.term = p.newTerminal(nil, nil, *r.Params.TTY)
+	if r.tty != nil {
+		s.term = p.newTerminal(nil, nil, *r.tty)
 		s.term.showAgain(s, f.screen)
 		s.term.gone, s.term.buf = true, nil
 	}
@@ -266,34 +360,89 @@ func (e *execution) restoreJournal(r *execRecord) {
 	}
 }
 
-// adopt takes over the processes of a session that lives.
-func (s *Session) adopt(f *found) error {
+// adopt takes over a session that lives. Until nothing can fail any more it takes
+// only descriptors of its own; on an error it closes those.
+func (s *Session) adopt(f *found) (err error) {
 	p, r := s.pool, f.record
-	s.tree = p.host.AdoptTree(s.id, r.Tree)
-	var err error
-	if r.Terminal != nil {
-		if s.term, err = p.adoptTerminal(s, r.Terminal, f.screen); err != nil {
+	if err := f.commandOf(); err != nil {
+		return err
+	}
+	s.tree = p.host.AdoptTree(s.id, r.tree)
+	if r.terminal != nil {
+		if s.term, err = p.adoptTerminal(s, r.terminal); err != nil {
 			return err
 		}
 	}
-	if len(r.Params.Argv) > 0 {
-		s.proc, err = s.tree.AdoptProc(r.PID)
+	if len(r.argv) > 0 {
+		s.proc, err = s.tree.AdoptProc(r.pid)
 	} else {
 		s.shell, err = p.hub.Adopt(s.shellConfig(), f.shell)
 	}
 	if err != nil {
+		if s.term != nil {
+			s.term.closeOwn()
+			s.term = nil
+		}
 		return err
+	}
+	for _, e := range f.execs {
+		s.rebuildExec(e)
+	}
+	if s.term != nil {
+		s.term.mu.Lock()
+		s.term.showAgain(s, f.screen)
+		s.term.mu.Unlock()
+		s.term.read()
 	}
 	if s.running != nil || len(s.queue) > 0 {
 		s.state = api.StateRunning
 	} else {
 		s.state = api.StateIdle
 	}
-	s.adoptHold(r.Held)
-	if r.Ending != "" {
-		s.ending, s.endWhy = true, r.Ending
+	s.adoptHold(r.held)
+	if r.ending != "" {
+		s.ending, s.endWhy = true, r.ending
 	}
 	return nil
+}
+
+// commandOf returns an error if the session runs a command of which there is no
+// record that can be read.
+func (f *found) commandOf() error {
+	if len(f.record.argv) > 0 && len(f.execs) == 0 {
+		return errors.New("there is no record of its command")
+	}
+	id, ok := shell.UnderWay(f.shell)
+	if !ok || slices.ContainsFunc(f.execs, func(e foundExec) bool { return e.id == id }) {
+		return nil
+	}
+	return fmt.Errorf("there is no record of %s, the command that its shell runs", id)
+}
+
+// leave is for a session that can't be taken over. Its processes are ended, or
+// left alone until somebody destroys it: as the configuration says. What the
+// ledger and the holder have of it stays as it is until then.
+func (s *Session) leave(f *found, why error) {
+	p := s.pool
+	if s.tree == nil {
+		tree := cmp.Or(f.record.tree, f.tree)
+		if tree == 0 {
+			tree, _ = p.host.FindTree(s.id)
+		}
+		s.tree = p.host.AdoptTree(s.id, tree)
+	}
+	s.leftRecords = []string{unreadableKey + sessionKey + s.id}
+	for _, key := range f.keys {
+		s.leftRecords = append(s.leftRecords, key, unreadableKey+key)
+	}
+	s.mu.Lock()
+	s.state, s.unreadable = api.StateRunning, why.Error()
+	s.mu.Unlock()
+	p.cfg.Log.Error("cannot go on with a session of an earlier daemon", "event", "session_unreadable", "session", s.id, "error", why,
+		"processes", len(s.tree.PIDs()), "ended", p.cfg.EndUnreadable)
+	if p.cfg.EndUnreadable {
+		s.destroy(api.ReasonLost, false)
+	}
 }
 
 // adoptHold goes on with who has the keyboard.
@@ -301,7 +450,7 @@ func (s *Session) adoptHold(r *holdRecord) {
 	if r == nil {
 		return
 	}
-	h := &hold{lease: r.Lease, holder: r.Holder, since: r.Since, until: r.Until, ttl: r.TTL, answers: r.Answers}
+	h := &hold{lease: r.lease, holder: r.holder, since: r.since, until: r.until, ttl: r.ttl, answers: r.answers}
 	// Nobody could renew it while no daemon was there.
 	h.extend(time.Now())
 	h.expiry = time.AfterFunc(h.ttl, func() { s.expire(h) })
@@ -344,41 +493,27 @@ func (s *Session) goOn() {
 	}
 }
 
-// lose ends a session that can't be taken over.
-func (s *Session) lose() {
-	if s.tree == nil {
-		s.tree = s.pool.host.AdoptTree(s.id, 0)
+// adoptTerminal takes over a terminal, which is shown and read later.
+func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots) (*terminal, error) {
+	if s.params.TTY == nil {
+		return nil, errors.New("the size of its terminal is not known")
 	}
-	s.mu.Lock()
-	s.state = api.StateIdle
-	execs := append(slices.Clone(s.queue), s.running)
-	s.queue, s.running, s.ending, s.endWhy = nil, nil, true, api.ReasonLost
-	s.mu.Unlock()
-	for _, e := range execs {
-		if e != nil {
-			e.neverRan()
-			s.mu.Lock()
-			s.keep(e)
-			s.mu.Unlock()
+	keep := p.cfg.Keeper
+	fds := [5]int{-1, -1, -1, -1, -1}
+	closeOwn := func() {
+		for _, fd := range fds {
+			if fd >= 0 {
+				_ = unix.Close(fd)
+			}
 		}
 	}
-	s.pool.begin(func() { s.end(api.ReasonLost, nil) })
-}
-
-// adoptTerminal takes over a terminal.
-func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots, screen *picture) (*terminal, error) {
-	keep := p.cfg.Keeper
-	var fds [5]int
 	for i, slot := range []holder.Slot{slots.Master, slots.Slave, slots.Stage[0], slots.Stage[1], slots.Leader} {
-		fds[i] = -1
 		if slot == 0 {
 			continue
 		}
 		fd, err := keep.Take(slot)
 		if err != nil {
-			for _, fd := range fds[:i] {
-				_ = unix.Close(fd)
-			}
+			closeOwn()
 			return nil, err
 		}
 		fds[i] = fd
@@ -389,6 +524,10 @@ func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots, screen *picture) 
 	}
 	t := p.newTerminal(os.NewFile(uintptr(fds[0]), "ptmx"), os.NewFile(uintptr(fds[1]), name), *s.params.TTY)
 	t.stage, t.slots = [2]int{fds[2], fds[3]}, slots
+	if t.master == nil || t.slave == nil {
+		closeOwn()
+		return nil, errors.New("its terminal is not kept")
+	}
 	t.raw, err = t.master.SyscallConn()
 	if err == nil && slots.Leader != 0 {
 		t.leader, err = s.tree.AdoptTerminal(slots.LeaderPID, fds[4])
@@ -397,17 +536,13 @@ func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots, screen *picture) 
 		err = t.rememberSettings()
 	}
 	if err != nil {
-		t.give()
+		t.closeOwn()
 		return nil, err
 	}
 	size, err := pty.GetSize(t.master)
 	if err == nil { // what it is counts, if not yet what was noted
 		s.params.TTY = &api.TTYSize{Rows: size.Rows, Cols: size.Cols}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.showAgain(s, screen)
-	t.read()
 	return t, nil
 }
 

@@ -58,10 +58,20 @@ func (s *Session) neverStarted() {
 	if s.term != nil {
 		s.term.close()
 	}
+	s.pool.erase(treeKey + s.id)
 	s.mu.Lock()
 	s.become(api.StateTerminated)
 	s.mu.Unlock()
 	close(s.destroyed)
+}
+
+// eraseLive takes out of the ledger what is kept of a living session alone.
+func (s *Session) eraseLive() {
+	s.pool.erase(shellKey + s.id)
+	s.pool.erase(treeKey + s.id)
+	for _, key := range s.leftRecords {
+		s.pool.erase(key)
+	}
 }
 
 // end takes the session down. It runs once. status is that of a direct
@@ -99,7 +109,7 @@ func (s *Session) end(why string, status *process.Status) {
 	s.become(api.StateTerminated)
 	s.note()
 	s.mu.Unlock()
-	s.pool.erase(shellKey + s.id)
+	s.eraseLive()
 	s.pool.mu.Lock()
 	s.pool.live--
 	s.pool.ended++

@@ -87,6 +87,9 @@ func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result 
 	if s.state == api.StateCreating {
 		return nil, false, s.errCreating()
 	}
+	if err := s.errIfUnreadable(); err != nil {
+		return nil, false, err
+	}
 	now := time.Now()
 	before := s.held
 	renewed := before != nil && params.Lease == before.lease

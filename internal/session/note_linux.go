@@ -5,8 +5,8 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
-	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/state"
 )
 
 // What is noted in the ledger is what a later process needs to go on with the
@@ -43,29 +43,46 @@ func (k spentKey) ledgerKey() string { return spentPrefix + k.session + "/" + k.
 
 // note writes down what the session is. Under s.mu.
 func (s *Session) note() {
-	if s.pool.cfg.Ledger == nil {
-		return
+	if s.pool.cfg.Ledger == nil || s.unreadable != "" && s.terminated == nil {
+		return // what a later daemon may be able to read stays as it is
 	}
-	r := sessionRecord{
-		Number: s.number, Params: s.params, EnvKeys: s.envKeys, Env: s.env, Program: s.program,
-		Created: s.created, Timeout: s.timeout, IdleTTL: s.idleTTL, Tree: s.tree.Number(),
-		Terminated: s.terminated, UnheldSize: s.unheldSize,
+	r := s.record()
+	s.pool.put(sessionKey+s.id, r.encode())
+}
+
+// record is the session as it is kept. Under s.mu.
+func (s *Session) record() *sessionRecord {
+	p := &s.params
+	r := &sessionRecord{
+		number: s.number, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
+		envKeys: s.envKeys, env: s.env, program: s.program,
+		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
+		terminated: s.terminated, unheldSize: s.unheldSize,
 	}
 	if s.proc != nil {
-		r.PID = s.proc.PID()
+		r.pid = s.proc.PID()
 	}
 	if s.ending {
-		r.Ending = s.endWhy
+		r.ending = s.endWhy
 	}
 	if s.term != nil {
-		r.Terminal = s.term.slots
+		r.terminal = s.term.slots
 	}
 	if h := s.held; h != nil {
-		r.Held = &holdRecord{
-			Lease: h.lease, Holder: h.holder, Since: h.since, Until: h.until, TTL: h.ttl, Answers: h.answers,
+		r.held = &holdRecord{
+			lease: h.lease, holder: h.holder, since: h.since, until: h.until, ttl: h.ttl, answers: h.answers,
 		}
 	}
-	s.pool.put(sessionKey+s.id, r.encode())
+	return r
+}
+
+// noteTree writes down which process tree is the session's, before anything is
+// started in it.
+func (s *Session) noteTree() {
+	if s.pool.cfg.Ledger != nil {
+		r := treeRecord{s.tree.Number()}
+		s.pool.put(treeKey+s.id, state.Encode(r.fields))
+	}
 }
 
 // picture is what a terminal showed when a command had written so much. What was
@@ -75,25 +92,6 @@ type picture struct {
 	offset int64
 	size   api.TTYSize
 	ansi   []byte
-}
-
-func (p *picture) encode() []byte {
-	var w ledger.Writer
-	w.Int(p.exec)
-	w.Int(p.offset)
-	encodeSize(&w, &p.size)
-	w.Blob(p.ansi)
-	return w.Bytes()
-}
-
-func decodePicture(b []byte) (*picture, error) {
-	r := ledger.NewReader(b)
-	p := &picture{exec: r.Int(), offset: r.Int()}
-	if size := decodeSize(r); size != nil {
-		p.size = *size
-	}
-	p.ansi = r.Blob()
-	return p, r.Err()
 }
 
 // pictureStep is how much a terminal shows between two pictures of it. What
@@ -202,9 +200,7 @@ func (e *execution) write(r *execRecord, whole bool) {
 	} else {
 		r.lane, _ = e.journal.Lane()
 	}
-	var w ledger.Writer
-	r.encode(&w)
-	e.session.pool.put(execKey+e.id, w.Bytes())
+	e.session.pool.put(execKey+e.id, r.append(nil))
 }
 
 // outputEnded is called when nothing more can come: the journal is given up

@@ -85,6 +85,9 @@ const (
 // execute starts the command, or puts it into the queue, or finds the one that
 // was started with the same key.
 func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, error) {
+	if err := s.errIfUnreadable(); err != nil {
+		return nil, err
+	}
 	if len(s.params.Argv) > 0 {
 		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
 			WithHint("session.create without argv makes a session that runs commands")
@@ -401,6 +404,9 @@ func (p *Pool) toCancel(params api.ExecCancelParams) (*execution, error) {
 		defer s.mu.Unlock()
 		if s.state == api.StateTerminated {
 			return nil, s.errTerminated()
+		}
+		if err := s.errIfUnreadable(); err != nil {
+			return nil, err
 		}
 		if s.running == nil {
 			return nil, api.Errorf(api.CodeInvalidRequest, "no command is running in the session").With("session_id", s.id).

@@ -58,6 +58,9 @@ type Config struct {
 	// Ledger is where it is noted what a later process must know to go on with
 	// the sessions. Default: nowhere.
 	Ledger *ledger.Ledger
+	// EndUnreadable ends the processes of a session that can't be taken over
+	// from an earlier daemon. Default: they stay until the session is destroyed.
+	EndUnreadable bool
 }
 
 // Observer counts what ends in a pool. It is called with locks held, and must

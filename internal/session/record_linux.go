@@ -6,53 +6,139 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
-	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/shell"
+	"github.com/terminal-runtime/trl/internal/state"
 )
 
 // What the ledger has of sessions and execs, under keys that begin with these.
+// TestEveryFieldIsKept says which fields of the contract are kept here.
 const (
 	sessionKey  = "s/" // and the id: what the session is
+	treeKey     = "t/" // and the id: which process tree is the session's
 	shellKey    = "h/" // and the id: where its shell is
 	screenKey   = "v/" // and the id: what its terminal showed, and when
 	execKey     = "x/" // and the id of the exec
 	spentPrefix = "k/" // and session and key
+	// unreadableKey and one of the above: a record that a daemon could not read,
+	// as it was found. A later one may be able to.
+	unreadableKey = "u/"
 )
 
 // sessionRecord is a session, but for what its execs and its shell say.
 type sessionRecord struct {
-	Number     int64 // in the order of creation
-	Params     api.SessionCreateParams
-	EnvKeys    []string
-	Env        []string
-	Program    shell.Program
-	Created    time.Time
-	Timeout    time.Duration
-	IdleTTL    time.Duration
-	Tree       uint32
-	PID        int            // of a direct command
-	Terminal   *terminalSlots // nil: it has none
-	Ending     string         // why it is being destroyed
-	Terminated *api.Terminated
-	Held       *holdRecord
-	UnheldSize *api.TTYSize
+	number     int64 // in the order of creation
+	name       string
+	tags       []string
+	argv       []string
+	cwd        string
+	login      bool
+	tty        *api.TTYSize
+	envKeys    []string
+	env        []string
+	program    shell.Program
+	created    time.Time
+	timeout    time.Duration
+	idleTTL    time.Duration
+	tree       uint32
+	pid        int            // of a direct command
+	terminal   *terminalSlots // nil: it has none
+	ending     string         // why it is being destroyed
+	terminated *api.Terminated
+	held       *holdRecord
+	unheldSize *api.TTYSize
+}
+
+func (r *sessionRecord) fields(c *state.Coder) {
+	state.Int(c, 1, &r.number)
+	state.Text(c, 2, &r.name)
+	state.Texts(c, 3, &r.tags)
+	state.Texts(c, 4, &r.argv)
+	state.Text(c, 5, &r.cwd)
+	state.Bool(c, 6, &r.login)
+	state.Optional(c, 7, &r.tty, sizeFields)
+	state.Texts(c, 8, &r.envKeys)
+	state.Texts(c, 9, &r.env)
+	state.Text(c, 10, &r.program.Path)
+	state.Text(c, 11, &r.program.Family)
+	state.Text(c, 12, &r.program.Argv0)
+	state.Time(c, 13, &r.created)
+	state.Int(c, 14, &r.timeout)
+	state.Int(c, 15, &r.idleTTL)
+	state.Int(c, 16, &r.tree)
+	state.Int(c, 17, &r.pid)
+	state.Optional(c, 18, &r.terminal, func(c *state.Coder, t *terminalSlots) { t.fields(c) })
+	state.Text(c, 19, &r.ending)
+	state.Optional(c, 20, &r.terminated, terminatedFields)
+	state.Optional(c, 21, &r.held, func(c *state.Coder, h *holdRecord) { h.fields(c) })
+	state.Optional(c, 22, &r.unheldSize, sizeFields)
+}
+
+func sizeFields(c *state.Coder, size *api.TTYSize) {
+	state.Int(c, 1, &size.Rows)
+	state.Int(c, 2, &size.Cols)
+}
+
+func terminatedFields(c *state.Coder, t *api.Terminated) {
+	state.Time(c, 1, &t.At.Time)
+	state.Text(c, 2, &t.Reason)
+	state.Optional(c, 3, &t.ExitCode, numberFields)
+	state.Text(c, 4, &t.Signal)
+}
+
+func numberFields(c *state.Coder, n *int) { state.Int(c, 1, n) }
+
+func (t *terminalSlots) fields(c *state.Coder) {
+	state.Int(c, 1, &t.Master)
+	state.Int(c, 2, &t.Slave)
+	state.Int(c, 3, &t.Stage[0])
+	state.Int(c, 4, &t.Stage[1])
+	state.Int(c, 5, &t.Leader)
+	state.Int(c, 6, &t.LeaderPID)
 }
 
 // holdRecord is who has the keyboard.
 type holdRecord struct {
-	Lease, Holder string
-	Since, Until  time.Time
-	TTL           time.Duration
-	Answers       bool
+	lease, holder string
+	since, until  time.Time
+	ttl           time.Duration
+	answers       bool
 }
 
-// The record of a session is written when it is made and when something of it
-// changes, not with every command.
-func (r *sessionRecord) encode() []byte { return ledger.EncodeSlowly(r) }
+func (h *holdRecord) fields(c *state.Coder) {
+	state.Text(c, 1, &h.lease)
+	state.Text(c, 2, &h.holder)
+	state.Time(c, 3, &h.since)
+	state.Time(c, 4, &h.until)
+	state.Int(c, 5, &h.ttl)
+	state.Bool(c, 6, &h.answers)
+}
+
+func (r *sessionRecord) encode() []byte { return state.Encode(r.fields) }
 
 func decodeSession(b []byte) (*sessionRecord, error) {
 	r := &sessionRecord{}
-	return r, ledger.DecodeSlowly(b, r)
+	return r, state.Decode(b, r.fields)
+}
+
+// treeRecord is which process tree is a session's. It is a record of its own, so
+// that the processes of a session whose record can't be read are known.
+type treeRecord struct{ number uint32 }
+
+func (r *treeRecord) fields(c *state.Coder) { state.Int(c, 1, &r.number) }
+
+func (p *picture) fields(c *state.Coder) {
+	state.Int(c, 1, &p.exec)
+	state.Int(c, 2, &p.offset)
+	state.Int(c, 3, &p.size.Rows)
+	state.Int(c, 4, &p.size.Cols)
+	state.Bytes(c, 5, &p.ansi)
+}
+
+func (p *picture) encode() []byte { return state.Encode(p.fields) }
+
+func decodePicture(b []byte) (*picture, error) {
+	p := &picture{}
+	return p, state.Decode(b, p.fields)
 }
 
 // execRecord is an exec. It is written twice with every command.
@@ -75,137 +161,89 @@ type execRecord struct {
 	lane        journal.Lane   // of a journal that is still written to
 	journal     []byte         // value of one that is not
 	sizes       []resize
-	result      api.ExecResult
+	result      api.ExecResult // how it ended, without ids and output; of one that has not, terminal and label
 }
 
-func (r *execRecord) encode(w *ledger.Writer) {
-	w.Text(r.session)
-	w.Int(r.number)
-	w.Text(r.key)
-	w.Text(string(r.state))
-	w.Text(r.command.Text)
-	w.Texts(r.command.Env)
-	w.Text(r.command.Dir)
-	w.Int(int64(r.timeout))
-	w.Int(int64(r.idleTimeout))
-	w.Time(r.began)
-	w.Int(int64(r.running))
-	w.Int(int64(r.at))
-	w.Time(r.ended)
-	w.Time(r.lastByte)
-	w.Int(int64(r.why))
-	for _, slot := range []holder.Slot{r.stdin.read, r.stdin.write, r.stdin.first, r.output[0], r.output[1], r.lane.Slot} {
-		w.Int(int64(slot))
+func (r *execRecord) fields(c *state.Coder) {
+	state.Text(c, 1, &r.session)
+	state.Int(c, 2, &r.number)
+	state.Text(c, 3, &r.key)
+	state.Text(c, 4, &r.state)
+	state.Text(c, 5, &r.command.Text)
+	state.Texts(c, 6, &r.command.Env)
+	state.Text(c, 7, &r.command.Dir)
+	state.Int(c, 8, &r.timeout)
+	state.Int(c, 9, &r.idleTimeout)
+	state.Time(c, 10, &r.began)
+	state.Int(c, 11, &r.running)
+	state.Int(c, 12, &r.at)
+	state.Time(c, 13, &r.ended)
+	state.Time(c, 14, &r.lastByte)
+	state.Int(c, 15, &r.why)
+	state.Int(c, 16, &r.stdin.read)
+	state.Int(c, 17, &r.stdin.write)
+	state.Int(c, 18, &r.stdin.first)
+	state.Int(c, 19, &r.output[0])
+	state.Int(c, 20, &r.output[1])
+	state.Int(c, 21, &r.lane.Slot)
+	state.Int(c, 22, &r.lane.Number)
+	state.Bytes(c, 23, &r.journal)
+	state.List(c, 24, &r.sizes, func(c *state.Coder, s *resize) {
+		state.Int(c, 1, &s.offset)
+		state.Int(c, 2, &s.at)
+		state.Int(c, 3, &s.size.Rows)
+		state.Int(c, 4, &s.size.Cols)
+	})
+	state.Optional(c, 25, &r.result.TTY, sizeFields)
+	state.Text(c, 26, &r.result.Label)
+	if c.Reading() || r.state == api.ExecExited {
+		resultFields(c, &r.result)
 	}
-	w.Int(int64(r.lane.Number))
-	w.Blob(r.journal)
-	w.Int(int64(len(r.sizes)))
-	for _, s := range r.sizes {
-		w.Int(s.offset)
-		w.Int(int64(s.at))
-		encodeSize(w, &s.size)
+}
+
+// resultFields are how an exec ended.
+func resultFields(c *state.Coder, r *api.ExecResult) {
+	state.Text(c, 27, &r.Outcome)
+	hasCode, code := r.ExitCode != nil, 0
+	if hasCode {
+		code = *r.ExitCode
 	}
-	encodeSize(w, r.result.TTY)
-	w.Text(r.result.Label)
-	w.Bool(r.state == api.ExecExited)
-	if r.state == api.ExecExited {
-		encodeResult(w, &r.result)
+	state.Bool(c, 28, &hasCode)
+	state.Int(c, 29, &code)
+	if c.Reading() && hasCode {
+		r.ExitCode = &code
 	}
+	state.Text(c, 30, &r.Signal)
+	state.Int(c, 31, &r.DurationMS)
+	state.Bool(c, 32, &r.TimedOut)
+	state.Bool(c, 33, &r.Cancelled)
+	state.Text(c, 34, &r.Cwd)
+	state.List(c, 35, &r.Survivors, func(c *state.Coder, p *api.Process) {
+		state.Int(c, 1, &p.PID)
+		state.Int(c, 2, &p.PPID)
+		state.Int(c, 3, &p.AgeMS)
+		state.Int(c, 4, &p.RSSBytes)
+		state.Text(c, 5, &p.Command)
+		state.Text(c, 6, &p.ExecID)
+		state.Text(c, 7, &p.Role)
+	})
+	state.Bool(c, 36, &r.RolledBack)
+	state.Text(c, 37, &r.RolledBackTo)
+	state.Optional(c, 38, &r.Usage, func(c *state.Coder, u *api.Usage) {
+		state.Int(c, 1, &u.CPUMS)
+		state.Int(c, 2, &u.MaxRSSBytes)
+	})
+}
+
+// append adds the record to b.
+func (r *execRecord) append(b []byte) []byte {
+	c := state.Writer(b)
+	r.fields(&c)
+	return c.Value()
 }
 
 func decodeExec(b []byte) (*execRecord, error) {
-	r := ledger.NewReader(b)
-	e := &execRecord{session: r.Text(), number: r.Int(), key: r.Text(), state: api.ExecState(r.Text())}
-	e.command = shell.Command{Text: r.Text(), Env: r.Texts(), Dir: r.Text()}
-	e.timeout, e.idleTimeout = time.Duration(r.Int()), time.Duration(r.Int())
-	e.began = r.Time()
-	e.running, e.at = time.Duration(r.Int()), time.Duration(r.Int())
-	e.ended, e.lastByte = r.Time(), r.Time()
-	e.why = cause(r.Int())
-	for _, slot := range []*holder.Slot{&e.stdin.read, &e.stdin.write, &e.stdin.first, &e.output[0], &e.output[1], &e.lane.Slot} {
-		*slot = holder.Slot(r.Int())
-	}
-	e.lane.Number = uint64(r.Int())
-	e.journal = r.Blob()
-	for n := r.Int(); n > 0 && r.More(); n-- {
-		s := resize{offset: r.Int(), at: time.Duration(r.Int())}
-		if size := decodeSize(r); size != nil {
-			s.size = *size
-		}
-		e.sizes = append(e.sizes, s)
-	}
-	tty, label := decodeSize(r), r.Text()
-	if r.Bool() {
-		e.result = decodeResult(r)
-	}
-	e.result.TTY, e.result.Label = tty, label
-	return e, r.Err()
-}
-
-// encodeSize writes the size of a terminal, nil for none.
-func encodeSize(w *ledger.Writer, size *api.TTYSize) {
-	if size == nil {
-		size = &api.TTYSize{}
-	}
-	w.Int(int64(size.Rows))
-	w.Int(int64(size.Cols))
-}
-
-func decodeSize(r *ledger.Reader) *api.TTYSize {
-	size := api.TTYSize{Rows: int(r.Int()), Cols: int(r.Int())}
-	if size.Rows == 0 {
-		return nil
-	}
-	return &size
-}
-
-// encodeResult writes how an exec ended, without ids and output.
-func encodeResult(w *ledger.Writer, r *api.ExecResult) {
-	w.Text(string(r.Outcome))
-	w.Bool(r.ExitCode != nil)
-	if r.ExitCode != nil {
-		w.Int(int64(*r.ExitCode))
-	}
-	w.Text(r.Signal)
-	w.Int(r.DurationMS)
-	w.Bool(r.TimedOut)
-	w.Bool(r.Cancelled)
-	w.Text(r.Cwd)
-	w.Int(int64(len(r.Survivors)))
-	for _, p := range r.Survivors {
-		for _, n := range []int64{int64(p.PID), int64(p.PPID), p.AgeMS, p.RSSBytes} {
-			w.Int(n)
-		}
-		w.Text(p.Command)
-		w.Text(p.ExecID)
-		w.Text(p.Role)
-	}
-	w.Bool(r.RolledBack)
-	w.Text(r.RolledBackTo)
-	w.Bool(r.Usage != nil)
-	if r.Usage != nil {
-		w.Int(r.Usage.CPUMS)
-		w.Int(r.Usage.MaxRSSBytes)
-	}
-}
-
-func decodeResult(r *ledger.Reader) api.ExecResult {
-	out := api.ExecResult{State: api.ExecExited, Outcome: api.Outcome(r.Text())}
-	if r.Bool() {
-		code := int(r.Int())
-		out.ExitCode = &code
-	}
-	out.Signal, out.DurationMS = r.Text(), r.Int()
-	out.TimedOut, out.Cancelled, out.Cwd = r.Bool(), r.Bool(), r.Text()
-	for n := r.Int(); n > 0 && r.More(); n-- {
-		out.Survivors = append(out.Survivors, api.Process{
-			PID: int(r.Int()), PPID: int(r.Int()), AgeMS: r.Int(), RSSBytes: r.Int(),
-			Command: r.Text(), ExecID: r.Text(), Role: r.Text(),
-		})
-	}
-	out.RolledBack, out.RolledBackTo = r.Bool(), r.Text()
-	if r.Bool() {
-		out.Usage = &api.Usage{CPUMS: r.Int(), MaxRSSBytes: r.Int()}
-	}
-	return out
+	r := &execRecord{}
+	err := state.Decode(b, r.fields)
+	return r, err
 }

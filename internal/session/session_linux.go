@@ -29,6 +29,12 @@ type Session struct {
 	timeout time.Duration
 	idleTTL time.Duration
 	created time.Time
+	// unreadable says why a session of an earlier daemon can't be gone on with;
+	// "" means that it can. Such a session has processes, and nothing else.
+	unreadable string
+	// leftRecords are what the ledger has of such a session besides its own
+	// record, and keeps until it is ended.
+	leftRecords []string
 
 	tree  *process.Tree // set by start
 	shell *shell.Shell  // nil in a direct session
@@ -183,6 +189,7 @@ func (s *Session) start() error {
 		return api.Errorf(api.CodeInternal, "no process tree: %w", err)
 	}
 	s.tree = tree
+	s.noteTree()
 	if s.params.TTY != nil {
 		if s.term, err = s.pool.openTerminal(*s.params.TTY); err != nil {
 			s.neverStarted()
@@ -282,9 +289,21 @@ func (s *Session) errIfCreating() error {
 	return nil
 }
 
+// errIfUnreadable refuses what only a session can do that was taken over.
+func (s *Session) errIfUnreadable() error {
+	if s.unreadable == "" {
+		return nil
+	}
+	return api.Errorf(api.CodeSessionUnreadable, "this daemon can't go on with the session: %s", s.unreadable).With("session_id", s.id).
+		WithHint("session.info lists its processes, session.destroy ends them; a daemon of another version may be able to go on")
+}
+
 // terminal returns the terminal of a session that has been made.
 func (s *Session) terminal() (*terminal, error) {
 	if err := s.errIfCreating(); err != nil {
+		return nil, err
+	}
+	if err := s.errIfUnreadable(); err != nil {
 		return nil, err
 	}
 	if s.term == nil {
@@ -322,7 +341,10 @@ func (s *Session) snapshot() api.Session {
 		Shell: s.program.Path, Argv: s.params.Argv, TTY: s.params.TTY,
 		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
-		EnvKeys: s.envKeys, Terminated: s.terminated,
+		EnvKeys: s.envKeys, Unreadable: s.unreadable, Terminated: s.terminated,
+	}
+	if s.unreadable != "" {
+		return out
 	}
 	if s.held != nil {
 		out.Held = s.held.describe()

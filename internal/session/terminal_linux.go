@@ -130,14 +130,22 @@ func (t *terminal) keepLeader() (err error) {
 	return err
 }
 
-// give gives up all that the terminal holds, here and at the holder.
-func (t *terminal) give() {
+// closeOwn closes the descriptors that this process has of the terminal.
+func (t *terminal) closeOwn() {
 	_, _ = t.master.Close(), t.slave.Close()
 	for _, fd := range t.stage {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 	}
+	if t.leader != nil {
+		_ = t.leader.Close()
+	}
+}
+
+// give gives up all that the terminal holds, here and at the holder.
+func (t *terminal) give() {
+	t.closeOwn()
 	for _, slot := range []holder.Slot{t.slots.Master, t.slots.Slave, t.slots.Stage[0], t.slots.Stage[1], t.slots.Leader} {
 		if slot != 0 {
 			t.pool.cfg.Keeper.Drop(slot)
@@ -318,9 +326,6 @@ func (t *terminal) close() {
 	t.screen, t.buf = last, nil
 	t.noteScreen()
 	t.mu.Unlock()
-	if t.leader != nil {
-		_ = t.leader.Close()
-	}
 	t.give()
 }
 

@@ -48,7 +48,7 @@ var loginTexts = map[Family]string{Dash: "login-posix.sh", Ash: "login-posix.sh"
 type Program struct {
 	Path   string // absolute
 	Family Family
-	argv0  string
+	Argv0  string
 }
 
 // Find looks a shell up: a path, or a name on PATH. An empty name is /bin/sh.
@@ -58,7 +58,7 @@ func Find(name string) (p Program, ok bool) {
 	if name == "" {
 		name = "/bin/sh"
 	}
-	p.argv0 = filepath.Base(name)
+	p.Argv0 = filepath.Base(name)
 	path, err := exec.LookPath(name)
 	if err != nil && name == string(Ash) {
 		// Debian's busybox comes without links for its applets.
@@ -75,7 +75,7 @@ func Find(name string) (p Program, ok bool) {
 	if err != nil {
 		file = path
 	}
-	p.Family = familyOf(p.argv0, filepath.Base(file))
+	p.Family = familyOf(p.Argv0, filepath.Base(file))
 	return p, true
 }
 
@@ -113,7 +113,7 @@ func (p Program) argv(control string) []string {
 	case Zsh:
 		return []string{"zsh", "-f", control}
 	default:
-		return []string{p.argv0, control}
+		return []string{p.Argv0, control}
 	}
 }
 

@@ -144,10 +144,15 @@ func (h *Hub) Close() error {
 	return err
 }
 
-// loadTexts puts the embedded texts into memfds, with the paths filled in.
+// loadTexts puts the embedded texts that are not there yet into memfds, with the
+// paths filled in.
 func (h *Hub) loadTexts() error {
 	fill := []string{"@STATUS@", h.statusW.path}
 	for _, t := range bootTexts {
+		if k, there := h.texts[t.name]; there { // an earlier daemon has loaded it
+			fill = append(fill, "@"+strings.ToUpper(t.name)+"@", k.path)
+			continue
+		}
 		contents, err := bootFiles.ReadFile("boot/" + t.file)
 		if err != nil {
 			return err

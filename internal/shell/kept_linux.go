@@ -40,7 +40,7 @@ func (h *Hub) keepOnly(fd int) (kept, error) {
 
 // given is what an earlier daemon has kept, without a descriptor of our own.
 func (h *Hub) given(slot holder.Slot) kept {
-	if slot < 0 {
+	if slot <= 0 {
 		return none
 	}
 	return kept{fd: -1, slot: slot, path: h.keeper.Path(slot)}

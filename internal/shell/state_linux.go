@@ -1,14 +1,17 @@
 package shell
 
 import (
-	"encoding/binary"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/state"
 )
 
 // stage is how far a command has come.
@@ -88,209 +91,185 @@ func (sp *spent) addText(t *text) {
 	}
 }
 
-// stateVersion changes when the encoding does.
-const stateVersion = 1
+// shellState is what Adopt needs to know of a shell. A slot that is 0 is none.
+type shellState struct {
+	driver       holder.Slot // where the shell reports: the status pipe of its hub
+	token        string
+	pid          int
+	inCopy       bool
+	waking       waking
+	seq, last    int
+	lastID       string
+	heard        uint64
+	control      holder.Slot
+	controlRead  holder.Slot
+	exits        bool // it said that it exits,
+	exit         int  // with this status
+	standby      copyState
+	heir         copyState
+	taking       kitState
+	rousing      holder.Slot
+	hasRun       bool // of the last command, or the one under way:
+	id           string
+	stage        stage
+	seqOf        int
+	kit          kitState
+	texts        [3]holder.Slot
+	reported     bool
+	left         bool
+	stopping     bool
+	killed       bool
+	aborted      bool
+	emergency    bool
+	stopSince    time.Duration
+	doubt        int
+	code         int
+	keyed        unix.Signal
+	stopped      bool
+	rolledBack   bool
+	resultCode   int
+	resultSignal unix.Signal
+	ending       Ending
+	rolledBackTo string
+}
 
-// appendState encodes the shell. Numbers are varints, a slot or a status is one
-// more than it is so that zero is none, texts follow their length.
+// copyState is a sleeping copy; pid 0 is none.
+type copyState struct {
+	pid   int
+	id    string
+	traps []byte
+}
+
+type kitState struct{ wake, traps holder.Slot }
+
+func (st *shellState) fields(c *state.Coder) {
+	state.Int(c, 1, &st.driver)
+	state.Text(c, 2, &st.token)
+	state.Int(c, 3, &st.pid)
+	state.Bool(c, 4, &st.inCopy)
+	state.Int(c, 5, &st.waking)
+	state.Int(c, 6, &st.seq)
+	state.Int(c, 7, &st.last)
+	state.Text(c, 8, &st.lastID)
+	state.Int(c, 9, &st.heard)
+	state.Int(c, 10, &st.control)
+	state.Int(c, 11, &st.controlRead)
+	state.Bool(c, 12, &st.exits)
+	state.Int(c, 13, &st.exit)
+	st.standby.fields(c, 14)
+	st.heir.fields(c, 17)
+	st.taking.fields(c, 20)
+	state.Int(c, 22, &st.rousing)
+	state.Bool(c, 23, &st.hasRun)
+	state.Text(c, 24, &st.id)
+	state.Int(c, 25, &st.stage)
+	state.Int(c, 26, &st.seqOf)
+	st.kit.fields(c, 27)
+	for i := range st.texts {
+		state.Int(c, uint64(29+i), &st.texts[i])
+	}
+	state.Bool(c, 32, &st.reported)
+	state.Bool(c, 33, &st.left)
+	state.Bool(c, 34, &st.stopping)
+	state.Bool(c, 35, &st.killed)
+	state.Bool(c, 36, &st.aborted)
+	state.Bool(c, 37, &st.emergency)
+	state.Int(c, 38, &st.stopSince)
+	state.Int(c, 39, &st.doubt)
+	state.Int(c, 40, &st.code)
+	state.Int(c, 41, &st.keyed)
+	state.Bool(c, 42, &st.stopped)
+	state.Bool(c, 43, &st.rolledBack)
+	state.Int(c, 44, &st.resultCode)
+	state.Int(c, 45, &st.resultSignal)
+	state.Int(c, 46, &st.ending)
+	state.Text(c, 47, &st.rolledBackTo)
+}
+
+func (cs *copyState) fields(c *state.Coder, tag uint64) {
+	state.Int(c, tag, &cs.pid)
+	state.Text(c, tag+1, &cs.id)
+	state.Bytes(c, tag+2, &cs.traps)
+}
+
+func (ks *kitState) fields(c *state.Coder, tag uint64) {
+	state.Int(c, tag, &ks.wake)
+	state.Int(c, tag+1, &ks.traps)
+}
+
+// appendState adds what Adopt needs to b.
 func (s *Shell) appendState(b []byte) []byte {
-	e := encoder{b}
-	e.num(stateVersion)
-	e.text(s.token)
-	e.num(int(s.pid.Load()))
-	e.flags(s.inCopy)
-	e.num(int(s.waking))
-	e.num(s.seq)
-	e.num(s.last)
-	e.text(s.lastID)
-	e.b = binary.AppendUvarint(e.b, s.heard)
-	e.slot(s.ctl.w)
-	e.slot(s.ctl.r)
+	st := s.persisted()
+	c := state.Writer(b)
+	st.fields(&c)
+	return c.Value()
+}
+
+// persisted returns the state of the shell as it is now.
+func (s *Shell) persisted() shellState {
+	st := shellState{
+		driver: s.hub.statusW.kept(), token: s.token, pid: int(s.pid.Load()), inCopy: s.inCopy, waking: s.waking,
+		seq: s.seq, last: s.last, lastID: s.lastID, heard: s.heard,
+		control: s.ctl.w.kept(), controlRead: s.ctl.r.kept(), exits: s.exit != nil,
+		standby: s.standby.persisted(), heir: s.heir.persisted(), taking: s.taking.persisted(), rousing: s.rousing.persisted(),
+	}
 	if s.exit != nil {
-		e.num(*s.exit + 1)
-	} else {
-		e.num(0)
+		st.exit = *s.exit
 	}
-	e.copied(s.standby)
-	e.copied(s.heir)
-	e.kit(s.taking)
-	e.textSlot(s.rousing)
 	r := s.now
-	e.flags(r != nil)
 	if r == nil {
-		return e.b
+		return st
 	}
-	e.text(r.cmd.ID)
-	e.num(int(r.stage))
-	e.num(r.seqOf)
-	e.kit(r.kit)
-	for _, t := range r.texts {
-		e.textSlot(t)
+	st.hasRun, st.id, st.stage, st.seqOf, st.kit = true, r.cmd.ID, r.stage, r.seqOf, r.kit.persisted()
+	for i, t := range r.texts {
+		st.texts[i] = t.persisted()
 	}
-	e.flags(r.reported, r.left, r.stop.begun, r.stop.killed, r.stop.aborted, r.wedge.emergency)
-	e.num(int(r.stop.since))
-	e.num(r.doubt)
-	e.num(r.code)
-	e.num(int(r.keyed))
-	e.flags(r.res.Stopped, r.res.RolledBack)
-	e.num(r.res.Code)
-	e.num(int(r.res.Signal))
-	e.num(int(r.res.Ending))
-	e.text(r.res.RolledBackTo)
-	return e.b
+	st.reported, st.left, st.doubt, st.code, st.keyed = r.reported, r.left, r.doubt, r.code, r.keyed
+	st.stopping, st.killed, st.aborted, st.stopSince = r.stop.begun, r.stop.killed, r.stop.aborted, r.stop.since
+	st.emergency = r.wedge.emergency
+	st.stopped, st.rolledBack, st.rolledBackTo = r.res.Stopped, r.res.RolledBack, r.res.RolledBackTo
+	st.resultCode, st.resultSignal, st.ending = r.res.Code, r.res.Signal, r.res.Ending
+	return st
 }
 
-type encoder struct{ b []byte }
-
-func (e *encoder) num(n int) { e.b = binary.AppendUvarint(e.b, uint64(n)) }
-
-func (e *encoder) text(t string) {
-	e.num(len(t))
-	e.b = append(e.b, t...)
-}
-
-func (e *encoder) flags(flags ...bool) {
-	n := byte(0)
-	for i, f := range flags {
-		if f {
-			n |= 1 << i
-		}
-	}
-	e.b = append(e.b, n)
-}
-
-func (e *encoder) slot(k kept) { e.num(int(k.slot) + 1) }
-
-func (e *encoder) kit(k *kit) {
-	if k == nil {
-		e.num(0)
-		return
-	}
-	e.slot(k.wake)
-	e.slot(k.traps)
-}
-
-func (e *encoder) textSlot(t *text) {
-	if t == nil {
-		e.num(0)
-		return
-	}
-	e.slot(t.kept)
-}
-
-func (e *encoder) copied(c *copied) {
-	if c == nil {
-		e.num(0)
-		return
-	}
-	e.num(c.proc.PID())
-	e.text(c.id)
-	e.num(len(c.traps))
-	e.b = append(e.b, c.traps...)
-}
-
-// errState says that a state can't be read.
-var errState = errors.New("the saved state of a shell can't be read")
-
-// decoder reads what an encoder wrote. The first error stays.
-type decoder struct {
-	hub *Hub
-	b   []byte
-	err error
-}
-
-func (d *decoder) fail(err error) {
-	if d.err == nil {
-		d.err = err
-	}
-	d.b = nil
-}
-
-func (d *decoder) long() uint64 {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 {
-		d.fail(errState)
+// kept returns the slot, 0 for none.
+func (k kept) kept() holder.Slot {
+	if !k.there() {
 		return 0
 	}
-	d.b = d.b[size:]
-	return n
+	return k.slot
 }
 
-func (d *decoder) num() int { return int(d.long()) }
-
-func (d *decoder) text() string {
-	n := d.num()
-	if n < 0 || n > len(d.b) {
-		d.fail(errState)
-		return ""
+func (k *kit) persisted() kitState {
+	if k == nil {
+		return kitState{}
 	}
-	t := string(d.b[:n])
-	d.b = d.b[n:]
-	return t
+	return kitState{wake: k.wake.kept(), traps: k.traps.kept()}
 }
 
-func (d *decoder) flags(flags ...*bool) {
-	if len(d.b) == 0 {
-		d.fail(errState)
-		return
+func (t *text) persisted() holder.Slot {
+	if t == nil {
+		return 0
 	}
-	for i, f := range flags {
-		*f = d.b[0]&(1<<i) != 0
-	}
-	d.b = d.b[1:]
+	return t.kept.kept()
 }
 
-// slot reads where something is kept, without taking it.
-func (d *decoder) slot() kept { return d.hub.given(holder.Slot(d.num() - 1)) }
-
-// taken reads where something is kept, and takes it.
-func (d *decoder) taken() kept {
-	slot := holder.Slot(d.num() - 1)
-	if d.err != nil || slot < 0 {
-		return none
+func (c *copied) persisted() copyState {
+	if c == nil {
+		return copyState{}
 	}
-	k, err := d.hub.taken(slot)
-	if err != nil {
-		d.fail(err)
-	}
-	return k
+	return copyState{pid: c.proc.PID(), id: c.id, traps: c.traps}
 }
 
-func (d *decoder) kit() *kit {
-	wake := d.slot()
-	if !wake.there() {
-		return nil
-	}
-	k := &kit{wake: wake, traps: d.taken()}
-	d.hub.kits.Adopt()
-	return k
-}
+// CheckState returns an error for a state that Adopt could not read.
+func CheckState(saved []byte) error { return state.Decode(saved, new(shellState).fields) }
 
-func (d *decoder) textSlot() *text {
-	k := d.taken()
-	if !k.there() {
-		return nil
-	}
-	d.hub.pieces.Adopt()
-	return &text{k}
-}
-
-// copied reads a sleeping copy, which may be gone by now.
-func (d *decoder) copied(tree *process.Tree) *copied {
-	pid := d.num()
-	if pid == 0 {
-		return nil
-	}
-	c := &copied{id: d.text(), traps: []byte(d.text())}
-	if d.err != nil {
-		return nil
-	}
-	var err error
-	if c.proc, err = tree.AdoptProc(pid); err != nil {
-		d.hub.log.Debug("a copy of a shell is gone", "error", err)
-		return nil
-	}
-	return c
+// UnderWay returns the id of the command that a shell was running when it saved
+// this state. It is not over as long as its result does not stand.
+func UnderWay(saved []byte) (id string, ok bool) {
+	var st shellState
+	err := state.Decode(saved, st.fields)
+	return st.id, err == nil && st.hasRun && st.stage != stageOver && st.id != ""
 }
 
 // freshSeq is a number after which a shell's questions and lines were not counted
@@ -301,42 +280,46 @@ func freshSeq(saved int) int { return max(saved, int(process.SinceBoot().Microse
 // Adopt makes the shell again of which an earlier daemon has saved a state. It
 // waits for nothing and starts nothing: Resume does, or the next Run. The hub
 // must not have been started yet.
-func (h *Hub) Adopt(cfg Config, state []byte) (*Shell, error) {
+//
+// On an error everything that was kept stays kept, and only descriptors of this
+// process are closed: a later daemon may be able to go on with the shell.
+func (h *Hub) Adopt(cfg Config, saved []byte) (*Shell, error) {
+	var st shellState
+	if err := state.Decode(saved, st.fields); err != nil {
+		return nil, fmt.Errorf("read the state of a shell: %w", err)
+	}
+	if st.driver != 0 && st.driver != h.statusW.kept() {
+		return nil, errors.New("the shell reports to a driver that is gone")
+	}
 	s := newShell(h, cfg)
-	d := &decoder{hub: h, b: state}
-	if d.num() != stateVersion {
-		return nil, errState
-	}
-	s.token = d.text()
-	pid := d.num()
-	d.flags(&s.inCopy)
-	s.adopted = true
-	s.waking = waking(d.num())
-	s.seq = freshSeq(d.num())
+	a := adoption{hub: h, tree: cfg.Tree}
+	s.token, s.inCopy, s.adopted, s.waking = st.token, st.inCopy, true, st.waking
+	s.seq = freshSeq(st.seq)
 	s.asked = s.seq
-	s.last = d.num()
-	s.lastID = d.text()
-	s.past = d.long()
-	s.heard = s.past
-	s.ctl.w, s.ctl.r = d.taken(), d.slot()
-	if n := d.num(); n > 0 {
-		n--
-		s.exit = &n
+	s.last, s.lastID, s.past, s.heard = st.last, st.lastID, st.heard, st.heard
+	s.ctl.w, s.ctl.r = a.take(st.control), h.given(st.controlRead)
+	if st.exits {
+		s.exit = &st.exit
 	}
-	s.setStandby(d.copied(cfg.Tree))
-	s.heir = d.copied(cfg.Tree)
-	s.taking = d.kit()
-	s.rousing = d.textSlot()
-	var running bool
-	if d.flags(&running); running {
-		s.now = d.running(s)
+	s.setStandby(a.copied(st.standby))
+	s.heir = a.copied(st.heir)
+	s.taking = a.kit(st.taking)
+	s.rousing = a.text(st.rousing)
+	if st.hasRun {
+		s.now = a.running(s, &st)
 		s.awaited = s.now.doubt
 	}
-	if d.err == nil {
-		d.err = s.adoptProc(pid)
+	if a.err == nil {
+		a.err = s.adoptProc(st.pid)
 	}
-	if d.err != nil {
-		return nil, errors.Join(d.err, s.Close())
+	if a.err != nil {
+		return nil, errors.Join(a.err, a.release())
+	}
+	for range a.kits {
+		h.kits.Adopt()
+	}
+	for range a.texts {
+		h.pieces.Adopt()
 	}
 	h.mu.Lock()
 	h.shells[s.token] = s
@@ -344,27 +327,77 @@ func (h *Hub) Adopt(cfg Config, state []byte) (*Shell, error) {
 	return s, nil
 }
 
-// running reads the command that was under way, or the last one.
-func (d *decoder) running(s *Shell) *running {
-	r := &running{Shell: s}
-	r.cmd.ID = d.text()
-	r.stage = stage(d.num())
-	r.seqOf = d.num()
-	r.kit = d.kit()
-	for i := range r.texts {
-		r.texts[i] = d.textSlot()
+// adoption takes what was kept of one owner. It owns nothing but the
+// descriptors of this process, until the whole has succeeded.
+type adoption struct {
+	hub         *Hub
+	tree        *process.Tree
+	fds         []int
+	kits, texts int   // taken so far
+	err         error // the first one; nothing is taken after it
+}
+
+// release closes what was taken.
+func (a *adoption) release() error { return closeFDs(a.fds...) }
+
+func (a *adoption) take(slot holder.Slot) kept {
+	if slot == 0 || a.err != nil {
+		return none
 	}
-	d.flags(&r.reported, &r.left, &r.wasStopped, &r.stop.killed, &r.stop.aborted, &r.wedge.emergency)
-	r.stop.since = time.Duration(d.num())
-	r.doubt = d.num()
-	r.stop.aborted = r.stop.aborted || r.wasStopped // that was saved before it was done
-	r.code = d.num()
-	r.keyed = unix.Signal(d.num())
-	d.flags(&r.res.Stopped, &r.res.RolledBack)
-	r.res.Code = d.num()
-	r.res.Signal = unix.Signal(d.num())
-	r.res.Ending = Ending(d.num())
-	r.res.RolledBackTo = d.text()
+	k, err := a.hub.taken(slot)
+	if err != nil {
+		a.err = err
+		return none
+	}
+	a.fds = append(a.fds, k.fd)
+	return k
+}
+
+func (a *adoption) kit(st kitState) *kit {
+	if st.wake == 0 || a.err != nil {
+		return nil
+	}
+	a.kits++
+	return &kit{wake: a.hub.given(st.wake), traps: a.take(st.traps)}
+}
+
+func (a *adoption) text(slot holder.Slot) *text {
+	k := a.take(slot)
+	if !k.there() {
+		return nil
+	}
+	a.texts++
+	return &text{k}
+}
+
+// copied finds a sleeping copy, which may be gone by now.
+func (a *adoption) copied(st copyState) *copied {
+	if st.pid == 0 || a.err != nil {
+		return nil
+	}
+	p, err := a.tree.AdoptProc(st.pid)
+	if err != nil {
+		a.hub.log.Debug("a copy of a shell is gone", "error", err)
+		return nil
+	}
+	return &copied{proc: p, id: st.id, traps: st.traps}
+}
+
+// running makes the command again that was under way, or the last one.
+func (a *adoption) running(s *Shell, st *shellState) *running {
+	r := &running{Shell: s, stage: st.stage, seqOf: st.seqOf, kit: a.kit(st.kit)}
+	r.cmd.ID = st.id
+	for i, slot := range st.texts {
+		r.texts[i] = a.text(slot)
+	}
+	r.reported, r.left, r.wasStopped, r.doubt, r.code, r.keyed = st.reported, st.left, st.stopping, st.doubt, st.code, st.keyed
+	r.stop.killed, r.stop.since = st.killed, st.stopSince
+	r.stop.aborted = st.aborted || st.stopping // a stop is saved before it is done
+	r.wedge.emergency = st.emergency
+	r.res = Result{
+		Code: st.resultCode, Signal: st.resultSignal, Ending: st.ending,
+		Stopped: st.stopped, RolledBack: st.rolledBack, RolledBackTo: st.rolledBackTo,
+	}
 	return r
 }
 
@@ -391,37 +424,71 @@ func (s *Shell) adoptProc(pid int) error {
 	return nil
 }
 
-// State is what AdoptHub needs. It never changes.
+// hubState is what AdoptHub needs to know.
+type hubState struct {
+	statusR, statusW, ring holder.Slot
+	scripts                []scriptState
+}
+
+// scriptState is where a script that shells read is kept.
+type scriptState struct {
+	name string
+	slot holder.Slot
+}
+
+func (st *hubState) fields(c *state.Coder) {
+	state.Int(c, 1, &st.statusR)
+	state.Int(c, 2, &st.statusW)
+	state.Int(c, 3, &st.ring)
+	state.List(c, 4, &st.scripts, func(c *state.Coder, s *scriptState) {
+		state.Text(c, 1, &s.name)
+		state.Int(c, 2, &s.slot)
+	})
+}
+
+// CheckHubState returns an error for a state that AdoptHub could not read.
+func CheckHubState(saved []byte) error { return state.Decode(saved, new(hubState).fields) }
+
+// State is what AdoptHub needs. It changes only when AdoptHub has added scripts.
 func (h *Hub) State() []byte {
-	e := encoder{}
-	e.num(stateVersion)
-	e.slot(h.statusR)
-	e.slot(h.statusW)
-	e.slot(h.ring.kept)
-	for _, t := range bootTexts {
-		e.slot(h.texts[t.name])
+	st := hubState{statusR: h.statusR.kept(), statusW: h.statusW.kept(), ring: h.ring.kept.kept()}
+	for _, name := range slices.Sorted(maps.Keys(h.texts)) {
+		st.scripts = append(st.scripts, scriptState{name, h.texts[name].kept()})
 	}
-	return e.b
+	return state.Encode(st.fields)
 }
 
 // AdoptHub makes the hub again of which an earlier daemon has saved the state.
-// When its shells have been adopted it must be started.
-func AdoptHub(cfg HubConfig, state []byte) (*Hub, error) {
+// When its shells have been adopted it must be started. Scripts that the earlier
+// one did not have are loaded; those that this one does not know stay.
+//
+// On an error everything that was kept stays kept.
+func AdoptHub(cfg HubConfig, saved []byte) (*Hub, error) {
+	var st hubState
+	if err := state.Decode(saved, st.fields); err != nil {
+		return nil, fmt.Errorf("read the state of the driver: %w", err)
+	}
 	h := newHub(cfg)
-	d := &decoder{hub: h, b: state}
-	if d.num() != stateVersion {
-		return nil, errors.Join(errState, h.Close())
+	a := adoption{hub: h}
+	h.statusR, h.statusW = a.take(st.statusR), a.take(st.statusW)
+	reports := a.take(st.ring)
+	if a.err == nil && !(h.statusR.there() && h.statusW.there() && reports.there()) {
+		a.err = errors.New("the state of the driver does not name its pipes")
 	}
-	h.statusR, h.statusW = d.taken(), d.taken()
-	reports := d.taken()
-	for _, t := range bootTexts {
-		h.texts[t.name] = d.slot()
+	for _, s := range st.scripts {
+		h.texts[s.name] = h.given(s.slot)
 	}
-	if d.err == nil {
-		h.ring, d.err = mapRing(reports)
+	if a.err == nil {
+		h.ring, a.err = mapRing(reports)
 	}
-	if d.err != nil {
-		return nil, errors.Join(d.err, h.Close())
+	if a.err == nil {
+		if a.err = h.loadTexts(); a.err != nil {
+			a.err = errors.Join(a.err, h.ring.unmap())
+		}
+	}
+	if a.err != nil {
+		h.clock.close()
+		return nil, errors.Join(a.err, a.release())
 	}
 	return h, nil
 }

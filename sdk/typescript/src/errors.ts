@@ -89,6 +89,9 @@ export class ShuttingDownError extends TrlError {
 export class SessionHeldError extends TrlError {
   declare readonly code: "SESSION_HELD";
 }
+export class SessionUnreadableError extends TrlError {
+  declare readonly code: "SESSION_UNREADABLE";
+}
 
 /** The class of each code of the contract. */
 export const errorClasses = {
@@ -113,6 +116,7 @@ export const errorClasses = {
   LIMITS_UNAVAILABLE: LimitsUnavailableError,
   SHUTTING_DOWN: ShuttingDownError,
   SESSION_HELD: SessionHeldError,
+  SESSION_UNREADABLE: SessionUnreadableError,
 } as const satisfies Record<ErrorCode, typeof TrlError>;
 
 /** Whether an error is one that the daemon answered with this code. */

@@ -148,7 +148,7 @@ export type State =
   | "creating"
   /** ready for a command */
   | "idle"
-  /** a command runs */
+  /** a command runs, or the session is `unreadable` */
   | "running"
   /** ended; no process is left */
   | "terminated";
@@ -224,6 +224,11 @@ export interface Session {
   exec_id?: string;
   /** who has its keyboard; absent: nobody, so all may type */
   held?: Hold;
+  /**
+   * why the daemon can't go on with what an earlier daemon left of it. Its processes live, and
+   * it takes no command: `SESSION_UNREADABLE`
+   */
+  unreadable?: string;
   /** when and why it ended */
   terminated?: Terminated;
 }
@@ -1023,7 +1028,13 @@ export type ErrorCode =
    * somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the
    * `lease` that was given has ended
    */
-  | "SESSION_HELD";
+  | "SESSION_HELD"
+  /**
+   * the daemon can't go on with what an earlier daemon left of the session; `session.info` lists
+   * its processes, `session.destroy` ends them. A name of its own, because the session is
+   * neither busy nor ended
+   */
+  | "SESSION_UNREADABLE";
 
 /** What an error carries besides its message; details have names of their own. */
 export interface ErrorData {

@@ -151,6 +151,11 @@ class SessionHeld(TRLError):
     """Somebody else has the session's keyboard."""
 
 
+@_of("SESSION_UNREADABLE")
+class SessionUnreadable(TRLError):
+    """The daemon can't go on with what an earlier daemon left of the session."""
+
+
 @_of("SHUTTING_DOWN")
 class ShuttingDown(TRLError):
     """The daemon is ending."""

@@ -150,7 +150,7 @@ class SessionCreateParams(TypedDict, total=False):
 State = Literal[
     "creating",  # the shell is starting; seen in `session.list` only
     "idle",  # ready for a command
-    "running",  # a command runs
+    "running",  # a command runs, or the session is `unreadable`
     "terminated",  # ended; no process is left
 ]
 """State is where a session is in its life. It only changes by the transition table of the
@@ -233,6 +233,9 @@ class Session(_SessionRequired, total=False):
     exec_id: str
     #: who has its keyboard; absent: nobody, so all may type
     held: Hold
+    #: why the daemon can't go on with what an earlier daemon left of it. Its processes live, and
+    #: it takes no command: `SESSION_UNREADABLE`
+    unreadable: str
     #: when and why it ended
     terminated: Terminated
 
@@ -1028,6 +1031,7 @@ ErrorCode = Literal[
     "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored
     "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
     "SESSION_HELD",  # somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the `lease` that was given has ended
+    "SESSION_UNREADABLE",  # the daemon can't go on with what an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` ends them. A name of its own, because the session is neither busy nor ended
 ]
 """ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
 it is for JSON-RPC libraries.
@@ -1078,6 +1082,7 @@ ERROR_NUMBERS: Dict[str, int] = {
     "LIMITS_UNAVAILABLE": -32014,
     "SHUTTING_DOWN": -32015,
     "SESSION_HELD": -32016,
+    "SESSION_UNREADABLE": -32017,
 }
 
 #: Method name: (type of its params, type of its result, scope).

@@ -1,0 +1,102 @@
+package shell
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/state"
+)
+
+// States of format 2 have their fields by position: a version, then unsigned
+// varints; a slot or a status is one more than it is, so that zero is none; texts
+// follow their length.
+
+const format2Version = 1
+
+var errFormat2 = errors.New("a shell's state of format 2 can't be read")
+
+// format2Scripts are the scripts whose slots the state of a hub ended with.
+var format2Scripts = []string{"copy", "exit", "gone", "dash", "ash", "bash", "zsh"}
+
+// ConvertState2 returns the state of a shell that was saved in format 2 as Adopt
+// reads it.
+func ConvertState2(saved []byte) ([]byte, error) {
+	r := state.Positional(saved)
+	if r.Uint() != format2Version {
+		return nil, errFormat2
+	}
+	st := shellState{token: r.Text(), pid: int(r.Uint())}
+	format2Flags(r, &st.inCopy)
+	st.waking, st.seq, st.last, st.lastID, st.heard = waking(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text(), r.Uint()
+	st.control, st.controlRead = format2Slot(r), format2Slot(r)
+	if n := r.Uint(); n > 0 {
+		st.exits, st.exit = true, int(n-1)
+	}
+	st.standby, st.heir = format2Copy(r), format2Copy(r)
+	st.taking, st.rousing = format2Kit(r), format2Slot(r)
+	if format2Flags(r, &st.hasRun); st.hasRun {
+		st.id, st.stage, st.seqOf, st.kit = r.Text(), stage(r.Uint()), int(r.Uint()), format2Kit(r)
+		for i := range st.texts {
+			st.texts[i] = format2Slot(r)
+		}
+		format2Flags(r, &st.reported, &st.left, &st.stopping, &st.killed, &st.aborted, &st.emergency)
+		st.stopSince, st.doubt, st.code, st.keyed = time.Duration(r.Uint()), int(r.Uint()), int(r.Uint()), unix.Signal(r.Uint())
+		format2Flags(r, &st.stopped, &st.rolledBack)
+		st.resultCode, st.resultSignal, st.ending, st.rolledBackTo = int(r.Uint()), unix.Signal(r.Uint()), Ending(r.Uint()), r.Text()
+	}
+	if r.Err() != nil {
+		return nil, errFormat2
+	}
+	return state.Encode(st.fields), nil
+}
+
+// ConvertHubState2 returns the state of a hub that was saved in format 2 as
+// AdoptHub reads it.
+func ConvertHubState2(saved []byte) ([]byte, error) {
+	r := state.Positional(saved)
+	if r.Uint() != format2Version {
+		return nil, errFormat2
+	}
+	st := hubState{statusR: format2Slot(r), statusW: format2Slot(r), ring: format2Slot(r)}
+	for _, name := range format2Scripts {
+		st.scripts = append(st.scripts, scriptState{name, format2Slot(r)})
+	}
+	if r.Err() != nil {
+		return nil, errFormat2
+	}
+	return state.Encode(st.fields), nil
+}
+
+func format2Slot(r *state.PositionalReader) holder.Slot {
+	n := r.Uint()
+	if n == 0 {
+		return 0
+	}
+	return holder.Slot(n - 1)
+}
+
+func format2Kit(r *state.PositionalReader) kitState {
+	wake := format2Slot(r)
+	if wake == 0 {
+		return kitState{}
+	}
+	return kitState{wake: wake, traps: format2Slot(r)}
+}
+
+func format2Copy(r *state.PositionalReader) copyState {
+	pid := int(r.Uint())
+	if pid == 0 {
+		return copyState{}
+	}
+	return copyState{pid: pid, id: r.Text(), traps: r.Blob()}
+}
+
+func format2Flags(r *state.PositionalReader, flags ...*bool) {
+	bits := r.Byte()
+	for i, f := range flags {
+		*f = bits&(1<<i) != 0
+	}
+}

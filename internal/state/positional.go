@@ -1,0 +1,117 @@
+package state
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// errPositional says that a value is not what its writer wrote.
+var errPositional = errors.New("state: a value of format 2 can't be read")
+
+// PositionalReader reads what was written before fields had tags: in the order
+// in which it was written. After the first field that can't be read all are
+// empty, and Err says so. Nothing is written in this way any more.
+type PositionalReader struct {
+	b   []byte
+	err error
+}
+
+// Positional reads a value of format 2.
+func Positional(b []byte) *PositionalReader { return &PositionalReader{b: b} }
+
+// Err is nil if every field could be read and none is left.
+func (r *PositionalReader) Err() error {
+	if r.err == nil && len(r.b) > 0 {
+		return errPositional
+	}
+	return r.err
+}
+
+// More reports whether fields are left.
+func (r *PositionalReader) More() bool { return len(r.b) > 0 }
+
+func (r *PositionalReader) fail() { r.b, r.err = nil, errPositional }
+
+// Int reads a signed number.
+func (r *PositionalReader) Int() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// Uint reads an unsigned number.
+func (r *PositionalReader) Uint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// Byte reads one byte.
+func (r *PositionalReader) Byte() byte {
+	if len(r.b) == 0 {
+		r.fail()
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+// Bool reads true or false.
+func (r *PositionalReader) Bool() bool {
+	v := r.Byte()
+	if v > 1 {
+		r.fail()
+	}
+	return v == 1
+}
+
+// Blob reads bytes, which are those of the value itself.
+func (r *PositionalReader) Blob() []byte {
+	size := r.Uint()
+	if size > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	p := r.b[:size]
+	r.b = r.b[size:]
+	return p
+}
+
+// Text reads text.
+func (r *PositionalReader) Text() string { return string(r.Blob()) }
+
+// Texts reads a list.
+func (r *PositionalReader) Texts() []string {
+	size := r.Uint()
+	if size > uint64(len(r.b)) { // each takes a byte at least
+		r.fail()
+		return nil
+	}
+	var list []string
+	for range size {
+		list = append(list, r.Text())
+	}
+	return list
+}
+
+// Time reads a moment.
+func (r *PositionalReader) Time() time.Time {
+	if n := r.Int(); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}
+
+// JSON2 reads what format 2 had as JSON.
+func JSON2(b []byte, v any) error { return json.Unmarshal(b, v) }

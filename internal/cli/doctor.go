@@ -58,6 +58,18 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 			defer c.Close()
 			return c.SystemInfo(ctx)
 		},
+		Sessions: func(ctx context.Context) ([]api.Session, error) {
+			c, err := client.Dial(ctx, cfg.Socket)
+			if err != nil {
+				return nil, err
+			}
+			defer c.Close()
+			list, err := c.ListSessions(ctx, api.SessionListParams{})
+			if err != nil {
+				return nil, err
+			}
+			return list.Sessions, nil
+		},
 		Keeper: func() int {
 			holder, err := daemon.FindHolder(cfg.Socket)
 			if err != nil {

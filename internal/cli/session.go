@@ -197,9 +197,17 @@ func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) er
 		if s.State == api.StateIdle {
 			idle = span(now.Sub(s.LastActivityAt.Time))
 		}
-		t.row(s.SessionID, s.Name, string(s.State), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Cwd)
+		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Cwd)
 	}
 	return t.flush()
+}
+
+// stateText is the state of a session, for a person.
+func stateText(s api.Session) string {
+	if s.Unreadable != "" && s.Terminated == nil {
+		return "unreadable"
+	}
+	return string(s.State)
 }
 
 // program is what a session runs.
@@ -238,13 +246,16 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	field("id", s.SessionID)
 	field("name", s.Name)
 	field("tags", strings.Join(s.Tags, ", "))
-	field("state", string(s.State))
+	field("state", stateText(s.Session))
+	field("because", s.Unreadable)
 	if end := s.Terminated; end != nil {
 		field("ended", end.At.Local().Format(time.DateTime)+" ("+end.Reason+")")
 	}
 	field("runs", program(s.Session))
 	field("cwd", s.Cwd)
-	field("created", s.CreatedAt.Local().Format(time.DateTime))
+	if !s.CreatedAt.IsZero() { // else it is not known
+		field("created", s.CreatedAt.Local().Format(time.DateTime))
+	}
 	field("variables", strings.Join(s.EnvKeys, ", "))
 	if s.TimeoutMS > 0 {
 		field("timeout", milliseconds(s.TimeoutMS))

@@ -39,6 +39,8 @@ type Patient struct {
 	Quote                                   func(string) string // makes one word of it for a shell
 	// Ask asks the daemon on Socket who it is.
 	Ask func(context.Context) (*api.SystemInfo, error)
+	// Sessions asks it for its sessions.
+	Sessions func(context.Context) ([]api.Session, error)
 	// Keeper is the pid of who keeps its sessions without a daemon; 0: nobody does.
 	Keeper func() int
 }
@@ -47,7 +49,11 @@ type Patient struct {
 func Examine(ctx context.Context, p Patient) []Finding {
 	var found []Finding
 	daemon, info := p.daemon(ctx)
-	found = append(found, daemon, p.directory(), p.config(), p.tokens())
+	found = append(found, daemon)
+	if info != nil {
+		found = append(found, p.sessions(ctx))
+	}
+	found = append(found, p.directory(), p.config(), p.tokens())
 	found = append(found, p.machine(ctx, info)...)
 	return found
 }

@@ -114,6 +114,18 @@ func TestDaemon(t *testing.T) {
 	expect(t, f, Problem, "in the way", "mv ")
 }
 
+func TestSessions(t *testing.T) {
+	sessions := []api.Session{{SessionID: "s-1"}, {SessionID: "s-2"}}
+	p := Patient{Sessions: func(context.Context) ([]api.Session, error) { return sessions, nil }}
+	expect(t, p.sessions(t.Context()), OK, "2, and the daemon can read them all")
+	sessions[1].Unreadable = "its record is damaged"
+	expect(t, p.sessions(t.Context()), Problem, "could not take over 1 of 2: s-2", "trl session info s-2")
+	sessions[1].Terminated = &api.Terminated{}
+	expect(t, p.sessions(t.Context()), OK, "read them all")
+	p.Sessions = func(context.Context) ([]api.Session, error) { return nil, context.DeadlineExceeded }
+	expect(t, p.sessions(t.Context()), Problem, "does not list")
+}
+
 func TestPermissions(t *testing.T) {
 	p := patient(t)
 	dir := filepath.Dir(p.Socket)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,6 +55,28 @@ func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 		return problem(check, "fuser -v "+p.Quote(p.Socket)+" # then kill -ABRT the one that is `trl be-daemon`: its holder keeps the sessions and starts another",
 			"a daemon has %s and does not answer: %v", p.Socket, err), nil
 	}
+}
+
+// sessions looks for sessions that the daemon could not take over.
+func (p Patient) sessions(ctx context.Context) Finding {
+	const check = "sessions"
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	all, err := p.Sessions(ctx)
+	if err != nil {
+		return problem(check, "trl session list", "the daemon does not list its sessions: %v", err)
+	}
+	var unreadable []string
+	for _, s := range all {
+		if s.Unreadable != "" && s.Terminated == nil {
+			unreadable = append(unreadable, s.SessionID)
+		}
+	}
+	if len(unreadable) == 0 {
+		return ok(check, "%d, and the daemon can read them all", len(all))
+	}
+	return problem(check, "trl session info "+unreadable[0]+" # says why; trl session destroy ends its processes",
+		"the daemon could not take over %d of %d: %s", len(unreadable), len(all), strings.Join(unreadable, ", "))
 }
 
 // locked reports whether a process holds the lock in a file.

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"testing"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/state"
+)
+
+// TestCheckLedger reads the ledgers that programs of every format have left, and
+// says what is wrong with one in which a record is damaged.
+func TestCheckLedger(t *testing.T) {
+	for _, name := range []string{"format2.ledger", "format3.ledger"} {
+		t.Run(name, func(t *testing.T) {
+			file, err := os.Open("../session/testdata/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if err := checkLedger(int(file.Fd())); err != nil {
+				t.Error(err)
+			}
+			all, err := ledger.Read(int(file.Fd()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range maps.Collect(all) {
+				if len(value) < 8 {
+					continue
+				}
+				l := openLedger(t)
+				for k, v := range all {
+					if k == key {
+						v = bytes.Repeat([]byte{0xff}, len(v))
+					}
+					if err := l.Put(k, v); err != nil {
+						t.Fatal(err)
+					}
+				}
+				copied, err := l.Copy()
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := os.NewFile(uintptr(copied), "ledger")
+				if err := checkLedger(copied); err == nil {
+					t.Errorf("a damaged record %q is accepted", key)
+				}
+				f.Close()
+			}
+		})
+	}
+}
+
+func openLedger(t *testing.T) *ledger.Ledger {
+	t.Helper()
+	l, err := ledger.New(holder.Alone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestEveryFieldOfTheDaemonIsKept is that of what the daemon keeps for itself.
+func TestEveryFieldOfTheDaemonIsKept(t *testing.T) {
+	listen, web := listenRecord{1, 2, "/run/trl.sock"}, webNote{3, "127.0.0.1:0", true}
+	var gotListen listenRecord
+	var gotWeb webNote
+	if err := state.Decode(state.Encode(listen.fields), gotListen.fields); err != nil || gotListen != listen {
+		t.Errorf("%+v, %v", gotListen, err)
+	}
+	if err := state.Decode(state.Encode(web.fields), gotWeb.fields); err != nil || gotWeb != web {
+		t.Errorf("%+v, %v", gotWeb, err)
+	}
+}

@@ -1,0 +1,168 @@
+package shell
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/state"
+)
+
+// TestEveryFieldOfAStateIsKept: what is added to a shellState is written and read
+// again.
+func TestEveryFieldOfAStateIsKept(t *testing.T) {
+	var full, got shellState
+	n := 0
+	fillState(reflect.ValueOf(&full).Elem(), &n)
+	if err := state.Decode(state.Encode(full.fields), got.fields); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(full, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("a restart loses this (-kept +found):\n%s", diff)
+	}
+}
+
+func fillState(v reflect.Value, n *int) {
+	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+	*n++
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Uint8, reflect.Uint64:
+		v.SetUint(uint64(*n))
+	case reflect.Slice:
+		v.SetBytes([]byte("bytes"))
+	case reflect.Array:
+		for i := range v.Len() {
+			fillState(v.Index(i), n)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fillState(v.Field(i), n)
+		}
+	default:
+		v.SetInt(int64(*n))
+	}
+}
+
+// TestAnotherSetOfScripts: a program with one more script takes over from one
+// that did not have it, and one that does not know a script keeps it.
+func TestAnotherSetOfScripts(t *testing.T) {
+	keep := holder.Alone()
+	h, err := OpenHub(HubConfig{Keeper: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var st hubState
+	if err := state.Decode(h.State(), st.fields); err != nil {
+		t.Fatal(err)
+	}
+	removed := st.scripts[0]
+	st.scripts[0] = scriptState{"later", removed.slot} // one of a newer program, where one of ours was
+	again, err := AdoptHub(HubConfig{Keeper: keep}, state.Encode(st.fields))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := again.texts[removed.name]; !k.there() || k.slot == removed.slot {
+		t.Errorf("script %s was not loaded: %+v", removed.name, k)
+	}
+	var now hubState
+	if err := state.Decode(again.State(), now.fields); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(now.scripts, st.scripts[0]) || len(now.scripts) != len(st.scripts)+1 {
+		t.Errorf("scripts %v, before %v", now.scripts, st.scripts)
+	}
+	again.clock.close()
+	if err := again.ring.unmap(); err != nil {
+		t.Error(err)
+	}
+	keep.Drop(again.texts[removed.name].slot)
+	if err := closeFDs(again.statusR.fd, again.statusW.fd, again.ring.fd); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFailedAdoptionGivesNothingUp: what can't be taken over stays as it was, for
+// another program that can.
+func TestFailedAdoptionGivesNothingUp(t *testing.T) {
+	keep := &counting{Keeper: holder.Alone()}
+	h, err := OpenHub(HubConfig{Keeper: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	var st hubState
+	if err := state.Decode(h.State(), st.fields); err != nil {
+		t.Fatal(err)
+	}
+	for name, saved := range map[string][]byte{
+		"damaged": h.State()[:5],
+		"empty":   nil,
+		"no ring": func() []byte {
+			bad := st
+			bad.ring = 1 << 20 // nothing is there
+			return state.Encode(bad.fields)
+		}(),
+	} {
+		keep.dropped = nil
+		if _, err := AdoptHub(HubConfig{Keeper: keep}, saved); err == nil {
+			t.Errorf("%s: adopted", name)
+		}
+		if len(keep.dropped) > 0 {
+			t.Errorf("%s: gave up %v", name, keep.dropped)
+		}
+	}
+	for name, change := range map[string]func(*shellState){
+		"another driver": func(st *shellState) { st.driver = 1 << 20 },
+		"no control":     func(st *shellState) { st.control = 1 << 20 },
+		"no text":        func(st *shellState) { st.hasRun, st.texts[1] = true, 1<<20 },
+	} {
+		keep.dropped = nil
+		saved := shellState{token: "t", pid: 1, control: st.statusW, taking: kitState{st.ring, st.ring}, rousing: st.ring}
+		change(&saved)
+		if _, err := h.Adopt(Config{}, state.Encode(saved.fields)); err == nil || errors.Is(err, unix.EFAULT) {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if len(keep.dropped) > 0 || h.shells["t"] != nil {
+			t.Errorf("%s: gave up %v", name, keep.dropped)
+		}
+	}
+}
+
+// counting notes what is dropped.
+type counting struct {
+	holder.Keeper
+	dropped []holder.Slot
+}
+
+func (c *counting) Drop(slot holder.Slot) {
+	c.dropped = append(c.dropped, slot)
+	c.Keeper.Drop(slot)
+}
+
+// TestUnderWay tells a command that runs from one that is over.
+func TestUnderWay(t *testing.T) {
+	for _, st := range []shellState{
+		{},
+		{hasRun: true, id: "e-1", stage: stageOver},
+		{hasRun: true, stage: stageSent}, // of the driver itself
+	} {
+		if id, ok := UnderWay(state.Encode(st.fields)); ok {
+			t.Errorf("%+v: %q is under way", st, id)
+		}
+	}
+	st := shellState{hasRun: true, id: "e-1", stage: stageSending}
+	if id, ok := UnderWay(state.Encode(st.fields)); !ok || id != "e-1" {
+		t.Errorf("%q, %v", id, ok)
+	}
+}

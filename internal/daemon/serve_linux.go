@@ -257,9 +257,12 @@ func (d *daemon) adopt() {
 	began := time.Now()
 	d.manager.starting()
 	resume := d.pool.Adopt()
-	d.dropStrays()
 	d.hub.Start()
 	resume()
+	d.tasks.start("drop strays", func() {
+		d.pool.AwaitHistory()
+		d.dropStrays()
+	})
 	d.host.EndStrangers()
 	live := 0
 	for state, n := range d.pool.Stats().SessionsByState {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -45,7 +46,8 @@ const adoptAtOnce = 32
 
 // Adopt takes over the sessions of a process that died: those that the ledger
 // tells of. It comes before the pool is used. What was under way goes on when
-// resume is called, by when the reports of the shells must be read.
+// resume is called, by when the reports of the shells must be read. Sessions that
+// had ended are made again after that, beside what is served: see AwaitHistory.
 //
 // A session that can't be taken over costs that session alone. Nothing that is
 // kept for it is given up, and no record of it is erased: see leave.
@@ -58,11 +60,9 @@ func (p *Pool) Adopt() (resume func()) {
 	var claims []*claim
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, adoptAtOnce)
-	for _, f := range p.find() {
+	live, others := p.find()
+	for _, f := range live {
 		c := &claim{Session: p.rebuild(f), found: f, err: f.bad}
-		if c.state == api.StateTerminated {
-			continue
-		}
 		claims = append(claims, c)
 		if c.err != nil {
 			continue
@@ -82,10 +82,12 @@ func (p *Pool) Adopt() (resume func()) {
 		}
 		goOn = append(goOn, c.goOn)
 	}
+	p.history.Add(1)
 	return func() {
 		for _, fn := range goOn {
 			fn()
 		}
+		p.begin(func() { p.restore(others) })
 	}
 }
 
@@ -157,7 +159,7 @@ func (r *reading) add(key string, value []byte) (err error) {
 	kind, id, _ := strings.Cut(key, "/")
 	f := &found{} // whose record it is
 	switch kind + "/" {
-	case sessionKey:
+	case sessionKey, endedKey:
 		f = r.of(id)
 		if f.record, err = decodeSession(value); err != nil {
 			f.record = nil
@@ -199,44 +201,119 @@ func (r *reading) add(key string, value []byte) (err error) {
 	return err
 }
 
-// find reads the ledger. A record that can't be read is told of and kept.
-func (p *Pool) find() []*found {
+// record is one record of the ledger.
+type record struct {
+	key    string
+	value  []byte
+	before bool // an earlier daemon could not read it
+}
+
+// session returns the id of the session that it is about, if it says so.
+func (r record) session() string {
+	kind, id, _ := strings.Cut(r.key, "/")
+	if kind+"/" == execKey {
+		return state.FirstText(r.value)
+	}
+	return id
+}
+
+// read takes a record in. One that can't be read is told of and kept.
+func (p *Pool) read(to *reading, r record) {
+	err := to.add(r.key, r.value)
+	switch {
+	case err != nil:
+		p.cfg.Log.Error("cannot read a record of an earlier daemon", "event", "unreadable", "record", r.key, "error", err)
+		if !r.before {
+			p.put(unreadableKey+r.key, r.value)
+			p.erase(r.key)
+		}
+	case r.before:
+		p.put(r.key, r.value)
+		p.erase(unreadableKey + r.key)
+	}
+}
+
+// find reads the ledger: what there is of living sessions, and as it is what
+// there is of others.
+func (p *Pool) find() (live []*found, others []record) {
 	var r reading
+	ended := map[string]bool{}
 	for key, value := range p.cfg.Ledger.All() {
 		name, before := strings.CutPrefix(key, unreadableKey)
-		err := r.add(name, value)
-		switch {
-		case err != nil:
-			p.cfg.Log.Error("cannot read a record of an earlier daemon", "event", "unreadable", "record", name, "error", err)
-			if !before {
-				p.put(unreadableKey+name, value)
-				p.erase(name)
-			}
-		case before: // an earlier daemon could not
-			p.put(name, value)
-			p.erase(key)
+		rec := record{name, value, before}
+		kind, id, _ := strings.Cut(name, "/")
+		switch kind + "/" {
+		case endedKey:
+			ended[id] = true
+			others = append(others, rec)
+		case screenKey, execKey:
+			others = append(others, rec)
+		default:
+			p.read(&r, rec)
 		}
 	}
 	for _, k := range r.spent {
 		p.spent.add(k)
 	}
-	var all []*found
-	for _, f := range r.sessions {
-		if f.record == nil && f.bad == nil { // it was just being made, or forgotten
+	for id, f := range r.sessions {
+		switch {
+		case ended[id] || f.record == nil && f.bad == nil: // it ended, was just being made, or was forgotten
+			p.erase(sessionKey + id)
 			for _, key := range f.keys {
 				p.erase(key)
 			}
-			continue
-		}
-		if f.record == nil {
+			delete(r.sessions, id)
+		case f.record == nil:
 			f.record = &sessionRecord{tree: f.tree}
 		}
+	}
+	others = slices.DeleteFunc(others, func(rec record) bool {
+		of := r.sessions[rec.session()] != nil
+		if of {
+			p.read(&r, rec)
+		}
+		return of
+	})
+	return r.sorted(), others
+}
+
+// sorted returns the sessions in the order of their creation, each with its
+// execs in theirs.
+func (r *reading) sorted() []*found {
+	all := slices.Collect(maps.Values(r.sessions))
+	for _, f := range all {
 		slices.SortFunc(f.execs, func(a, b foundExec) int { return cmp.Compare(a.record.number, b.record.number) })
-		all = append(all, f)
 	}
 	slices.SortFunc(all, func(a, b *found) int { return cmp.Compare(a.record.number, b.record.number) })
 	return all
 }
+
+// restore makes the sessions again that had ended.
+func (p *Pool) restore(records []record) {
+	defer p.history.Done()
+	var r reading
+	for _, rec := range records {
+		p.read(&r, rec)
+	}
+	maps.DeleteFunc(r.sessions, func(_ string, f *found) bool {
+		if f.record == nil && f.bad == nil { // of one that was just being forgotten
+			for _, key := range f.keys {
+				p.erase(key)
+			}
+		}
+		return f.record == nil
+	})
+	for _, f := range r.sorted() {
+		p.rebuild(f)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.SortStableFunc(p.order, func(a, b *Session) int { return cmp.Compare(a.number, b.number) })
+}
+
+// AwaitHistory returns when the sessions are known that ended before this process
+// took over.
+func (p *Pool) AwaitHistory() { p.history.Wait() }
 
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.

@@ -25,6 +25,9 @@ func Convert2(key string, value []byte) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if r.terminated != nil {
+			return map[string][]byte{endedKey + id: r.encode()}, nil
+		}
 		tree := treeRecord{r.tree}
 		return map[string][]byte{key: r.encode(), treeKey + id: state.Encode(tree.fields)}, nil
 	case shellKey:

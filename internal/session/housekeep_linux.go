@@ -28,6 +28,7 @@ func (p *Pool) housekeep() {
 const maxRetained = 100_000
 
 func (p *Pool) sweep(now time.Time) {
+	p.history.Wait()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	surplus := p.ended - p.cfg.MaxTerminated
@@ -57,7 +58,7 @@ func (p *Pool) forget(past map[*Session]bool) {
 	}
 	for s := range past {
 		s.forgetExecs(time.Time{})
-		p.erase(sessionKey + s.id)
+		p.erase(endedKey + s.id)
 		p.erase(screenKey + s.id)
 	}
 	p.mu.Lock()

@@ -47,7 +47,12 @@ func (s *Session) note() {
 		return // what a later daemon may be able to read stays as it is
 	}
 	r := s.record()
-	s.pool.put(sessionKey+s.id, r.encode())
+	if s.terminated == nil {
+		s.pool.put(sessionKey+s.id, r.encode())
+		return
+	}
+	s.pool.put(endedKey+s.id, r.encode())
+	s.pool.erase(sessionKey + s.id) // which counts no more
 }
 
 // record is the session as it is kept. Under s.mu.

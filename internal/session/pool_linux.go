@@ -124,6 +124,10 @@ type Pool struct {
 	work     sync.WaitGroup // every goroutine of the pool; see begin
 	events   events         // its lock is taken last
 	spent    spentKeys      // its lock too
+	// history is done when the sessions are known that ended before this process
+	// took over. What may be about one of them, or must be after all of them, waits
+	// for it.
+	history sync.WaitGroup
 
 	sessionsTotal, execsTotal atomic.Int64
 	numbers                   atomic.Int64 // of sessions, in the order of creation
@@ -162,6 +166,7 @@ func newID(prefix string) string {
 // Create starts a session and returns when it can be used. If it can't be
 // started, nothing is left behind.
 func (p *Pool) Create(_ context.Context, params api.SessionCreateParams) (*api.Session, error) {
+	p.history.Wait() // sessions are numbered
 	s, err := p.newSession(params)
 	if err != nil {
 		return nil, err
@@ -211,11 +216,24 @@ func errShuttingDown() *api.Error {
 	return api.Errorf(api.CodeShuttingDown, "the daemon is shutting down").WithHint("connect again when it has been restarted")
 }
 
+// find looks in a map of the pool. What is not there may be of a session that
+// ended before this process took over.
+func find[T any](p *Pool, in map[string]*T, id string) *T {
+	look := func() *T {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return in[id]
+	}
+	if v := look(); v != nil {
+		return v
+	}
+	p.history.Wait()
+	return look()
+}
+
 // session finds a session, dead or alive.
 func (p *Pool) session(id string) (*Session, error) {
-	p.mu.Lock()
-	s := p.sessions[id]
-	p.mu.Unlock()
+	s := find(p, p.sessions, id)
 	if s == nil {
 		return nil, api.Errorf(api.CodeSessionNotFound, "there is no session with this id").
 			WithHint("session.list shows the sessions; session.create makes a new one")
@@ -225,9 +243,7 @@ func (p *Pool) session(id string) (*Session, error) {
 
 // exec finds an exec of any session.
 func (p *Pool) exec(id string) (*execution, error) {
-	p.mu.Lock()
-	e := p.execs[id]
-	p.mu.Unlock()
+	e := find(p, p.execs, id)
 	if e == nil {
 		return nil, api.Errorf(api.CodeExecNotFound, "there is no exec with this id, or its retention is over").
 			WithHint("exec.list shows a session's execs")
@@ -243,6 +259,7 @@ func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.Sessi
 		return nil, api.Errorf(api.CodeInvalidParams, "state is not a session state").With("field", "state").
 			WithHint("use creating, idle, running or terminated")
 	}
+	p.history.Wait()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	p.mu.Unlock()
@@ -339,6 +356,7 @@ func (p *Pool) Lose() {
 }
 
 func (p *Pool) endAll(ctx context.Context, why string) {
+	p.history.Wait()
 	p.mu.Lock()
 	if !p.closing {
 		p.closing = true

@@ -14,6 +14,7 @@ import (
 // TestEveryFieldIsKept says which fields of the contract are kept here.
 const (
 	sessionKey  = "s/" // and the id: what the session is
+	endedKey    = "d/" // and the id: the same of one that has ended
 	treeKey     = "t/" // and the id: which process tree is the session's
 	shellKey    = "h/" // and the id: where its shell is
 	screenKey   = "v/" // and the id: what its terminal showed, and when

@@ -85,6 +85,16 @@ func Decode(b []byte, fields func(*Coder)) error {
 	return c.err
 }
 
+// FirstText returns the field with tag 1 of a value that begins with it, and "" of
+// another.
+func FirstText(b []byte) string {
+	c := Coder{b: b, reading: true}
+	if !c.find(1, blob) {
+		return ""
+	}
+	return string(c.text)
+}
+
 // Reading reports whether fields are read, for what must be made of them.
 func (c *Coder) Reading() bool { return c.reading }
 

@@ -81,6 +81,9 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 		d.held = held
+		held.OnRefusal(func(slot holder.Slot, err error) {
+			d.log.Error("slot refused", "event", "slot_refused", "slot", slot.String(), "error", err)
+		})
 		if err := process.HideSelf(); err != nil {
 			return err
 		}

@@ -41,15 +41,19 @@ type Client struct {
 	conn  int
 	hello Hello
 	fds   string // directory of the holder's descriptors
-	limit Slot   // first number that can't be a slot
+	limit int    // first number that can't be a slot's; under mu
 	done  chan struct{}
 
 	writing sync.Mutex // one packet at a time; taken with mu not held
 	packet  []byte     // under writing
 
 	mu      sync.Mutex
-	free    []Slot // given back, the last first
-	next    Slot   // above all that were ever used
+	free    []int         // numbers that were given back, the last first
+	next    int           // above all numbers that were ever used
+	kept    map[int]int64 // generations of the slots in use, by number
+	used    int64         // the last generation that was used, by any daemon
+	failed  error         // what the holder could not keep, until a Sync has told
+	refused func(Slot, error)
 	asked   map[uint32]chan<- answer
 	lastID  uint32
 	watch   func(Exit)
@@ -72,8 +76,9 @@ func Connect(fd int) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		conn: fd, done: make(chan struct{}), asked: map[uint32]chan<- answer{}, next: Root + 1,
-		limit: Slot(min(limit.Max, 1<<30)), // the runtime has raised the holder's limit to this
+		conn: fd, done: make(chan struct{}), asked: map[uint32]chan<- answer{},
+		next: int(Root) + 1, kept: map[int]int64{},
+		limit: int(min(limit.Max, maxNumber)), // the runtime has raised the holder's limit to this
 	}
 	in := &packets{conn: fd}
 	for ready := false; !ready; {
@@ -101,11 +106,12 @@ func (c *Client) greet(r record) (ready bool, err error) {
 	switch r.kind {
 	case gotHello:
 		c.hello.PID, c.hello.Host, c.hello.Again = int(r.num), uint16(r.id), r.flags&helloAgain != 0
+		c.used = r.extra
 		// The holder's own is low; neither this process nor what it starts
 		// should have that.
 		_ = os.WriteFile("/proc/self/oom_score_adj", strconv.AppendInt(nil, int64(r.value), 10), 0)
 	case gotSlot:
-		c.hello.Slots = append(c.hello.Slots, Slot(r.num))
+		c.hello.Slots = append(c.hello.Slots, r.slot())
 	case gotTrack:
 		c.hello.Tracked = append(c.hello.Tracked, int(r.num))
 	case gotExit:
@@ -124,14 +130,13 @@ func exitOf(r record) Exit {
 
 // findFree makes the free list of what the holder says is in use.
 func (c *Client) findFree() {
-	used := make(map[Slot]bool, len(c.hello.Slots))
 	for _, slot := range c.hello.Slots {
-		used[slot] = true
-		c.next = max(c.next, slot+1)
+		c.kept[slot.Number()] = slot.Generation()
+		c.next = max(c.next, slot.Number()+1)
 	}
-	for slot := c.next - 1; slot > Root; slot-- {
-		if !used[slot] {
-			c.free = append(c.free, slot)
+	for number := c.next - 1; number > int(Root); number-- {
+		if _, ok := c.kept[number]; !ok {
+			c.free = append(c.free, number)
 		}
 	}
 }
@@ -192,6 +197,9 @@ func (c *Client) hear(r record, fd int) error {
 			to <- answer{r, fd} // there is room for it
 			return nil
 		}
+	case gotRefused:
+		c.hearRefusal(r)
+		return nil
 	}
 	if fd >= 0 {
 		_ = unix.Close(fd)
@@ -254,34 +262,124 @@ func (c *Client) ask(r record) (answer, error) {
 	return a, nil
 }
 
+// OnRefusal makes fn be told of every slot that the holder would not keep or give
+// up, or that was given up here twice: in a program without a defect none is. fn
+// must not wait for anything of this client. It is set before the client is used.
+func (c *Client) OnRefusal(fn func(Slot, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = fn
+}
+
+// hearRefusal takes in that something about a slot was not done.
+func (c *Client) hearRefusal(r record) {
+	slot, errno := newSlot(int(r.num), r.extra), unix.Errno(r.value)
+	var err error
+	c.mu.Lock()
+	if kind(r.flags) == wantKeep {
+		err = fmt.Errorf("keep in slot %v: %w", slot, slotError(errno))
+		if c.failed == nil {
+			c.failed = err
+		}
+		switch {
+		case slot.Number() <= int(Root):
+		case errno == errOther:
+			c.kept[slot.Number()] = -1 // never ours
+		case errno == unix.EBADF:
+			c.limit = min(c.limit, slot.Number()) // the holder's is lower
+		}
+	} else {
+		err = fmt.Errorf("give up slot %v: %w", slot, slotError(errno))
+	}
+	refused := c.refused
+	c.mu.Unlock()
+	if refused != nil {
+		refused(slot, err)
+	}
+}
+
+// slotError is the error of what the holder says about a slot.
+func slotError(errno unix.Errno) error {
+	switch errno {
+	case errOther:
+		return ErrOther
+	case unix.EBADF:
+		return ErrEmpty
+	}
+	return errno
+}
+
+// has says why a slot can't be used, and nil if it can.
+func (c *Client) has(slot Slot) error {
+	if slot == Root {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	generation, ok := c.kept[slot.Number()]
+	switch {
+	case slot < Root || !ok:
+		return ErrEmpty
+	case generation != slot.Generation():
+		return ErrOther
+	}
+	return nil
+}
+
 // Keep implements Keeper.
 func (c *Client) Keep(fd int) (Slot, error) {
-	c.mu.Lock()
-	var slot Slot
-	if n := len(c.free); n > 0 {
-		slot, c.free = c.free[n-1], c.free[:n-1]
-	} else {
-		slot = c.next
-		if slot >= c.limit {
-			c.mu.Unlock()
-			return -1, fmt.Errorf("keep a descriptor: all %d numbers are in use; raise the limit of open files: %w", c.limit, unix.EMFILE)
-		}
-		c.next++
+	slot, err := c.newSlot()
+	if err != nil {
+		return 0, err
 	}
-	c.mu.Unlock()
-	if err := c.Replace(slot, fd); err != nil {
+	if err := c.give(slot, fd, keepNew); err != nil {
 		c.giveBack(slot)
-		return -1, err
+		return 0, err
 	}
 	return slot, nil
 }
 
+// newSlot returns a number that is free, in a generation that never was. A
+// generation that is used up here and that the holder never hears of is known to
+// nobody, so the next daemon may use it.
+func (c *Client) newSlot() (Slot, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var number int
+	for number == 0 {
+		if n := len(c.free); n > 0 {
+			number, c.free = c.free[n-1], c.free[:n-1]
+			if number >= c.limit {
+				number = 0
+			}
+			continue
+		}
+		if c.next >= c.limit || c.used >= maxGeneration {
+			return 0, fmt.Errorf("keep a descriptor: all %d numbers are in use; raise the limit of open files (nofile): %w", c.limit, unix.EMFILE)
+		}
+		number = c.next
+		c.next++
+	}
+	c.used++
+	c.kept[number] = c.used
+	return newSlot(number, c.used), nil
+}
+
 // Replace implements Keeper.
 func (c *Client) Replace(slot Slot, fd int) error {
+	if err := c.has(slot); err != nil {
+		return fmt.Errorf("replace what is in slot %v: %w", slot, err)
+	}
+	return c.give(slot, fd, 0)
+}
+
+// give sends a descriptor to the holder.
+func (c *Client) give(slot Slot, fd int, flags uint8) error {
 	if fd < 0 {
 		return fmt.Errorf("keep a descriptor: %w", unix.EBADF)
 	}
-	r := record{kind: wantKeep, num: int32(slot)}
+	r := slotRecord(wantKeep, slot)
+	r.flags = flags
 	err := c.tell(r, fd)
 	if errors.Is(err, unix.ETOOMANYREFS) {
 		// The kernel bounds the descriptors that are on their way between the
@@ -298,37 +396,70 @@ func (c *Client) Replace(slot Slot, fd int) error {
 
 // Drop implements Keeper.
 func (c *Client) Drop(slot Slot) {
-	if c.tell(record{kind: wantDrop, num: int32(slot)}, -1) == nil && slot != Root {
+	if slot <= 0 {
+		return // as of a Keep that failed
+	}
+	if err := c.has(slot); err != nil {
+		c.mu.Lock()
+		refused := c.refused
+		c.mu.Unlock()
+		if refused != nil {
+			refused(slot, fmt.Errorf("give up slot %v: %w", slot, err))
+		}
+		return
+	}
+	if c.tell(slotRecord(wantDrop, slot), -1) == nil {
 		// Only now: who uses the number again must come after.
 		c.giveBack(slot)
 	}
 }
 
+// giveBack makes the number of a slot free again, once.
 func (c *Client) giveBack(slot Slot) {
 	c.mu.Lock()
-	c.free = append(c.free, slot)
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	number := slot.Number()
+	if generation, ok := c.kept[number]; ok && generation == slot.Generation() && number > int(Root) {
+		delete(c.kept, number)
+		c.free = append(c.free, number)
+	}
 }
 
-// Sync implements Keeper.
+// Sync implements Keeper. What could not be kept is told by the first that
+// returns after it.
 func (c *Client) Sync() error {
-	_, err := c.ask(record{kind: wantSync})
+	if _, err := c.ask(record{kind: wantSync}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.failed
+	c.failed = nil
 	return err
 }
 
-// Path implements Keeper.
-func (c *Client) Path(slot Slot) string { return c.fds + strconv.Itoa(int(slot)) }
+// Path implements Keeper. That of a slot which is another's, or nobody's, leads
+// nowhere.
+func (c *Client) Path(slot Slot) string {
+	if c.has(slot) != nil {
+		return c.fds + "none"
+	}
+	return c.fds + strconv.Itoa(slot.Number())
+}
 
 // Take implements Keeper.
 func (c *Client) Take(slot Slot) (int, error) {
-	a, err := c.ask(record{kind: wantTake, num: int32(slot)})
+	if slot < Root || slot.Number() < int(Root) {
+		return -1, fmt.Errorf("take what is in slot %v: %w", slot, ErrEmpty)
+	}
+	a, err := c.ask(slotRecord(wantTake, slot))
 	switch {
 	case err != nil:
 		return -1, err
 	case a.value != 0:
-		return -1, fmt.Errorf("take what is in slot %d: %w", slot, unix.Errno(a.value))
-	case a.fd < 0:
-		return -1, fmt.Errorf("take what is in slot %d: %w: nothing came", slot, errMalformed)
+		return -1, fmt.Errorf("take what is in slot %v: %w", slot, slotError(unix.Errno(a.value)))
+	case a.fd < 0: // this process had no number for it
+		return -1, fmt.Errorf("take what is in slot %v: raise the limit of open files (nofile): %w", slot, unix.EMFILE)
 	}
 	return a.fd, nil
 }

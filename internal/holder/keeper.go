@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -9,30 +10,79 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slot is the number of a kept descriptor: its number in the process that
-// keeps it.
-type Slot int
+// Slot names one kept descriptor: the number it has in the process that keeps
+// it, and a generation. Numbers are used again; a number and a generation
+// together never are while the holder lives, so a slot that was written down and
+// given up since does not lead to what another has kept in its place.
+//
+// Callers store a Slot as one opaque integer. 0 is no slot.
+type Slot int64
 
-// Root is the slot from which a restarted daemon finds everything else: that
-// of the ledger. It is Replaced, never Kept.
-const Root Slot = 1000
+const (
+	// Root is the slot from which a restarted daemon finds everything else: that
+	// of the ledger. It is Replaced, never Kept, and has no generation.
+	Root Slot = 1000
+
+	// numberBits is the part of a Slot that is the number. The kernel allows
+	// 2^20 descriptors unless it is told otherwise; what is left for generations
+	// lasts 17 years at a thousand a second.
+	numberBits = 24
+	maxNumber  = 1<<numberBits - 1
+)
+
+func newSlot(number int, generation int64) Slot {
+	return Slot(generation<<numberBits | int64(number))
+}
+
+// Number returns the number of the descriptor in the process that keeps it, and
+// -1 for what is no slot.
+func (s Slot) Number() int {
+	if s < 0 {
+		return -1
+	}
+	return int(s & maxNumber)
+}
+
+// Generation returns the generation of the slot. It is 0 for Root and for what
+// was kept by a program that had no generations.
+func (s Slot) Generation() int64 { return int64(s >> numberBits) }
+
+// String returns the number, and the generation if there is one.
+func (s Slot) String() string {
+	if s < 0 || s.Generation() == 0 {
+		return strconv.FormatInt(int64(s), 10)
+	}
+	return strconv.Itoa(s.Number()) + "." + strconv.FormatInt(s.Generation(), 10)
+}
+
+// Errors about a slot, told by errors.Is.
+var (
+	// ErrOther says that the number of a slot has been given to another since.
+	ErrOther = errors.New("the slot is another's")
+	// ErrEmpty says that nothing is kept under the number of a slot.
+	ErrEmpty = fmt.Errorf("nothing is kept in the slot: %w", unix.EBADF)
+)
 
 // Keeper keeps descriptors beyond the life of this process. It is safe for
 // concurrent use.
 type Keeper interface {
 	// Keep gives a copy of fd to the holder. The slot is chosen here, so
-	// nothing is waited for; its path is good only after Sync.
+	// nothing is waited for; its path is good only after Sync. With an error the
+	// slot is 0.
 	Keep(fd int) (Slot, error)
 	// Replace puts a copy of fd in the place of what a slot had, in one step.
 	Replace(slot Slot, fd int) error
-	// Drop gives up a slot. Its number may be used again.
+	// Drop gives up a slot. Its number may be used again. It does nothing for
+	// what is no slot, or has been given up already.
 	Drop(slot Slot)
-	// Sync returns when everything before it has been done.
+	// Sync returns when everything before it has been done, with an error if the
+	// holder could not keep something that it was given.
 	Sync() error
 	// Path is how another process opens what is in the slot.
 	Path(slot Slot) string
 	// Take returns a descriptor of this process's own for what is in a slot:
-	// the same open file description.
+	// the same open file description. The error is ErrOther where the number is
+	// in use for something else, and ErrEmpty where it is not in use.
 	Take(slot Slot) (int, error)
 }
 
@@ -50,8 +100,11 @@ type alone struct {
 }
 
 func (a *alone) Keep(fd int) (Slot, error) {
-	n, err := dup(fd)
-	return Slot(n), err
+	n, err := dupAbove(fd, 2) // 0 is no slot
+	if err != nil {
+		return 0, err
+	}
+	return Slot(n), nil
 }
 
 func (a *alone) Replace(slot Slot, fd int) error {
@@ -61,7 +114,7 @@ func (a *alone) Replace(slot Slot, fd int) error {
 		}
 		return nil
 	}
-	n, err := dup(fd)
+	n, err := dupAbove(fd, 2)
 	if err != nil {
 		return err
 	}
@@ -80,7 +133,7 @@ func (a *alone) Drop(slot Slot) {
 		defer a.mu.Unlock()
 		slot, a.root = Slot(a.root), -1
 	}
-	if slot >= 0 {
+	if slot > 0 {
 		_ = unix.Close(int(slot))
 	}
 }
@@ -100,8 +153,10 @@ func (a *alone) fd(slot Slot) int {
 	return a.root
 }
 
-func dup(fd int) (int, error) {
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+func dup(fd int) (int, error) { return dupAbove(fd, -1) }
+
+func dupAbove(fd, above int) (int, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, above+1)
 	if err != nil {
 		return -1, fmt.Errorf("copy a descriptor: %w", err)
 	}

@@ -41,9 +41,9 @@ func (h *holder) become() error {
 		return err
 	}
 	defer unix.Close(leftFD)
-	for slot := range h.table.slots {
-		if _, err := unix.FcntlInt(uintptr(slot), unix.F_SETFD, 0); err != nil {
-			return fmt.Errorf("slot %d: %w", slot, err)
+	for number := range h.table.slots {
+		if _, err := unix.FcntlInt(uintptr(number), unix.F_SETFD, 0); err != nil {
+			return fmt.Errorf("slot %d: %w", number, err)
 		}
 	}
 	defer h.closeSlotsOnExec()
@@ -107,8 +107,8 @@ func (h *holder) holdSignals() (restore func(), err error) {
 }
 
 func (h *holder) closeSlotsOnExec() {
-	for slot := range h.table.slots {
-		unix.CloseOnExec(int(slot))
+	for number := range h.table.slots {
+		unix.CloseOnExec(number)
 	}
 }
 
@@ -134,8 +134,9 @@ func (h *holder) left() []byte {
 	first := h.hello
 	first.kind, first.extra = leftFirst, t.orphans
 	b := first.append(nil)
-	for slot := range t.slots {
-		b = record{kind: gotSlot, num: int32(slot)}.append(b)
+	b = record{kind: leftGeneration, extra: t.used}.append(b)
+	for number, generation := range t.slots {
+		b = slotRecord(gotSlot, newSlot(number, generation)).append(b)
 	}
 	for pid, e := range t.tracked {
 		r := record{kind: gotTrack, num: int32(pid)}
@@ -169,11 +170,19 @@ func (h *holder) resume() error {
 	if err != nil {
 		return fmt.Errorf("go on as a holder: %w", err)
 	}
+	if err := h.recallAll(b); err != nil {
+		return err
+	}
+	h.closeSlotsOnExec()
+	h.hello.flags = helloAgain
+	return nil
+}
+
+// recallAll takes in what was left.
+func (h *holder) recallAll(b []byte) error {
 	for ; len(b) >= recordSize; b = b[recordSize:] {
 		r := readRecord(b)
 		if r.kind == leftAll {
-			h.closeSlotsOnExec()
-			h.hello.flags = helloAgain
 			return nil
 		}
 		if err := h.recall(r); err != nil {
@@ -192,8 +201,15 @@ func (h *holder) recall(r record) error {
 			return fmt.Errorf("go on as a holder: %w: it is of process %d", errMalformed, r.num)
 		}
 		h.hello.id, h.hello.value, t.orphans = r.id, r.value, r.extra
+	case leftGeneration:
+		t.used = max(t.used, r.extra)
 	case gotSlot:
-		t.slots[Slot(r.num)] = struct{}{}
+		slot := r.slot()
+		if slot < 0 {
+			return fmt.Errorf("go on as a holder: %w: slot %d", errMalformed, r.num)
+		}
+		t.slots[slot.Number()] = slot.Generation()
+		t.used = max(t.used, slot.Generation())
 	case gotTrack:
 		t.tracked[int(r.num)] = &ending{pid: int(r.num)}
 	case gotExit:
@@ -205,8 +221,7 @@ func (h *holder) recall(r record) error {
 	case leftRecent:
 		t.remember(endingOf(r))
 		t.orphans-- // it is counted
-	default:
-		return fmt.Errorf("go on as a holder: %w: kind %d", errMalformed, r.kind)
+	default: // of a program that knows more, and can do without
 	}
 	return nil
 }

@@ -71,6 +71,11 @@ func Run(cfg Config) (code int, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if !cfg.Resume { // else there are sessions, which matter more
+		if err := checkFiles(); err != nil {
+			return 1, err
+		}
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, err
 	}
@@ -117,6 +122,22 @@ func Run(cfg Config) (code int, err error) {
 	code = h.loop()
 	h.endUndertaker()
 	return code, nil
+}
+
+// minFiles is the lowest limit of open files under which a holder starts: slots
+// begin at Root, and a daemon with one session needs some twenty.
+const minFiles = 1024
+
+// checkFiles refuses to begin where no descriptor could be kept.
+func checkFiles() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if limit.Max < minFiles { // the runtime has raised the limit that counts to this
+		return fmt.Errorf("the hard limit of open files (nofile) is %d and must be at least %d: raise it with ulimit -Hn, LimitNOFILE= or --ulimit nofile=", limit.Max, minFiles)
+	}
+	return nil
 }
 
 // wakeReaper tells the reaper that there is a child.

@@ -1,6 +1,7 @@
 package holder
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -18,7 +19,8 @@ const recentExits = 4096
 // the reaping: a process is reaped and noted in one step.
 type table struct {
 	mu      sync.Mutex
-	slots   map[Slot]struct{}
+	slots   map[int]int64   // generations, by number
+	used    int64           // the last generation that was used
 	tracked map[int]*ending // by pid, until forgotten
 	recent  map[int]ending  // exits of the untracked, by pid
 	order   []int           // the pids in recent, as a ring once it is full
@@ -50,7 +52,7 @@ const lostStatus = syscall.WaitStatus(unix.SIGKILL)
 
 func newTable() *table {
 	return &table{
-		slots: map[Slot]struct{}{}, tracked: map[int]*ending{}, recent: map[int]ending{},
+		slots: map[int]int64{}, tracked: map[int]*ending{}, recent: map[int]ending{},
 		died: make(chan syscall.WaitStatus, 1),
 	}
 }
@@ -60,9 +62,10 @@ func (t *table) greet(to *outbox, hello record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.send, t.bye = to, nil
+	hello.extra = t.used
 	to.put(hello, -1)
-	for slot := range t.slots {
-		to.put(record{kind: gotSlot, num: int32(slot)}, -1)
+	for number, generation := range t.slots {
+		to.put(slotRecord(gotSlot, newSlot(number, generation)), -1)
 	}
 	for pid, e := range t.tracked {
 		if e.ended {
@@ -86,32 +89,21 @@ func (t *table) leave() *record {
 func (t *table) obey(r record, fd int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if (fd >= 0) != (r.kind == wantKeep) {
+	if (fd != -1) != (r.kind == wantKeep) {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
-		return fmt.Errorf("%w: kind %d, with descriptor: %v", errMalformed, r.kind, fd >= 0)
+		return fmt.Errorf("%w: kind %d, with descriptor: %v", errMalformed, r.kind, fd != -1)
 	}
-	slot := Slot(r.num)
 	switch r.kind {
 	case wantKeep:
-		return t.keep(slot, fd)
+		t.refuse(r, t.keep(r, fd))
 	case wantDrop:
-		if _, ok := t.slots[slot]; ok {
-			delete(t.slots, slot)
-			_ = unix.Close(int(slot))
-		}
+		t.refuse(r, t.drop(r.slot()))
 	case wantTake:
 		a := record{kind: gotTake, id: r.id}
-		if _, ok := t.slots[slot]; !ok {
-			a.value = int32(unix.EBADF)
-			t.send.put(a, -1)
-			break
-		}
-		copied, err := dup(int(slot)) // the slot may be dropped before it is sent
-		if err != nil {
-			return err
-		}
+		copied, err := t.take(r.slot())
+		a.value = int32(err)
 		t.send.put(a, copied)
 	case wantSync:
 		t.send.put(record{kind: gotSync, id: r.id}, -1)
@@ -137,24 +129,93 @@ func (t *table) obey(r record, fd int) error {
 	return nil
 }
 
-func (t *table) keep(slot Slot, fd int) error {
+// refuse tells the daemon what was not done, and why. It lives on: what it asked
+// for is one slot's matter, and the others are as they were.
+func (t *table) refuse(r record, why unix.Errno) {
+	if why != 0 {
+		t.send.put(record{kind: gotRefused, flags: uint8(r.kind), num: r.num, value: int32(why), extra: r.extra}, -1)
+	}
+}
+
+// has says why a slot can't be used, and 0 if it can.
+func (t *table) has(slot Slot) unix.Errno {
+	generation, ok := t.slots[slot.Number()]
+	switch {
+	case !ok:
+		return unix.EBADF
+	case generation != slot.Generation():
+		return errOther
+	}
+	return 0
+}
+
+// keep puts fd, which it closes, in a slot.
+func (t *table) keep(r record, fd int) unix.Errno {
+	slot := r.slot()
+	if fd == lostFD {
+		return unix.EMFILE
+	}
 	defer unix.Close(fd)
-	if slot < Root {
-		return fmt.Errorf("%w: slot %d", errMalformed, slot)
+	if slot < 0 || slot.Number() < int(Root) {
+		return unix.EBADF
 	}
-	if err := put(fd, int(slot)); err != nil {
-		return fmt.Errorf("keep in slot %d: %w", slot, err)
+	why := t.has(slot)
+	switch {
+	case r.flags&keepNew != 0 && why == unix.EBADF: // it is free
+	case r.flags&keepNew != 0:
+		return errOther
+	case slot == Root: // it may be the first time
+	case why != 0:
+		return why
 	}
-	t.slots[slot] = struct{}{}
-	return nil
+	if err := put(fd, slot.Number()); err != nil {
+		return errnoOf(err)
+	}
+	t.slots[slot.Number()] = slot.Generation()
+	t.used = max(t.used, slot.Generation())
+	return 0
+}
+
+// drop gives up a slot, if there is one.
+func (t *table) drop(slot Slot) unix.Errno {
+	why := t.has(slot)
+	switch why {
+	case 0:
+		delete(t.slots, slot.Number())
+		_ = unix.Close(slot.Number())
+	case unix.EBADF:
+		return 0
+	}
+	return why
+}
+
+// take returns a copy of what is in a slot, which may be dropped before it is
+// sent.
+func (t *table) take(slot Slot) (fd int, why unix.Errno) {
+	if why := t.has(slot); why != 0 {
+		return -1, why
+	}
+	fd, err := dup(slot.Number())
+	if err != nil {
+		return -1, errnoOf(err)
+	}
+	return fd, 0
+}
+
+func errnoOf(err error) unix.Errno {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return unix.EINVAL
 }
 
 // dropAll gives up all that is kept.
 func (t *table) dropAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for slot := range t.slots {
-		_ = unix.Close(int(slot))
+	for number := range t.slots {
+		_ = unix.Close(number)
 	}
 	clear(t.slots)
 }

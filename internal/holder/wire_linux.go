@@ -14,9 +14,9 @@ type kind uint8
 
 // From the daemon; the first three carry or free descriptors.
 const (
-	wantKeep   kind = iota + 1 // num: slot, with a descriptor
-	wantDrop                   // num: slot
-	wantTake                   // num: slot → gotTake with the descriptor
+	wantKeep   kind = iota + 1 // a slot, with a descriptor; flags: keepNew
+	wantDrop                   // a slot
+	wantTake                   // a slot → gotTake with the descriptor
 	wantSync                   // → gotSync
 	wantGroup                  // num: pid → gotGroup
 	wantTrack                  // num: pid → gotExit, when it has ended
@@ -27,23 +27,27 @@ const (
 
 // From the holder.
 const (
-	gotHello kind = iota + 65 // num: pid of the holder, value: oom_score_adj to have, id: the host's number, flags: helloAgain
-	gotSlot                   // num: a slot that is in use
+	gotHello kind = iota + 65 // num: pid of the holder, value: oom_score_adj to have, id: the host's number, flags: helloAgain, extra: the last generation that was used
+	gotSlot                   // a slot that is in use
 	gotTrack                  // num: a pid that is tracked and alive
 	gotReady                  // the hello ends
 	gotTake                   // value: errno; with a descriptor if it is 0
 	gotSync
-	gotGroup // value: errno
-	gotExit  // num: pid, value: wait status, extra: nanoseconds of processor time
-	gotCount // extra: how many untracked processes were reaped
+	gotGroup   // value: errno
+	gotExit    // num: pid, value: wait status, extra: nanoseconds of processor time
+	gotCount   // extra: how many untracked processes were reaped
+	gotRefused // a slot, value: errno, flags: the kind of what was refused
 )
 
-// Only in what a holder leaves to the program it becomes, see renew.
+// Only in what a holder leaves to the program it becomes, see renew. The kinds
+// are tags: a program skips those that it does not know, and does without those
+// that an earlier one did not write. Numbers are never given another meaning.
 const (
-	leftFirst  kind = iota + 129 // num: pid of the holder, value: oom_score_adj of the others, id: the host's number, extra: how many untracked processes were reaped
-	leftRecent                   // as gotExit, of an untracked process
-	leftUnder                    // num: pid of the undertaker, value: writing end of its pipe
-	leftAll                      // nothing follows
+	leftFirst      kind = iota + 129 // num: pid of the holder, value: oom_score_adj of the others, id: the host's number, extra: how many untracked processes were reaped
+	leftRecent                       // as gotExit, of an untracked process
+	leftUnder                        // num: pid of the undertaker, value: writing end of its pipe
+	leftAll                          // nothing follows
+	leftGeneration                   // extra: the last generation that was used
 )
 
 // Parting says what is to become of the sessions of a daemon that ends on
@@ -57,7 +61,34 @@ const (
 	Again                // another daemon follows at once, of the program that is now in its place
 )
 
-const helloAgain = 1 // of gotHello: there was a daemon before this one
+const (
+	helloAgain = 1 // of gotHello: there was a daemon before this one
+	keepNew    = 1 // of wantKeep: the number is free, and nothing is replaced
+)
+
+// errOther is the errno of ErrOther.
+const errOther = unix.ESTALE
+
+// slotRecord is a record about a slot.
+func slotRecord(k kind, slot Slot) record {
+	return record{kind: k, num: int32(slot.Number()), extra: slot.Generation()}
+}
+
+// slot returns the slot that a record is about, and a negative number for one
+// that can't be.
+func (r record) slot() Slot {
+	if r.num < 0 || r.num > maxNumber || r.extra < 0 || r.extra > maxGeneration {
+		return -1
+	}
+	return newSlot(int(r.num), r.extra)
+}
+
+// maxGeneration is the last that a Slot has room for.
+const maxGeneration = 1<<(63-numberBits) - 1
+
+// lostFD stands for a descriptor that came with a packet and that this process
+// had no number left for.
+const lostFD = -2
 
 // record is one message. All are of one size, so there is nothing to parse.
 type record struct {
@@ -105,7 +136,8 @@ type packets struct {
 	oob  [64]byte // room for more than the one descriptor that may come
 }
 
-// next reads a packet. fd is -1 if none came with it, and the caller's else.
+// next reads a packet. fd is -1 if none came with it, lostFD if it could not be
+// received, and the caller's else.
 // io.EOF means that the other end is gone.
 func (p *packets) next(each func(record, int) error) error {
 	n, nrights, flags, _, err := unix.Recvmsg(p.conn, p.buf[:], p.oob[:], unix.MSG_CMSG_CLOEXEC)
@@ -126,6 +158,8 @@ func (p *packets) next(each func(record, int) error) error {
 	}
 	what := ""
 	switch {
+	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && n == recordSize:
+		fd = lostFD // there was no number for it; what it came with can be refused
 	case flags&unix.MSG_CTRUNC != 0:
 		what = "a descriptor was lost on its way; is the limit of open files too low?"
 	case flags&unix.MSG_TRUNC != 0 || n%recordSize != 0:

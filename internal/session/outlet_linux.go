@@ -45,6 +45,7 @@ func newOutlet(keep holder.Keeper) (*outlet, error) {
 		err = keep.Sync()
 	}
 	if err != nil {
+		keep.Drop(o.slot)
 		o.close()
 		return nil, err
 	}

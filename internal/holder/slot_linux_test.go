@@ -1,0 +1,408 @@
+package holder
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSlot(t *testing.T) {
+	for _, c := range []struct {
+		slot       Slot
+		number     int
+		generation int64
+		text       string
+	}{
+		{Root, 1000, 0, "1000"},
+		{newSlot(1001, 1), 1001, 1, "1001.1"},
+		{newSlot(maxNumber, maxGeneration), maxNumber, maxGeneration, fmt.Sprintf("%d.%d", maxNumber, int64(maxGeneration))},
+		{0, 0, 0, "0"},
+		{-1, -1, -1, "-1"},
+	} {
+		if c.slot.Number() != c.number || c.slot.Generation() != c.generation || c.slot.String() != c.text {
+			t.Errorf("%d is number %d of generation %d, %v", int64(c.slot), c.slot.Number(), c.slot.Generation(), c.slot)
+		}
+		if c.slot > 0 {
+			if got := slotRecord(wantTake, c.slot).slot(); got != c.slot {
+				t.Errorf("%v comes as %v", c.slot, got)
+			}
+		}
+	}
+}
+
+// keepFile keeps a file of its own, with a text by which it is known.
+func keepFile(t *testing.T, k Keeper, text string) Slot {
+	t.Helper()
+	fd := textFile(t, text)
+	slot, err := k.Keep(fd)
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		t.Fatal(err)
+	}
+	return slot
+}
+
+func textFile(t *testing.T, text string) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("text", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(fd, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// textIn returns what is in a slot.
+func textIn(t *testing.T, k Keeper, slot Slot) string {
+	t.Helper()
+	fd, err := k.Take(slot)
+	if err != nil {
+		return err.Error()
+	}
+	defer unix.Close(fd)
+	var b [64]byte
+	n, err := unix.Pread(fd, b[:], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+// A slot that was given up leads to nothing, whoever has its number now, and
+// giving it up again takes nothing from anybody.
+func TestSlotOfAnother(t *testing.T) {
+	c := connected(t)
+	var refusals []error
+	c.OnRefusal(func(_ Slot, err error) { refusals = append(refusals, err) })
+	first := keepFile(t, c, "first")
+	c.Drop(first)
+	second := keepFile(t, c, "second")
+	if first.Number() != second.Number() {
+		t.Fatalf("%v and %v", first, second)
+	}
+	if _, err := c.Take(first); !errors.Is(err, ErrOther) {
+		t.Errorf("take: %v", err)
+	}
+	fd := textFile(t, "third")
+	defer unix.Close(fd)
+	if err := c.Replace(first, fd); !errors.Is(err, ErrOther) {
+		t.Errorf("replace: %v", err)
+	}
+	c.Drop(first)
+	c.Drop(first)
+	if len(refusals) != 2 || !errors.Is(refusals[0], ErrOther) {
+		t.Errorf("refused: %v", refusals)
+	}
+	if path := c.Path(first); path == c.Path(second) {
+		t.Errorf("both are opened by %s", path)
+	}
+	if got := textIn(t, c, second); got != "second" {
+		t.Errorf("the second has %q", got)
+	}
+	// A number is not given to two, however often it was given up.
+	third, fourth := keepFile(t, c, "third"), keepFile(t, c, "fourth")
+	for slot, want := range map[Slot]string{second: "second", third: "third", fourth: "fourth"} {
+		if got := textIn(t, c, slot); got != want {
+			t.Errorf("slot %v has %q, want %q", slot, got, want)
+		}
+	}
+}
+
+// The holder compares generations itself: a client that is mistaken takes, gives
+// up and replaces nothing of another.
+func TestHolderComparesGenerations(t *testing.T) {
+	c := connected(t)
+	refusals := make(chan error, 8)
+	c.OnRefusal(func(_ Slot, err error) { refusals <- err })
+	slot := keepFile(t, c, "kept")
+	stale := newSlot(slot.Number(), slot.Generation()+7)
+	fd := textFile(t, "wrong")
+	defer unix.Close(fd)
+	if _, err := c.Take(stale); !errors.Is(err, ErrOther) {
+		t.Errorf("take: %v", err)
+	}
+	if err := c.tell(slotRecord(wantDrop, stale), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Sync(); err != nil {
+		t.Errorf("sync after a drop: %v", err)
+	}
+	if err := <-refusals; !errors.Is(err, ErrOther) {
+		t.Errorf("drop: %v", err)
+	}
+	for _, flags := range []uint8{0, keepNew} {
+		if err := c.give(stale, fd, flags); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Sync(); !errors.Is(err, ErrOther) {
+			t.Errorf("keep with flags %d: %v", flags, err)
+		}
+		if err := <-refusals; !errors.Is(err, ErrOther) {
+			t.Errorf("keep with flags %d: %v", flags, err)
+		}
+	}
+	// What the client has learned is that the number is not its own: it makes
+	// nothing of it, and leaves it.
+	if got := textIn(t, c, slot); got != "kept" {
+		t.Errorf("slot %v has %q", slot, got)
+	}
+	if other := keepFile(t, c, "next"); other.Number() == slot.Number() {
+		t.Errorf("number %d is given twice", slot.Number())
+	}
+}
+
+// What can't be is refused, and the client lives on.
+func TestImpossibleSlots(t *testing.T) {
+	c := connected(t)
+	fd := textFile(t, "text")
+	defer unix.Close(fd)
+	for _, slot := range []Slot{-1, 0, 3, Root - 1, newSlot(3, 1), newSlot(0, 1), newSlot(maxNumber, 1)} {
+		for _, flags := range []uint8{0, keepNew} {
+			if err := c.give(slot, fd, flags); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Sync(); err == nil {
+				t.Errorf("slot %v was kept", slot)
+			}
+		}
+		if _, err := c.Take(slot); !errors.Is(err, ErrEmpty) {
+			t.Errorf("take %v: %v", slot, err)
+		}
+		if err := c.Replace(slot, fd); !errors.Is(err, ErrEmpty) {
+			t.Errorf("replace %v: %v", slot, err)
+		}
+		c.Drop(slot)
+		if err := c.tell(slotRecord(wantDrop, slot), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []record{{kind: wantTake, num: -1}, {kind: wantTake, num: 1 << 30}, {kind: wantTake, num: int32(Root), extra: -1}} {
+		if a, err := c.ask(r); err != nil || unix.Errno(a.value) != unix.EBADF {
+			t.Errorf("%+v: %+v, %v", r, a, err)
+		}
+	}
+	for number := range c.kept {
+		if number <= int(Root) {
+			t.Errorf("number %d is in use", number)
+		}
+	}
+	if slices.ContainsFunc(c.free, func(number int) bool { return number <= int(Root) }) {
+		t.Errorf("numbers %v are free", c.free)
+	}
+	if slot := keepFile(t, c, "good"); textIn(t, c, slot) != "good" {
+		t.Errorf("slot %v has %q", slot, textIn(t, c, slot))
+	}
+}
+
+// When all numbers are in use that is said, again and again; a failed Keep leaves
+// nothing behind that a Drop could spoil.
+func TestOutOfNumbers(t *testing.T) {
+	c := connected(t)
+	c.limit = int(Root) + 6
+	var slots []Slot
+	for range 5 {
+		slots = append(slots, keepFile(t, c, "text"))
+	}
+	for range 20 {
+		slot, err := c.Keep(0)
+		if slot != 0 || !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "raise the limit of open files") {
+			t.Fatalf("slot %v, %v", slot, err)
+		}
+		c.Drop(slot)
+	}
+	if slot, err := c.Keep(-1); slot != 0 || err == nil {
+		t.Errorf("slot %v, %v", slot, err)
+	}
+	c.Drop(slots[3])
+	if slot, err := c.Keep(0); slot.Number() != slots[3].Number() || err != nil {
+		t.Errorf("slot %v, %v", slot, err)
+	}
+	if err := c.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
+// No two daemons make the same slot for two things, wherever the first is killed.
+func TestGenerationsOfDaemons(t *testing.T) {
+	h := hold(t, "stale")
+	if got := h.line(t); got != "30 daemons, no slot twice" {
+		t.Error(got)
+	}
+	h.end(t, 0)
+}
+
+func stale(s stage) {
+	const daemons = 30
+	// What was ever handed out is noted in a page that outlives the daemons.
+	var seen *os.File
+	if s.life == 1 {
+		fd, err := unix.MemfdCreate("seen", unix.MFD_CLOEXEC)
+		check(err)
+		check(s.Replace(Root, fd))
+		seen = os.NewFile(uintptr(fd), "seen")
+	} else {
+		fd, err := s.Take(Root)
+		check(err)
+		seen = os.NewFile(uintptr(fd), "seen")
+		before, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", fd))
+		check(err)
+		for _, slot := range s.Hello().Slots {
+			if slot != Root && s.life%3 != 0 {
+				s.Drop(slot)
+			}
+		}
+		known := map[Slot]bool{}
+		for ; len(before) > 0; before = before[8:] {
+			slot := Slot(binary.LittleEndian.Uint64(before))
+			if known[slot] {
+				check(fmt.Errorf("slot %v was used twice", slot))
+			}
+			known[slot] = true
+		}
+	}
+	if s.life > daemons {
+		fmt.Println(daemons, "daemons, no slot twice")
+		s.leave(0)
+	}
+	for i := range 5 + s.life%4 {
+		slot, err := s.Keep(0)
+		check(err)
+		_, err = seen.Write(binary.LittleEndian.AppendUint64(nil, uint64(slot)))
+		check(err)
+		if i%2 == 0 {
+			s.Drop(slot)
+		}
+	}
+	s.die() // with all of it on the way
+}
+
+// A daemon that asks for what can't be is answered, and not killed.
+func TestImpossibleIsNoNonsense(t *testing.T) {
+	h := hold(t, "impossible")
+	if got := h.line(t); got != "lives on" {
+		t.Error(got)
+	}
+	h.end(t, 0)
+	if strings.Contains(h.log.String(), "SIGKILL") {
+		t.Errorf("log: %s", h.log.String())
+	}
+}
+
+func impossible(s stage) {
+	if s.life > 1 {
+		check(errors.New("it was killed"))
+	}
+	for _, slot := range []Slot{-1, 0, 999, newSlot(999, 3), newSlot(maxNumber, 3)} {
+		check(s.give(slot, 0, keepNew))
+		if s.Sync() == nil {
+			check(fmt.Errorf("slot %v was kept", slot))
+		}
+	}
+	fmt.Println("lives on")
+	s.leave(0)
+}
+
+// Under a low limit of open files both ends run out, and neither gives up.
+func TestCrowded(t *testing.T) {
+	h := holdBy(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s", int(Root)+40, executable(t))))
+	if got := h.line(t); got != "39 kept, 100 refused" {
+		t.Error(got)
+	}
+	h.end(t, 0)
+	if strings.Contains(h.log.String(), "SIGKILL") || strings.Contains(h.log.String(), "started again") {
+		t.Errorf("log: %s", h.log.String())
+	}
+}
+
+func crowded(s stage) {
+	kept, refused := 0, 0
+	for refused < 100 {
+		slot, err := s.Keep(0)
+		switch {
+		case err == nil:
+			kept++
+			check(s.Sync())
+		case slot != 0 || !errors.Is(err, unix.EMFILE):
+			check(fmt.Errorf("slot %v: %w", slot, err))
+		default:
+			refused++
+			s.Drop(slot)
+		}
+	}
+	fmt.Printf("%d kept, %d refused\n", kept, refused)
+	// This process has no number left for what it takes: that is no end either.
+	var none []int
+	for {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			break
+		}
+		none = append(none, fd)
+	}
+	slot := newSlot(int(Root)+1, 1)
+	if _, err := s.Take(slot); !errors.Is(err, unix.EMFILE) {
+		check(fmt.Errorf("take without a number: %w", err))
+	}
+	check(unix.Close(none[0]))
+	fd, err := s.Take(slot)
+	check(err)
+	check(unix.Close(fd))
+	s.leave(0)
+}
+
+// A hard limit below the numbers of slots is one error, before anything starts.
+func TestLowLimit(t *testing.T) {
+	h := holdBy(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n 220; exec %s", executable(t))))
+	h.end(t, 1)
+	log := h.log.String()
+	if !strings.Contains(log, "220") || !strings.Contains(log, fmt.Sprint(minFiles)) || strings.Contains(log, "started again") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// What a holder left that had no generations is taken over: its slots are of
+// generation 0, and the first new one is not.
+func TestLeftByFormat2(t *testing.T) {
+	b, err := os.ReadFile("testdata/format2.left")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.LittleEndian.PutUint32(b[8:], uint32(os.Getpid())) // the holder's own pid comes first
+	read := func(b []byte) *holder {
+		t.Helper()
+		h := &holder{table: newTable()}
+		if err := h.recallAll(b); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	h := read(b)
+	got := fmt.Sprintf("%v used %d tracked %d under %d orphans %d recent %d host %x", h.table.slots, h.table.used, len(h.table.tracked), h.table.formerUnder, h.table.orphans, len(h.table.recent), h.hello.id)
+	if want := "map[1000:0 1001:0 1002:0 1007:0] used 0 tracked 2 under 500 orphans 13 recent 1 host beef"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// What this program leaves is read again, also by one that knows less, or
+	// more: a kind that it does not know is skipped.
+	h.hello.num = int32(os.Getpid())
+	h.table.slots[1003], h.table.used = 41, 44
+	left := h.left()
+	left = append(record{kind: 200, extra: 7}.append(slices.Clone(left[:len(left)-recordSize])), left[len(left)-recordSize:]...)
+	again := read(left)
+	if fmt.Sprint(again.table.slots) != fmt.Sprint(h.table.slots) || again.table.used != 44 {
+		t.Errorf("slots %v, used %d", again.table.slots, again.table.used)
+	}
+	if err := (&holder{table: newTable()}).recallAll(left[:len(left)-recordSize]); err == nil {
+		t.Error("what has no end was read")
+	}
+}

@@ -37,8 +37,11 @@ func formatOf(record []byte, said bool) (n int, err error) {
 
 // convertLedger makes the records of an earlier format those of this one.
 func (d *daemon) convertLedger() error {
-	has, err := formatOf(d.ledger.Get(formatKey))
+	record, said := d.ledger.Get(formatKey)
+	has, err := formatOf(record, said)
 	switch {
+	case !said && len(d.ledger.Damage()) > 0:
+		return errors.New("the ledger is damaged, and does not say which format it has: `trl stop` ends the sessions")
 	case err != nil:
 		return fmt.Errorf("read the format of the ledger: %w", err)
 	case has == format:
@@ -82,13 +85,9 @@ func convert2(key string, value []byte) (map[string][]byte, error) {
 // ledger. A record that the daemon which wrote it could not read either is no
 // reason to stay with that daemon.
 func checkLedger(fd int) error {
-	all, err := ledger.Read(fd)
+	records, damage, err := ledger.Read(fd)
 	if err != nil {
 		return err
-	}
-	records := map[string][]byte{}
-	for key, value := range all {
-		records[key] = value
 	}
 	record, said := records[formatKey]
 	has, err := formatOf(record, said)
@@ -96,6 +95,9 @@ func checkLedger(fd int) error {
 		return fmt.Errorf("the record of its format: %w", err)
 	}
 	var errs []error
+	for _, d := range damage {
+		errs = append(errs, errors.New(d.String()))
+	}
 	for key, value := range records {
 		if strings.HasPrefix(key, unreadable) || key == formatKey {
 			continue

@@ -6,9 +6,15 @@
 // Every change is one record, appended by one write: it has happened when the
 // write is done, and a write that was cut off never did, which its checksum
 // tells. Where records go is mapped, so that to write one is no system call:
-// there are several for every command. Nothing is ever on a disk. Records that
-// later ones have replaced are left out when the ledger is written anew, once
-// they are the larger part.
+// there are several for every command. Nothing is ever on a disk.
+//
+// A record that a later one replaced, or whose key was deleted, is wiped at once:
+// its place stays, its content is zero. What commands and environments said is
+// not left lying about in memory that every later command can open. The places
+// are left out when the ledger is written anew, once they are the larger part.
+//
+// The memory is sealed against being cut off, so that no command can make a
+// mapping of it fault.
 package ledger
 
 import (
@@ -29,10 +35,12 @@ import (
 
 const (
 	// A record: checksum of the rest, its length, what it does, the length of
-	// the key, the key, the value.
+	// the key, the key, the value. Of a record that is gone the checksum is that
+	// of the rest of the header alone, and key and value are zero.
 	headerSize = 4 + 4 + 1 + 2
 	opPut      = 1
-	opDelete   = 2
+	opDelete   = 2 // written by programs that did not wipe
+	opGone     = 3
 	maxKey     = 1<<16 - 1
 
 	// minGarbage is what replaced records may take before the ledger is
@@ -45,9 +53,16 @@ const (
 	maxMapped   = 32 << 10
 	// copyBytes is what is written at once then.
 	copyBytes = 256 << 10
+
+	// seals keep the memory from being cut off, and from being sealed further.
+	seals = unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 )
 
 var table = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrLost says that a ledger has nothing that can be read: it was cut off or
+// overwritten.
+var ErrLost = errors.New("nothing in it can be read")
 
 // Ledger is safe for concurrent use.
 type Ledger struct {
@@ -55,19 +70,22 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	fd      int
+	copies  int   // how often it was written anew
 	end     int64 // where the next record goes
 	live    int64 // bytes of records that count
 	records map[string]place
 	window  []byte // mapped memory; nil: none
 	from    int64  // where the window begins
 	buf     []byte
+	damage  []Damage
 	failed  error // why nothing is written any more
 }
 
 // place is where the record of a key is.
 type place struct {
-	offset int64
-	size   int // of the whole record
+	offset  int64
+	size    int // of the whole record
+	keySize int
 }
 
 // New makes an empty ledger, which is kept from now on.
@@ -79,25 +97,121 @@ func New(keep holder.Keeper) (*Ledger, error) {
 	if err := keep.Replace(holder.Root, fd); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
-	return &Ledger{keep: keep, fd: fd, records: map[string]place{}}, nil
+	return &Ledger{keep: keep, fd: fd, end: headerSize, records: map[string]place{}}, nil
 }
 
-// Open reads the ledger again that is kept.
+// newMemory makes a ledger without records. It begins with one that is gone, so
+// that one which was overwritten with zeros is not taken for an empty one.
+func newMemory() (fd int, err error) {
+	fd, err = unix.MemfdCreate("ledger", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, err
+	}
+	err = writeFull(fd, appendGone(nil, headerSize, 0), 0)
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// isSealed reports whether the memory can't be cut off.
+func isSealed(fd int) bool {
+	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	return err == nil && has&unix.F_SEAL_SHRINK != 0
+}
+
+// Open reads the ledger again that is kept. The error is ErrLost if there is
+// nothing to read; what can't be read between records that can is told by Damage.
 func Open(keep holder.Keeper) (*Ledger, error) {
 	fd, err := keep.Take(holder.Root)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	l := &Ledger{keep: keep, fd: fd, records: map[string]place{}}
-	err = l.replay()
-	if err == nil {
-		// What a cut write left must not look like a record after the next one.
-		err = unix.Ftruncate(fd, l.end)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
+	if err := l.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(l.fd))
 	}
 	return l, nil
+}
+
+func (l *Ledger) open() error {
+	sealed := isSealed(l.fd)
+	mem, release, err := memoryOf(l.fd, sealed)
+	if err != nil {
+		return err
+	}
+	defer release()
+	found := replay(mem)
+	if !found.any {
+		return ErrLost
+	}
+	l.records, l.live, l.end, l.damage = found.records, found.live, found.end, found.damage
+	if !sealed {
+		// Of a program that did neither seal nor wipe.
+		return l.writeAnew()
+	}
+	for _, p := range found.unwiped {
+		if err := l.wipeFile(p); err != nil {
+			return err
+		}
+	}
+	// What a cut write left must not look like a record after the next one.
+	if !isZero(mem[found.end:]) {
+		return l.zeroFrom(found.end)
+	}
+	return nil
+}
+
+// memoryOf returns all that is in a ledger. One that could be cut off meanwhile
+// is copied.
+func memoryOf(fd int, sealed bool) (mem []byte, release func(), err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, nil, err
+	}
+	if st.Size == 0 {
+		return nil, func() {}, nil
+	}
+	if sealed {
+		mem, err = unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
+		return mem, func() { _ = unix.Munmap(mem) }, err
+	}
+	mem = make([]byte, st.Size)
+	n, err := readMost(fd, mem, 0)
+	return mem[:n], func() {}, err
+}
+
+// Read returns what is in the ledger behind a descriptor, and what of it can't be
+// read, and changes nothing. A daemon may write to it meanwhile.
+func Read(fd int) (values map[string][]byte, damage []Damage, err error) {
+	for range 10 {
+		mem, _, err := memoryOf(fd, false)
+		if err != nil {
+			return nil, nil, fmt.Errorf("ledger: %w", err)
+		}
+		found := replay(mem)
+		// One that was written anew is wiped, from the beginning on.
+		var head [headerSize]byte
+		n, err := readMost(fd, head[:], 0)
+		if err != nil {
+			return nil, nil, fmt.Errorf("ledger: %w", err)
+		}
+		if !found.any || isZero(head[:n]) {
+			return nil, nil, fmt.Errorf("ledger: %w", ErrLost)
+		}
+		values, damage = make(map[string][]byte, len(found.records)), found.damage
+		for key, p := range found.records {
+			values[key] = mem[p.offset+int64(headerSize+len(key)) : p.offset+int64(p.size)]
+		}
+		if len(damage) == 0 {
+			break
+		}
+		// It may be a record that was wiped while it was read.
+	}
+	return values, damage, nil
 }
 
 // Close gives up this process's hold of the memory.
@@ -109,45 +223,33 @@ func (l *Ledger) Close() error {
 	return unix.Close(l.fd)
 }
 
-// replay goes through the records up to the first that is not whole. What is
-// behind that was never acknowledged.
-func (l *Ledger) replay() error {
-	var st unix.Stat_t
-	if err := unix.Fstat(l.fd, &st); err != nil {
-		return err
-	}
-	r := reader{fd: l.fd, size: st.Size}
-	for {
-		rec, ok, err := r.next()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		key := string(rec.key)
-		l.live -= int64(l.records[key].size)
-		delete(l.records, key)
-		if rec.op == opPut {
-			l.records[key] = place{rec.offset, rec.size}
-			l.live += int64(rec.size)
-		}
-	}
-	l.end = r.at
-	return nil
+// Damage returns what could not be read, though records follow it.
+func (l *Ledger) Damage() []Damage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.damage)
 }
-
-// newMemory returns empty memory for a ledger.
-func newMemory() (int, error) { return unix.MemfdCreate("ledger", unix.MFD_CLOEXEC) }
 
 // All is what the ledger holds, in the order of the keys.
 func (l *Ledger) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		l.mu.Lock()
 		keys := slices.Sorted(maps.Keys(l.records))
+		copies := l.copies
+		mem, release, err := memoryOf(l.fd, true)
 		l.mu.Unlock()
+		if err != nil {
+			mem, release = nil, func() {}
+		}
+		defer release()
 		for _, key := range keys {
-			if value, ok := l.Get(key); ok && !yield(key, value) {
+			l.mu.Lock()
+			if l.copies != copies {
+				mem = nil
+			}
+			value, ok := l.get(key, mem)
+			l.mu.Unlock()
+			if ok && !yield(key, value) {
 				return
 			}
 		}
@@ -158,12 +260,23 @@ func (l *Ledger) All() iter.Seq2[string, []byte] {
 func (l *Ledger) Get(key string) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.get(key, nil)
+}
+
+// get returns the value of a key. mem is the memory, as far as it is mapped. The
+// caller holds mu.
+func (l *Ledger) get(key string, mem []byte) ([]byte, bool) {
 	p, ok := l.records[key]
 	if !ok {
 		return nil, false
 	}
 	rec := make([]byte, p.size)
-	if err := readFull(l.fd, rec, p.offset); err != nil {
+	if end := p.offset + int64(p.size); end <= int64(len(mem)) {
+		copy(rec, mem[p.offset:end])
+	} else if readFull(l.fd, rec, p.offset) != nil {
+		return nil, false
+	}
+	if !isRecordOf(key, rec) {
 		return nil, false
 	}
 	return rec[headerSize+len(key):], true
@@ -177,16 +290,23 @@ func (l *Ledger) Put(key string, value []byte) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	offset, size, err := l.add(opPut, key, value)
+	offset, size, err := l.add(key, value)
 	if err != nil {
 		return err
 	}
-	l.live += int64(size - l.records[key].size)
-	l.records[key] = place{offset, size}
+	before, ok := l.records[key]
+	l.live += int64(size - before.size)
+	l.records[key] = place{offset, size, len(key)}
+	if ok {
+		// Only now: a process that is killed in between leaves both, of which the
+		// later counts. One that can't be wiped is replaced all the same.
+		_ = l.wipe(before)
+	}
 	return l.tidy()
 }
 
-// Delete takes a key out.
+// Delete takes a key out. Its record is the only one it has, so that to wipe it
+// is all there is to do.
 func (l *Ledger) Delete(key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,8 +314,11 @@ func (l *Ledger) Delete(key string) error {
 	if !ok {
 		return nil
 	}
-	if _, _, err := l.add(opDelete, key, nil); err != nil {
-		return err
+	if l.failed != nil {
+		return fmt.Errorf("ledger: %w", l.failed)
+	}
+	if err := l.wipe(p); err != nil {
+		return fmt.Errorf("ledger: %w", err)
 	}
 	l.live -= int64(p.size)
 	delete(l.records, key)
@@ -203,15 +326,17 @@ func (l *Ledger) Delete(key string) error {
 }
 
 // add appends one record. The caller holds mu.
-func (l *Ledger) add(op byte, key string, value []byte) (offset int64, size int, err error) {
+func (l *Ledger) add(key string, value []byte) (offset int64, size int, err error) {
 	if l.failed != nil {
 		return 0, 0, fmt.Errorf("ledger: %w", l.failed)
 	}
-	l.buf = appendRecord(l.buf[:0], op, key, value)
+	l.buf = appendRecord(l.buf[:0], opPut, key, value)
 	size = len(l.buf)
 	offset = l.end
-	if err := l.write(l.buf); err != nil {
-		// The next record overwrites what there is of this one.
+	err = l.write(l.buf)
+	if err != nil {
+		// What there is of it must not be found behind the next record.
+		err = errors.Join(err, l.zeroFrom(l.end))
 		return 0, 0, fmt.Errorf("ledger: %w", err)
 	}
 	l.end += int64(size)
@@ -240,14 +365,8 @@ func (l *Ledger) write(b []byte) error {
 // is new of it is zero: no page is missing later, and nothing there is a record.
 func (l *Ledger) mapWindow() error {
 	from := l.end &^ int64(os.Getpagesize()-1)
-	for {
-		err := unix.Fallocate(l.fd, 0, from, windowBytes)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
+	if err := fallocate(l.fd, 0, from, windowBytes); err != nil {
+		return err
 	}
 	window, err := unix.Mmap(l.fd, from, windowBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
@@ -264,6 +383,60 @@ func (l *Ledger) unmap() {
 	}
 }
 
+// wipe makes a record gone. A process that is killed meanwhile leaves one that is
+// known to be gone by its first byte that is changed. The caller holds mu.
+func (l *Ledger) wipe(p place) error {
+	if at := p.offset - l.from; l.window != nil && at >= 0 && at+int64(p.size) <= int64(len(l.window)) {
+		rec := l.window[at : at+int64(p.size)]
+		rec[opAt] = opGone
+		clear(rec[headerSize:])
+		binary.LittleEndian.PutUint32(rec, goneSum(rec))
+		return nil
+	}
+	return l.wipeFile(p)
+}
+
+// opAt is where in a record is what it does.
+const opAt = 8
+
+// wipeFile is wipe of a record that is not mapped: it is not one of the last.
+func (l *Ledger) wipeFile(p place) error {
+	l.buf = appendGone(l.buf[:0], p.size, p.keySize)
+	long := p.size > maxMapped
+	if !long {
+		l.buf = slices.Grow(l.buf, p.size)[:p.size]
+		clear(l.buf[headerSize:])
+	}
+	// What does it is written first, and the checksum last.
+	err := writeFull(l.fd, l.buf[opAt:], p.offset+opAt)
+	if err == nil && long {
+		err = fallocate(l.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, p.offset+headerSize, int64(p.size-headerSize))
+	}
+	if err != nil {
+		return err
+	}
+	return writeFull(l.fd, l.buf[:4], p.offset)
+}
+
+// zeroFrom makes everything from an offset on zero.
+func (l *Ledger) zeroFrom(offset int64) error { return punch(l.fd, offset) }
+
+func punch(fd int, offset int64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size <= offset {
+		return err
+	}
+	return fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, st.Size-offset)
+}
+
+func fallocate(fd int, mode uint32, offset, size int64) error {
+	for {
+		if err := unix.Fallocate(fd, mode, offset, size); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
 func appendRecord(b []byte, op byte, key string, value []byte) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -276,32 +449,85 @@ func appendRecord(b []byte, op byte, key string, value []byte) []byte {
 	return b
 }
 
+// appendGone adds the header of a record that is gone.
+func appendGone(b []byte, size, keySize int) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(size))
+	b = append(b, opGone)
+	b = binary.LittleEndian.AppendUint16(b, uint16(keySize))
+	binary.LittleEndian.PutUint32(b[start:], goneSum(b[start:]))
+	return b
+}
+
+// goneSum is the checksum of a record that is gone.
+func goneSum(rec []byte) uint32 { return crc32.Checksum(rec[4:headerSize], table) }
+
 // tidy writes the ledger anew when most of it is replaced. The caller holds mu.
 func (l *Ledger) tidy() error {
 	if garbage := l.end - l.live; garbage < minGarbage || garbage < l.live {
 		return nil
 	}
-	fd, err := newMemory()
-	if err != nil {
-		return nil // it is larger than it need be, and right
-	}
-	records := make(map[string]place, len(l.records))
-	end, err := l.copyTo(fd, records)
-	if err == nil {
-		err = l.keep.Replace(holder.Root, fd)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil
-	}
-	l.unmap()
-	_ = unix.Close(l.fd)
-	l.fd, l.end, l.live, l.records = fd, end, end, records
+	_ = l.writeAnew() // else it is larger than it need be, and right
 	return nil
 }
 
-// copyTo writes the records that count.
+// writeAnew writes the records that count to new memory, which takes the place
+// of this one. The caller holds mu.
+func (l *Ledger) writeAnew() error { return l.writeAnewBy(l.copyTo) }
+
+// writeAnewBy is writeAnew with another function that writes the records.
+func (l *Ledger) writeAnewBy(write func(fd int, records map[string]place) (end int64, err error)) error {
+	fd, err := newMemory()
+	if err != nil {
+		return err
+	}
+	records := make(map[string]place, len(l.records))
+	end, err := write(fd, records)
+	if err == nil {
+		err = l.replaceBy(fd)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	l.unmap()
+	// Whoever has the old one open finds nothing there. (One that is not sealed
+	// may have been cut off: then there is nothing.)
+	_ = punch(l.fd, 0)
+	_ = unix.Close(l.fd)
+	l.fd, l.end, l.records, l.live = fd, end, records, 0
+	for _, p := range records {
+		l.live += int64(p.size)
+	}
+	l.copies++
+	return nil
+}
+
+// replaceBy puts other memory in the place of the ledger's, and makes sure that
+// it is there: the old one is wiped then.
+func (l *Ledger) replaceBy(fd int) error {
+	if err := l.keep.Replace(holder.Root, fd); err != nil {
+		return err
+	}
+	kept, err := l.keep.Take(holder.Root)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(kept)
+	var ours, theirs unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &ours), unix.Fstat(kept, &theirs)); err != nil {
+		return err
+	}
+	if ours.Ino != theirs.Ino || ours.Dev != theirs.Dev {
+		return errors.New("the holder has kept the old one")
+	}
+	return nil
+}
+
+// copyTo writes the records that count. What was overwritten is left out, and
+// told by Damage.
 func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error) {
+	end = headerSize
 	buf := make([]byte, 0, copyBytes)
 	flush := func() error {
 		err := writeFull(fd, buf, end)
@@ -315,7 +541,12 @@ func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error)
 		if err := readFull(l.fd, buf[at:], p.offset); err != nil {
 			return 0, err
 		}
-		records[key] = place{end + int64(at), p.size}
+		if !isRecordOf(key, buf[at:]) {
+			l.damage = append(l.damage, Damage{Offset: p.offset, Size: int64(p.size), Key: key})
+			buf = buf[:at]
+			continue
+		}
+		records[key] = place{end + int64(at), p.size, p.keySize}
 		if len(buf) >= copyBytes {
 			if err := flush(); err != nil {
 				return 0, err
@@ -341,59 +572,26 @@ func writeFull(fd int, b []byte, at int64) error {
 }
 
 func readFull(fd int, b []byte, at int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pread(fd, b, at)
+	n, err := readMost(fd, b, at)
+	if err == nil && n < len(b) {
+		err = errors.New("it ends early")
+	}
+	return err
+}
+
+// readMost reads up to the end.
+func readMost(fd int, b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		got, err := unix.Pread(fd, b[n:], at+int64(n))
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
-			return err
-		case n == 0:
-			return errors.New("it ends early")
+			return n, err
+		case got == 0:
+			return n, nil
 		default:
-			b, at = b[n:], at+int64(n)
+			n += got
 		}
 	}
-	return nil
-}
-
-// record is one change.
-type record struct {
-	offset int64
-	size   int
-	op     byte
-	key    []byte // good until the next record is read
-}
-
-// reader reads records one after the other.
-type reader struct {
-	fd   int
-	size int64
-	at   int64
-	buf  []byte
-}
-
-// next returns the next whole record; false: there is none.
-func (r *reader) next() (record, bool, error) {
-	var head [headerSize]byte
-	if r.size-r.at < headerSize {
-		return record{}, false, nil
-	}
-	if err := readFull(r.fd, head[:], r.at); err != nil {
-		return record{}, false, err
-	}
-	size := int64(binary.LittleEndian.Uint32(head[4:]))
-	keySize := int64(binary.LittleEndian.Uint16(head[9:]))
-	if size < headerSize+keySize || size > r.size-r.at || keySize == 0 || head[8] != opPut && head[8] != opDelete {
-		return record{}, false, nil
-	}
-	r.buf = slices.Grow(r.buf[:0], int(size))[:size]
-	if err := readFull(r.fd, r.buf, r.at); err != nil {
-		return record{}, false, err
-	}
-	if crc32.Checksum(r.buf[4:], table) != binary.LittleEndian.Uint32(r.buf) {
-		return record{}, false, nil
-	}
-	rec := record{offset: r.at, size: int(size), op: head[8], key: r.buf[headerSize : headerSize+keySize]}
-	r.at += size
-	return rec, true, nil
+	return n, nil
 }

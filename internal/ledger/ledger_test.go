@@ -46,6 +46,32 @@ func (k *kept) fd() int {
 	return fd
 }
 
+// put makes the kept ledger one with these bytes.
+func (k *kept) put(file []byte, sealed bool) {
+	k.t.Helper()
+	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	err = writeFull(fd, file, 0)
+	if sealed && err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err := errors.Join(err, k.Replace(holder.Root, fd), unix.Close(fd)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// bytes are all that is in the kept memory.
+func (k *kept) bytes() []byte {
+	k.t.Helper()
+	mem, _, err := memoryOf(k.fd(), false)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return mem
+}
+
 func newLedger(t testing.TB) (*kept, *Ledger) {
 	t.Helper()
 	k := newKept(t)
@@ -129,21 +155,14 @@ func TestCutOff(t *testing.T) {
 	if err := readFull(l.fd, whole, begin); err != nil {
 		t.Fatal(err)
 	}
-	kfd := k.fd()
+	first := make([]byte, begin)
+	if err := readFull(l.fd, first, 0); err != nil {
+		t.Fatal(err)
+	}
 	cut := func(n int, file []byte) {
 		t.Helper()
-		if err := errors.Join(unix.Ftruncate(kfd, begin), writeFull(kfd, file, begin)); err != nil {
-			t.Fatal(err)
-		}
-		l := reopen(t, k)
-		if diff := cmp.Diff(before, contents(l)); diff != "" {
-			t.Errorf("cut after %d bytes: %s", n, diff)
-		}
-		if err := l.Put("c", []byte("goes on")); err != nil {
-			t.Fatal(err)
-		}
-		if got := contents(reopen(t, k))["c"]; got != "goes on" {
-			t.Errorf("cut after %d bytes, what comes next is %q", n, got)
+		for _, sealed := range []bool{true, false} {
+			cutIn(t, k, n, sealed, slices.Concat(first, file), before)
 		}
 	}
 	for n := range len(whole) {
@@ -154,6 +173,25 @@ func TestCutOff(t *testing.T) {
 		if n > 0 {
 			cut(n, slices.Concat(make([]byte, n), whole[n:], zeros))
 		}
+	}
+}
+
+// cutIn opens a ledger that was cut off after n bytes of its last record.
+func cutIn(t *testing.T, k *kept, n int, sealed bool, file []byte, before map[string]string) {
+	t.Helper()
+	k.put(file, sealed)
+	l := reopen(t, k)
+	if diff := cmp.Diff(before, contents(l)); diff != "" {
+		t.Errorf("cut after %d bytes: %s", n, diff)
+	}
+	if damage := l.Damage(); damage != nil {
+		t.Errorf("cut after %d bytes is damage: %v", n, damage)
+	}
+	if err := l.Put("c", []byte("goes on")); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(reopen(t, k))["c"]; got != "goes on" {
+		t.Errorf("cut after %d bytes, what comes next is %q", n, got)
 	}
 }
 
@@ -182,17 +220,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(appendRecord(appendRecord(nil, opPut, "a", []byte("1")), opDelete, "a", nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fd, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := writeFull(fd, data, 0); err != nil {
-			t.Fatal(err)
-		}
 		k := newKept(t)
-		if err := errors.Join(k.Replace(holder.Root, fd), unix.Close(fd)); err != nil {
-			t.Fatal(err)
-		}
+		k.put(data, len(data)%2 == 0)
 		l, err := Open(k)
 		if err != nil {
 			return

@@ -255,8 +255,12 @@ func (p *Pool) find() (live []*found, others []record) {
 	for _, k := range r.spent {
 		p.spent.add(k)
 	}
+	unknown := p.readDamage(&r)
 	for id, f := range r.sessions {
 		switch {
+		case unknown && f.record == nil && f.bad == nil && !ended[id]:
+			f.bad = errors.New("its record may be what is damaged in the ledger")
+			f.record = &sessionRecord{tree: f.tree}
 		case ended[id] || f.record == nil && f.bad == nil: // it ended, was just being made, or was forgotten
 			p.erase(sessionKey + id)
 			for _, key := range f.keys {
@@ -275,6 +279,23 @@ func (p *Pool) find() (live []*found, others []record) {
 		return of
 	})
 	return r.sorted(), others
+}
+
+// readDamage tells what the ledger could not read of itself, and reports whether
+// there is something of which it is not known what it was.
+func (p *Pool) readDamage(r *reading) (unknown bool) {
+	for _, d := range p.cfg.Ledger.Damage() {
+		p.cfg.Log.Error("the ledger is damaged", "event", "unreadable", "record", d.Key, "error", d.String())
+		kind, id, _ := strings.Cut(strings.TrimPrefix(d.Key, unreadableKey), "/")
+		switch kind + "/" {
+		case sessionKey, shellKey:
+			r.of(id).bad = errors.New("a record of it is damaged in the ledger")
+		case endedKey, treeKey, screenKey, execKey, spentPrefix:
+		default:
+			unknown = true
+		}
+	}
+	return unknown
 }
 
 // sorted returns the sessions in the order of their creation, each with its

@@ -1,0 +1,195 @@
+//go:build linux
+
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Damage is a part of a ledger that can't be read, with records behind it. (A
+// part with none behind it is what a killed process was writing.)
+type Damage struct {
+	Offset, Size int64
+	Key          string // whose record it may have been; "" if that can't be told
+}
+
+// String describes the damage for a log.
+func (d Damage) String() string {
+	if d.Key == "" {
+		return fmt.Sprintf("%d bytes at %d", d.Size, d.Offset)
+	}
+	return fmt.Sprintf("%d bytes at %d, which may be %q", d.Size, d.Offset, d.Key)
+}
+
+// found is what a walk through a ledger has found.
+type found struct {
+	any     bool // there are records, or were
+	records map[string]place
+	live    int64 // bytes of these
+	end     int64 // where the next record goes
+	unwiped []place
+	damage  []Damage
+}
+
+// replay goes through the records of a ledger. What is behind the last one was
+// never acknowledged.
+func replay(mem []byte) found {
+	f := found{records: map[string]place{}}
+	for {
+		rec := recordAt(mem, f.end)
+		if rec.is == isHalfGone && !leads(mem, f.end+int64(rec.size)) {
+			rec.is = isNothing // its length may be wrong
+		}
+		if rec.is == isNothing {
+			next, ok := resume(mem, f.end)
+			if !ok {
+				return f
+			}
+			f.damage = append(f.damage, Damage{Offset: f.end, Size: next - f.end, Key: keyOf(mem[f.end:next])})
+			f.end = next
+			continue
+		}
+		f.any = true
+		f.take(rec)
+		f.end += int64(rec.size)
+	}
+}
+
+// take takes in one record.
+func (f *found) take(rec record) {
+	here := place{rec.offset, rec.size, rec.keySize}
+	if rec.is != isWhole {
+		if rec.is == isHalfGone {
+			f.unwiped = append(f.unwiped, here)
+		}
+		return
+	}
+	key := string(rec.key)
+	if before, ok := f.records[key]; ok {
+		f.unwiped = append(f.unwiped, before)
+		f.live -= int64(before.size)
+		delete(f.records, key)
+	}
+	if rec.op == opPut {
+		f.records[key] = here
+		f.live += int64(rec.size)
+	}
+}
+
+// What there may be at a place in a ledger.
+const (
+	isNothing  = iota
+	isWhole    // a record
+	isGone     // one that was wiped
+	isHalfGone // one whose wiping was cut off
+)
+
+// record is one change.
+type record struct {
+	is     int
+	offset int64
+	size   int
+	op     byte
+
+	keySize int
+	key     []byte // part of the memory
+}
+
+// header returns the record of which there may be a header at an offset.
+func header(mem []byte, at int64) (rec record, ok bool) {
+	if int64(len(mem))-at < headerSize {
+		return record{}, false
+	}
+	b := mem[at:]
+	size := int64(binary.LittleEndian.Uint32(b[4:]))
+	keySize := int(binary.LittleEndian.Uint16(b[opAt+1:]))
+	rec = record{offset: at, size: int(size), op: b[opAt], keySize: keySize}
+	ok = size >= int64(headerSize+keySize) && size <= int64(len(b)) && (rec.op == opPut || rec.op == opDelete || rec.op == opGone) && (keySize > 0 || rec.op == opGone)
+	return rec, ok
+}
+
+// recordAt returns what is at an offset.
+func recordAt(mem []byte, at int64) record {
+	rec, ok := header(mem, at)
+	if !ok {
+		return record{}
+	}
+	b := mem[at : at+int64(rec.size)]
+	sum := binary.LittleEndian.Uint32(b)
+	switch {
+	case rec.op == opGone && sum == goneSum(b):
+		rec.is = isGone
+	case rec.op == opGone:
+		rec.is = isHalfGone
+	case sum == crc32.Checksum(b[4:], table):
+		rec.is = isWhole
+		rec.key = b[headerSize : headerSize+rec.keySize]
+	}
+	return rec
+}
+
+// resume returns where records go on behind a place at which there is none;
+// false: they do not.
+func resume(mem []byte, at int64) (int64, bool) {
+	if rec, ok := header(mem, at); ok {
+		// If its length is right it is known where to look, and what a value
+		// holds is not taken for a record.
+		next := at + int64(rec.size)
+		if isRecord(recordAt(mem, next)) {
+			return next, true
+		}
+		if isZero(mem[next:]) {
+			return 0, false
+		}
+	}
+	for at++; int64(len(mem))-at >= headerSize; at++ {
+		if op := mem[at+opAt]; op != opPut && op != opDelete && op != opGone {
+			continue
+		}
+		if isRecord(recordAt(mem, at)) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// leads reports whether a length that no checksum covers led to a record, or to
+// the end.
+func leads(mem []byte, at int64) bool {
+	return recordAt(mem, at).is != isNothing || isZero(mem[at:])
+}
+
+// isRecord reports whether a checksum says so.
+func isRecord(rec record) bool { return rec.is == isWhole || rec.is == isGone }
+
+// isRecordOf reports whether rec is the whole record of a key.
+func isRecordOf(key string, rec []byte) bool {
+	r := recordAt(rec, 0)
+	return r.is == isWhole && r.size == len(rec) && r.op == opPut && string(r.key) == key
+}
+
+// keyOf returns the key of a damaged record, if it looks like one.
+func keyOf(b []byte) string {
+	rec, ok := header(b, 0)
+	if !ok || rec.op == opGone {
+		return ""
+	}
+	key := b[headerSize : headerSize+rec.keySize]
+	for _, c := range key {
+		if c < ' ' || c > '~' {
+			return ""
+		}
+	}
+	return string(key)
+}
+
+func isZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -259,7 +259,8 @@ func (d *daemon) present() error {
 func (d *daemon) adopt() {
 	began := time.Now()
 	d.manager.starting()
-	resume := d.pool.Adopt()
+	resume := d.pool.Adopt(d.held.Hello().Slots,
+		holder.Claim{Owner: "driver", Slots: d.hub.Slots()}, holder.Claim{Owner: "listener", Slots: d.listening[:]})
 	d.hub.Start()
 	resume()
 	d.tasks.start("drop strays", func() {

@@ -51,19 +51,23 @@ const adoptAtOnce = 32
 //
 // A session that can't be taken over costs that session alone. Nothing that is
 // kept for it is given up, and no record of it is erased: see leave.
-func (p *Pool) Adopt() (resume func()) {
+//
+// kept is what the holder keeps, and claims what is kept for others than
+// sessions: a slot that two owners name is used by neither.
+func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func()) {
 	type claim struct {
 		*Session
 		found *found
 		err   error
 	}
-	var claims []*claim
+	var sessions []*claim
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, adoptAtOnce)
 	live, others := p.find()
+	p.audit(live, kept, claims)
 	for _, f := range live {
 		c := &claim{Session: p.rebuild(f), found: f, err: f.bad}
-		claims = append(claims, c)
+		sessions = append(sessions, c)
 		if c.err != nil {
 			continue
 		}
@@ -75,7 +79,7 @@ func (p *Pool) Adopt() (resume func()) {
 	}
 	wg.Wait()
 	var goOn []func()
-	for _, c := range claims {
+	for _, c := range sessions {
 		if c.err != nil {
 			c.leave(c.found, c.err)
 			continue
@@ -89,6 +93,45 @@ func (p *Pool) Adopt() (resume func()) {
 		}
 		p.begin(func() { p.restore(others) })
 	}
+}
+
+// audit looks for slots that a living session names and another owner too. (One
+// that is another's by now, or gone, is found when it is taken.)
+func (p *Pool) audit(live []*found, kept []holder.Slot, claims []holder.Claim) {
+	of := map[string]*found{}
+	for _, f := range live {
+		for _, c := range f.claims() {
+			of[c.Owner] = f
+			claims = append(claims, c)
+		}
+	}
+	problems, _ := holder.Audit(kept, claims)
+	for _, problem := range problems {
+		if !errors.Is(problem.Err, holder.ErrShared) {
+			continue
+		}
+		p.cfg.Log.Error("two owners name one slot", "event", "slot_shared", "slot", problem.Slot.String(), "owner", problem.Owner)
+		if f := of[problem.Owner]; f != nil {
+			f.bad = fmt.Errorf("slot %s: %w", problem.Slot, problem.Err)
+		}
+	}
+}
+
+// claims are what the session and each of its execs say that is kept for them.
+func (f *found) claims() []holder.Claim {
+	own := holder.Claim{Owner: f.id, Slots: shell.SlotsOf(f.shell)}
+	if t := f.record.terminal; t != nil {
+		own.Slots = append(own.Slots, t.Master, t.Slave, t.Stage[0], t.Stage[1], t.Leader)
+	}
+	claims := []holder.Claim{own}
+	for _, e := range f.execs {
+		r := e.record
+		claims = append(claims, holder.Claim{
+			Owner: f.id + " " + e.id,
+			Slots: []holder.Slot{r.stdin.read, r.stdin.write, r.stdin.first, r.output[0], r.output[1], r.lane.Slot},
+		})
+	}
+	return claims
 }
 
 // Unreadable reports whether a session could not be taken over. What is kept for

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 	store := journal.NewStore(journal.Config{Dir: b.TempDir()})
 	for b.Loop() {
 		p := NewPool(Config{Ledger: l}, host, hub, store)
-		p.Adopt()()
+		p.Adopt(nil)()
 		b.StopTimer()
 		if err := p.Shutdown(b.Context()); err != nil {
 			b.Fatal(err)
@@ -98,7 +99,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	p := newPool(t, Config{Ledger: l})
-	p.Adopt()()
+	p.Adopt(nil)()
 	e, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: "e-0000000049"})
 	if err != nil || e.SessionID != "s-0000000049" || *e.ExitCode != 0 {
 		t.Errorf("%+v, %v", e, err)
@@ -120,5 +121,25 @@ func TestHistory(t *testing.T) {
 	s := create(t, p, api.SessionCreateParams{})
 	if list, err = p.List(t.Context(), api.SessionListParams{}); err != nil || list.Sessions[50].SessionID != s.SessionID {
 		t.Errorf("the new session is not the last, %v", err)
+	}
+}
+
+// TestSharedSlot: a slot that two sessions name, as a ledger with a stale page
+// says, is used by neither; who does not name it goes on.
+func TestSharedSlot(t *testing.T) {
+	const shared, lane = holder.Slot(1<<24 | 1001), holder.Slot(1<<24 | 1002)
+	live := []*found{
+		{id: "s-1", record: &sessionRecord{terminal: &terminalSlots{Master: shared}}},
+		{id: "s-2", record: &sessionRecord{}, execs: []foundExec{{"e-2", &execRecord{output: [2]holder.Slot{shared}}}}},
+		{id: "s-3", record: &sessionRecord{}, execs: []foundExec{{"e-3", &execRecord{lane: journal.Lane{Slot: lane}}}}},
+		{id: "s-4", record: &sessionRecord{}, execs: []foundExec{{"e-4", &execRecord{output: [2]holder.Slot{1003}}}, {"e-5", &execRecord{output: [2]holder.Slot{1003}}}}},
+		{id: "s-5", record: &sessionRecord{terminal: &terminalSlots{Slave: 1004}}},
+	}
+	p := newPool(t, Config{})
+	p.audit(live, []holder.Slot{shared, lane, 1003, 1004}, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{1004}}})
+	for _, f := range live {
+		if bad := errors.Is(f.bad, holder.ErrShared); bad != (f.id != "s-3") {
+			t.Errorf("%s: %v", f.id, f.bad)
+		}
 	}
 }

@@ -264,6 +264,18 @@ func (c *copied) persisted() copyState {
 // CheckState returns an error for a state that Adopt could not read.
 func CheckState(saved []byte) error { return state.Decode(saved, new(shellState).fields) }
 
+// SlotsOf returns what a shell has kept, according to a state that it saved.
+func SlotsOf(saved []byte) []holder.Slot {
+	var st shellState
+	if state.Decode(saved, st.fields) != nil {
+		return nil
+	}
+	return []holder.Slot{
+		st.control, st.controlRead, st.taking.wake, st.taking.traps, st.rousing,
+		st.kit.wake, st.kit.traps, st.texts[0], st.texts[1], st.texts[2],
+	}
+}
+
 // UnderWay returns the id of the command that a shell was running when it saved
 // this state. It is not over as long as its result does not stand.
 func UnderWay(saved []byte) (id string, ok bool) {

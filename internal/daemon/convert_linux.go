@@ -41,7 +41,7 @@ func (d *daemon) convertLedger() error {
 	has, err := formatOf(record, said)
 	switch {
 	case !said && len(d.ledger.Damage()) > 0:
-		return errors.New("the ledger is damaged, and does not say which format it has: `trl stop` ends the sessions")
+		return fmt.Errorf("ledger: %w: it does not say which format it has", ledger.ErrLost)
 	case err != nil:
 		return fmt.Errorf("read the format of the ledger: %w", err)
 	case has == format:

@@ -95,6 +95,9 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
 		if d.again() {
+			if errors.Is(err, ledger.ErrLost) {
+				return d.abandon(err)
+			}
 			return err // the holder has the sessions, and tries again
 		}
 		err = errors.Join(err, d.close(cut))
@@ -348,20 +351,6 @@ func (d *daemon) bury(name process.HostName) {
 // again reports whether another daemon was here before, and died.
 func (d *daemon) again() bool { return d.held != nil && d.held.Hello().Again }
 
-// openLedger makes the ledger, or finds that of a daemon that died.
-func (d *daemon) openLedger() (err error) {
-	if d.again() && slices.Contains(d.held.Hello().Slots, holder.Root) {
-		if d.ledger, err = ledger.Open(d.held); err != nil {
-			return err
-		}
-		return d.convertLedger()
-	}
-	if d.ledger, err = ledger.New(d.held); err != nil {
-		return err
-	}
-	return d.ledger.Put(formatKey, formatRecord())
-}
-
 // dropStrays gives up what a daemon that died had kept and nobody needs any
 // more: what it had ready for the next command.
 func (d *daemon) dropStrays() {
@@ -376,8 +365,12 @@ func (d *daemon) dropStrays() {
 	if noted := d.notedWeb(); noted != nil {
 		needed[noted.slot] = true
 	}
+	before := map[holder.Slot]bool{}
 	for _, slot := range d.held.Hello().Slots {
-		if !needed[slot] {
+		before[slot] = true
+	}
+	for _, slot := range d.held.Kept() {
+		if before[slot] && !needed[slot] {
 			d.held.Drop(slot)
 		}
 	}

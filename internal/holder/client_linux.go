@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -139,6 +140,21 @@ func (c *Client) findFree() {
 			c.free = append(c.free, number)
 		}
 	}
+}
+
+// Kept returns the slots that are in use now, in the order of their numbers: what
+// an earlier daemon left and this one has not given up, and its own.
+func (c *Client) Kept() []Slot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slots := make([]Slot, 0, len(c.kept))
+	for number, generation := range c.kept {
+		if generation >= 0 {
+			slots = append(slots, newSlot(number, generation))
+		}
+	}
+	slices.SortFunc(slots, func(a, b Slot) int { return a.Number() - b.Number() })
+	return slots
 }
 
 // Hello returns what the holder told at the beginning.

@@ -324,11 +324,10 @@ func (p *Pool) find() (live []*found, others []record) {
 	return r.sorted(), others
 }
 
-// readDamage tells what the ledger could not read of itself, and reports whether
-// there is something of which it is not known what it was.
+// readDamage marks the sessions of which the ledger could not read a record, and
+// reports whether there is something of which it is not known what it was.
 func (p *Pool) readDamage(r *reading) (unknown bool) {
 	for _, d := range p.cfg.Ledger.Damage() {
-		p.cfg.Log.Error("the ledger is damaged", "event", "unreadable", "record", d.Key, "error", d.String())
 		kind, id, _ := strings.Cut(strings.TrimPrefix(d.Key, unreadableKey), "/")
 		switch kind + "/" {
 		case sessionKey, shellKey:

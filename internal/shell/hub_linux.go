@@ -157,7 +157,7 @@ func (h *Hub) loadTexts() error {
 		if err != nil {
 			return err
 		}
-		fd, err := memfd(t.name, strings.NewReplacer(append(fill, t.fill...)...).Replace(string(contents)))
+		fd, err := sealedMemfd(t.name, strings.NewReplacer(append(fill, t.fill...)...).Replace(string(contents)))
 		if err != nil {
 			return err
 		}

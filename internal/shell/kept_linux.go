@@ -158,8 +158,24 @@ func (h *Hub) keepText(name, contents string) (kept, error) {
 	return k, nil
 }
 
-func memfd(name, contents string) (int, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+// sealedMemfd makes a memfd that nobody can change any more: a command can open
+// what is kept, and every later shell would run what it had written there.
+func sealedMemfd(name, contents string) (int, error) {
+	fd, err := newMemfd(name, contents, unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, err
+	}
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return -1, errors.Join(fmt.Errorf("seal a memfd: %w", err), unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func memfd(name, contents string) (int, error) { return newMemfd(name, contents, 0) }
+
+func newMemfd(name, contents string, flags int) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
 	if err != nil {
 		return -1, fmt.Errorf("memfd: %w", err)
 	}

@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
+)
+
+// openLedger makes the ledger, or finds that of a daemon that died. The error is
+// ledger.ErrLost if no daemon can go on with what is held.
+func (d *daemon) openLedger() (err error) {
+	if !d.again() || !slices.Contains(d.held.Hello().Slots, holder.Root) {
+		return d.newLedger()
+	}
+	d.ledger, err = ledger.Open(d.held)
+	if errors.Is(err, ledger.ErrLost) && len(d.held.Hello().Tracked) == 0 {
+		// There is no session whose processes live, so there is nothing to lose
+		// but what has ended.
+		d.log.Error("session state cannot be read; starting without it", "event", "ledger_lost", "error", err)
+		if err := d.newLedger(); err != nil {
+			return err
+		}
+		return d.checkListening()
+	}
+	if err != nil {
+		return err
+	}
+	for _, part := range d.ledger.Damage() {
+		d.log.Error("part of the session state cannot be read", "event", "ledger_damaged", "part", part.String())
+	}
+	if err := d.convertLedger(); err != nil {
+		return err
+	}
+	return d.checkListening()
+}
+
+func (d *daemon) newLedger() (err error) {
+	if d.ledger, err = ledger.New(d.held); err != nil {
+		return err
+	}
+	return d.ledger.Put(formatKey, formatRecord())
+}
+
+// checkListening makes sure that the ledger says where the daemon listens, which
+// is noted first.
+func (d *daemon) checkListening() error {
+	if _, listens := d.ledger.Get(listenKey); listens {
+		return nil
+	}
+	for key := range d.ledger.All() {
+		if key != formatKey {
+			return fmt.Errorf("ledger: %w: it does not say where to listen", ledger.ErrLost)
+		}
+	}
+	// The first daemon died before it had noted anything. What it kept, the lock
+	// of the socket among it, would be in the way.
+	for _, slot := range d.held.Kept() {
+		if slot != holder.Root {
+			d.held.Drop(slot)
+		}
+	}
+	return d.held.Sync()
+}
+
+// abandon ends this daemon when no daemon can go on with the sessions. The holder
+// keeps their processes until it is stopped, and starts no daemon meanwhile; a
+// client that connects is refused, and does not wait for one.
+func (d *daemon) abandon(err error) error {
+	d.log.Error("session state is lost, and no daemon can take over; `trl stop` ends what is left", "event", "ledger_lost", "error", err, "holder", d.held.Hello().PID)
+	for _, slot := range d.held.Kept() {
+		if d.listensIn(slot) {
+			d.held.Drop(slot)
+		}
+	}
+	return errors.Join(err, d.held.Sync(), d.held.Bye(1, holder.Keep))
+}
+
+// listensIn reports whether what is kept in a slot is a listening socket.
+func (d *daemon) listensIn(slot holder.Slot) bool {
+	fd, err := d.held.Take(slot)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	return err == nil && listens != 0
+}

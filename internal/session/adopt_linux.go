@@ -614,15 +614,15 @@ func (s *Session) goOn() {
 		s.pool.begin(e.runInTurn)
 	}
 	for _, e := range s.finished { // what it left behind may still write
+		e.sealOutput()
 		e.pumpOutput()
-		e.closeWrites()
 	}
 	if running != nil {
 		e := running
 		e.followed, e.resumed = true, true
 		if s.proc != nil {
+			e.sealOutput()
 			e.pumpOutput()
-			e.closeWrites()
 			s.pool.begin(e.runDirect)
 		} else {
 			s.pool.begin(e.resume)

@@ -28,6 +28,7 @@ type capture struct {
 	mu      sync.Mutex // one pull at a time: the order of bytes is the pipe's
 	out     *outlet
 	file    *os.File // the reading end in the poller, once there is a pump
+	sealed  bool     // nobody opens the pipe any more: its end is that of the stream
 	eof     bool     // nothing more comes, or is wanted
 	clean   bool     // and nobody has the pipe any more
 	givenUp bool     // and it is another's, or closed
@@ -36,10 +37,6 @@ type capture struct {
 func newCapture(e *execution, stream journal.Stream) (*capture, error) {
 	out, err := e.session.pool.outlets.Take()
 	if err != nil {
-		return nil, err
-	}
-	if err := out.open(); err != nil {
-		e.session.pool.outlets.Drop(out)
 		return nil, err
 	}
 	return &capture{exec: e, stream: stream, out: out}, nil
@@ -58,9 +55,14 @@ func (c *capture) slot() holder.Slot {
 // path is how the command's shell opens its end.
 func (c *capture) path() string { return c.exec.session.pool.cfg.Keeper.Path(c.out.slot) }
 
-// inherited makes the writing end fit to be a program's own, for one that is
-// started with it.
-func (c *capture) inherited() error { return unix.SetNonblock(c.out.write, false) }
+// inherited opens a writing end to be a program's own, for one that is started
+// with it.
+func (c *capture) inherited() (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.out.open()
+	return c.out.write, err
+}
 
 // startPump begins to move output as it comes, until the last writer is gone.
 func (c *capture) startPump() {
@@ -112,7 +114,7 @@ func (c *capture) step() (n int, eof, empty bool) {
 		c.exec.lastByte.Store(time.Now().UnixNano())
 		c.mu.Unlock()
 		return n, false, false
-	case errors.Is(err, unix.EAGAIN):
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, io.EOF) && !c.sealed:
 		c.mu.Unlock()
 		return 0, false, true
 	}
@@ -152,19 +154,41 @@ func (c *capture) giveUp() {
 	}
 }
 
-// closeWrite gives up the writing end.
-func (c *capture) closeWrite() {
+// seal says that nobody opens the pipe any more. A pump that has found nobody
+// there is not told: it starts later, or there is a writing end of our own, or a
+// pull follows.
+func (c *capture) seal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sealed = true
 	if !c.eof {
 		c.out.shut()
 	}
 }
 
-// settle gives up the writing end and moves what is in the pipe now. If a
-// process still holds the pipe, its output goes on into the journal.
+// unpumped is the pipe of a stream that goes on and has no pump; -1: it has.
+func (c *capture) unpumped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.eof || c.file != nil {
+		return -1
+	}
+	return c.out.read
+}
+
+// finishClean ends a sealed stream whose pipe is empty and at its end.
+func (c *capture) finishClean() {
+	c.mu.Lock()
+	if c.eof {
+		c.mu.Unlock()
+		return
+	}
+	c.finish(true)
+}
+
+// settle moves what is in the pipe of a sealed stream now. If a process still
+// holds the pipe, its output goes on into the journal.
 func (c *capture) settle() {
-	c.closeWrite()
 	if !c.pull(pipeMost) {
 		c.startPump()
 	}
@@ -177,7 +201,7 @@ const pipeMost = 256<<10 + 1
 
 // abort ends the stream without waiting for the end of the pipe.
 func (c *capture) abort() {
-	c.closeWrite()
+	c.seal()
 	c.mu.Lock()
 	if c.eof {
 		c.mu.Unlock()

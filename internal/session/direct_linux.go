@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +27,7 @@ func (s *Session) startDirect() error {
 		e.abandon()
 		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
 	}
-	defer e.closeWrites() // the command has them now
+	defer e.sealOutput()
 	proc, err := s.tree.Start(spec)
 	if err != nil {
 		e.abandon()
@@ -62,14 +61,17 @@ func (e *execution) openFiles(spec *process.Spec) error {
 	if e.stdin, err = newInput(e.session.pool.cfg.Keeper, nil, true); err != nil {
 		return err
 	}
-	spec.Files = [3]int{e.stdin.read, e.stdout.out.write, e.stderr.out.write}
-	return errors.Join(e.stdout.inherited(), e.stderr.inherited())
+	spec.Files[0] = e.stdin.read
+	if spec.Files[1], err = e.stdout.inherited(); err == nil {
+		spec.Files[2], err = e.stderr.inherited()
+	}
+	return err
 }
 
-// closeWrites gives up the ends that the command has now.
-func (e *execution) closeWrites() {
+// sealOutput says that whoever is to write to its pipes has them now.
+func (e *execution) sealOutput() {
 	for c := range e.captures() {
-		c.closeWrite()
+		c.seal()
 	}
 }
 

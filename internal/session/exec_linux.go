@@ -218,7 +218,37 @@ func (e *execution) settleOutput() {
 		return
 	}
 	for c := range e.captures() {
+		c.seal()
+	}
+	e.finishSilent()
+	for c := range e.captures() {
 		c.settle()
+	}
+}
+
+// finishSilent ends those of its streams to which nobody has written and nobody
+// can: in most commands one, in many both. To ask for them at once costs less
+// than to pull from each.
+func (e *execution) finishSilent() {
+	var asked [2]*capture
+	var polls [2]unix.PollFd
+	n := 0
+	for c := range e.captures() {
+		if fd := c.unpumped(); fd >= 0 {
+			asked[n], polls[n] = c, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	if _, err := unix.Poll(polls[:n], 0); err != nil {
+		return // then they are pulled from
+	}
+	for i, c := range asked[:n] {
+		if polls[i].Revents == unix.POLLHUP {
+			c.finishClean()
+		}
 	}
 }
 

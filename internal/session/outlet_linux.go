@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -11,14 +10,16 @@ import (
 
 // outlet is a pipe that a command writes to. The holder has its reading end,
 // by whose path the shell opens the other side, also while no daemon is there.
-// The pipe has no end as long as this process has a writing end too.
+// Until the shell has, and whenever nobody has that side, the pipe is at its end:
+// who reads must know when that counts. A writing end of our own would hide it,
+// and cost a short command two system calls a stream.
 //
 // When a command is over and nobody has the pipe any more it is as good as new,
 // and the next command gets it: so a short command needs nothing kept.
 type outlet struct {
 	slot  holder.Slot
 	read  int // non-blocking
-	write int // -1: given up
+	write int // for a program that inherits it; -1: none
 }
 
 func newOutlets(keep holder.Keeper) *holder.Spares[*outlet] {
@@ -39,9 +40,12 @@ func newOutlet(keep holder.Keeper) (*outlet, error) {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
 	}
-	o := &outlet{read: p[0], write: p[1]}
-	var err error
-	if o.slot, err = keep.Keep(o.read); err == nil {
+	o := &outlet{read: p[0], write: -1}
+	err := unix.Close(p[1])
+	if err == nil {
+		o.slot, err = keep.Keep(o.read)
+	}
+	if err == nil {
 		err = keep.Sync()
 	}
 	if err != nil {
@@ -52,12 +56,9 @@ func newOutlet(keep holder.Keeper) (*outlet, error) {
 	return o, nil
 }
 
-// open makes a writing end of our own again.
+// open makes a writing end of our own.
 func (o *outlet) open() error {
-	if o.write >= 0 {
-		return nil
-	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(o.read), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(o.read), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -84,9 +85,5 @@ func adoptOutlet(keep holder.Keeper, slot holder.Slot) (*outlet, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &outlet{slot: slot, read: fd, write: -1}
-	if err := o.open(); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	return o, nil
+	return &outlet{slot: slot, read: fd, write: -1}, nil
 }

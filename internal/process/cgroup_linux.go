@@ -17,8 +17,9 @@ import (
 
 // cgroupRoot is the directory below which each tree gets its cgroup.
 type cgroupRoot struct {
-	path string
-	fd   int // of path; trees are opened relative to it
+	path  string
+	fd    int // of path; trees are opened relative to it
+	lists lists
 }
 
 // cgroupPrefix begins the name of a host's cgroup; the host's own name follows,
@@ -95,7 +96,7 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	root := &cgroupRoot{path: path, fd: fd}
+	root := &cgroupRoot{path: path, fd: fd, lists: lists{linger: listLinger}}
 	if again {
 		return root, nil // it was tried by who made it
 	}
@@ -177,6 +178,7 @@ func endCgroup(path string, deadline time.Time) bool {
 }
 
 func (r *cgroupRoot) remove() error {
+	r.lists.closeAll()
 	unix.Close(r.fd)
 	if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) { // Bury may have been quicker
 		return err
@@ -231,6 +233,21 @@ func (r *cgroupRoot) pids(name string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parsePIDs(b), nil
+}
+
+// pidsAgain is pids for who will soon ask again.
+func (r *cgroupRoot) pidsAgain(name string) ([]int, error) {
+	var small [512]byte
+	if l := r.lists.of(r.fd, name); l != nil {
+		if b, ok := l.read(small[:]); ok {
+			return parsePIDs(b), nil
+		}
+	}
+	return r.pids(name)
+}
+
+func parsePIDs(b []byte) []int {
 	pids := make([]int, 0, 4)
 	n := 0
 	for _, c := range b {
@@ -243,7 +260,7 @@ func (r *cgroupRoot) pids(name string) ([]int, error) {
 		}
 		n = n*10 + int(c-'0')
 	}
-	return pids, nil
+	return pids
 }
 
 // freeze stops every process of a group from running, or lets it go on, and

@@ -46,6 +46,9 @@ func (h *Host) NewTree(name string) (*Tree, error) {
 func treeName(name string, num uint32) string { return name + "." + strconv.Itoa(int(num)) }
 
 func (h *Host) forget(t *Tree) {
+	if h.cgroup != nil {
+		h.cgroup.lists.forget(t.name)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.trees, t.num)
@@ -79,10 +82,10 @@ func (t *Tree) Holds(p *Proc) bool {
 }
 
 // PIDs lists the processes of the tree. With cgroups a zombie is not listed,
-// and a list costs about 5 µs.
+// and a list costs about 2 µs.
 func (t *Tree) PIDs() []int {
 	if t.host.cgroup != nil {
-		pids, err := t.host.cgroup.pids(t.name)
+		pids, err := t.host.cgroup.pidsAgain(t.name)
 		if err != nil {
 			return nil // removed: the tree was killed
 		}
@@ -100,7 +103,7 @@ func (t *Tree) PIDs() []int {
 // Marked lists the live processes that carry a mark, but for one: the process
 // that starts the others carries it too.
 func (t *Tree) Marked(mark uint32, except int) []int {
-	return t.pick(func(pid int, m uint32) bool { return m == mark&maxMark && pid != except })
+	return t.pickBut(except, func(_ int, m uint32) bool { return m == mark&maxMark })
 }
 
 // Info describes one process.
@@ -171,8 +174,14 @@ func (t *Tree) Ask(asked map[int]bool, pick func(pid int, mark uint32) bool) []i
 }
 
 // pick lists the live processes that fn chooses.
-func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int {
+func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickBut(0, fn) }
+
+// pickBut lists the live processes that fn chooses, but for one.
+func (t *Tree) pickBut(except int, fn func(pid int, mark uint32) bool) []int {
 	return slices.DeleteFunc(t.PIDs(), func(pid int) bool {
+		if pid == except {
+			return true
+		}
 		_, tree, mark, ok := t.host.tag.read(pid)
 		if !ok || tree != t.num {
 			if t.host.cgroup == nil {

@@ -111,11 +111,14 @@ func (k *kit) readTraps() []byte {
 
 // text is a memfd that holds what one shell reads by path, as long as it may.
 // It is never on a disk.
-type text struct{ kept }
+type text struct {
+	kept
+	size int // of the file, if it was written here; 0: it is empty, or from an earlier daemon
+}
 
 func (h *Hub) openText() (*text, error) {
 	k, err := h.keepText("text", "")
-	return &text{k}, err
+	return &text{kept: k}, err
 }
 
 // borrow returns a text with these contents.
@@ -124,20 +127,46 @@ func (h *Hub) borrow(contents string) (*text, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeAll(t.fd, contents); err != nil {
+	err = writeAll(t.fd, contents)
+	if err == nil && t.size > len(contents) {
+		err = unix.Ftruncate(t.fd, int64(len(contents)))
+	}
+	if err != nil {
 		h.pieces.Drop(t)
 		return nil, err
 	}
+	t.size = len(contents)
 	return t, nil
 }
 
-// giveBack empties the text: what a command said is nobody's when it is over.
+// giveBack wipes the text: what a command said is nobody's when it is over.
 func (h *Hub) giveBack(t *text) {
-	if unix.Ftruncate(t.fd, 0) != nil {
-		h.pieces.Drop(t)
-		return
+	if !t.blank() {
+		t.size = 0
+		if unix.Ftruncate(t.fd, 0) != nil {
+			h.pieces.Drop(t)
+			return
+		}
 	}
 	h.pieces.Put(t)
+}
+
+// blanks is what a text is overwritten with, if that is long enough. To give up
+// its page and get another for the next costs more than the command's own line.
+var blanks [4096]byte
+
+// blank overwrites what is in the text. It is false for one that must be emptied:
+// it is long, or the command has changed its own text.
+func (t *text) blank() bool {
+	if t.size == 0 || t.size > len(blanks) {
+		return false
+	}
+	var st unix.Stat_t
+	if unix.Fstat(t.fd, &st) != nil || st.Size != int64(t.size) {
+		return false
+	}
+	n, err := unix.Pwrite(t.fd, blanks[:t.size], 0)
+	return err == nil && n == t.size
 }
 
 // keepText makes a memfd that is kept.

@@ -379,7 +379,7 @@ func (a *adoption) text(slot holder.Slot) *text {
 		return nil
 	}
 	a.texts++
-	return &text{k}
+	return &text{kept: k}
 }
 
 // copied finds a sleeping copy, which may be gone by now.

@@ -16,8 +16,10 @@ type Time struct{ time.Time }
 
 // MarshalJSON writes RFC 3339 with milliseconds in UTC.
 func (t Time) MarshalJSON() ([]byte, error) {
-	return t.UTC().AppendFormat(make([]byte, 0, len(timeLayout)+2), `"`+timeLayout+`"`), nil
+	return t.append(make([]byte, 0, len(timeLayout)+2)), nil
 }
+
+func (t Time) append(b []byte) []byte { return t.UTC().AppendFormat(b, `"`+timeLayout+`"`) }
 
 // UnmarshalJSON reads any RFC 3339 time.
 func (t *Time) UnmarshalJSON(b []byte) error {

@@ -25,7 +25,7 @@ type clock struct {
 	done    sync.WaitGroup
 }
 
-// watch is one command's. due has a value when its time has come.
+// watch is one command's at a time. due has a value when its time has come.
 type watch struct {
 	at  time.Time // zero: not set; under clock.mu
 	due chan struct{}
@@ -35,17 +35,19 @@ func newClock() *clock {
 	return &clock{watches: map[*watch]struct{}{}, closed: make(chan struct{})}
 }
 
-// start makes a watch that is due after d.
-func (c *clock) start(d time.Duration) *watch {
-	w := &watch{at: time.Now().Add(d), due: make(chan struct{}, 1)}
+// start makes a watch due after d.
+func (c *clock) start(w *watch, d time.Duration) {
+	if w.due == nil {
+		w.due = make(chan struct{}, 1)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w.at = time.Now().Add(d)
 	c.watches[w] = struct{}{}
 	if !c.ticking {
 		c.ticking = true
 		c.done.Go(c.tick)
 	}
-	return w
 }
 
 // set makes the watch due again, after d.
@@ -59,6 +61,10 @@ func (c *clock) stop(w *watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, w)
+	select {
+	case <-w.due:
+	default:
+	}
 }
 
 // close ends the clock, when no watch is left.

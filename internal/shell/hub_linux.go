@@ -176,23 +176,37 @@ func (h *Hub) loadTexts() error {
 func (h *Hub) readReports() {
 	defer close(h.readerDone)
 	raw, err := h.status.SyscallConn()
-	if err != nil {
+	if err != nil || h.tellReports() != nil { // what an earlier daemon left
 		return
 	}
-	for {
-		h.ring.each(h.deliver) // the first time, what an earlier daemon left
-		if h.ring.long() && h.roundUp() != nil {
-			return
+	// All in one Read, which returns at the end: what comes after a pull that
+	// took all is then told by the poller. Another Read would first look for
+	// it, and delay whom the last report is for.
+	_ = raw.Read(func(fd uintptr) (ended bool) {
+		for {
+			room := ringSize - h.ring.end
+			n, err := h.ring.pull(int(fd))
+			switch {
+			case errors.Is(err, unix.EINTR):
+				continue
+			case errors.Is(err, unix.EAGAIN):
+				return false
+			case err != nil || n == 0 || h.tellReports() != nil:
+				return true
+			case n < room:
+				return false
+			}
 		}
-		var n int
-		closed := raw.Read(func(fd uintptr) bool {
-			n, err = h.ring.pull(int(fd))
-			return !errors.Is(err, unix.EAGAIN)
-		})
-		if closed != nil || err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
-			return
-		}
+	})
+}
+
+// tellReports hands on what is in the ring.
+func (h *Hub) tellReports() error {
+	h.ring.each(h.deliver)
+	if h.ring.long() {
+		return h.roundUp()
 	}
+	return nil
 }
 
 // roundUp begins the ring anew once all that was told of it has been saved.

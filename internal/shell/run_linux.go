@@ -288,7 +288,8 @@ func (r *running) leavePath() string {
 // wait serves reports until the command is over: its status was reported, or
 // its shell is exiting, dead or stuck. errStuck says that it must be killed.
 func (r *running) wait() error {
-	look := r.hub.clock.start(clockTick)
+	look := &r.look
+	r.hub.clock.start(look, clockTick)
 	defer r.hub.clock.stop(look)
 	stop := r.cmd.Stop
 	died := r.proc.Done()

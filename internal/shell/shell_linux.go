@@ -85,6 +85,7 @@ type Shell struct {
 	waking  waking   // what is becoming the shell
 	rousing *text    // the traps of the copy that is woken
 	now     *running // the command under way, or the last one
+	look    watch    // of the command under way
 	idle    *time.Timer
 	budget  budget
 

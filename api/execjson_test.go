@@ -94,6 +94,17 @@ func TestExecResultJSON(t *testing.T) {
 	same(t, "a directory that is no text", &ExecResult{Cwd: "/tmp/\xff\xfe", Survivors: []Process{{}}})
 }
 
+func TestTimeJSON(t *testing.T) {
+	for _, at := range []time.Time{
+		{}, time.Unix(0, 0), time.Unix(1e9, 999_999_999), time.Unix(1e9, 1e6), time.Date(987, 1, 2, 3, 4, 5, 6e6, time.UTC),
+		time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 99e6, time.FixedZone("", -3600)),
+	} {
+		if got, want := string(Time{at}.append(nil)), at.UTC().Format(`"`+timeLayout+`"`); got != want {
+			t.Errorf("%v is %s, want %s", at, got, want)
+		}
+	}
+}
+
 func BenchmarkExecResult(b *testing.B) {
 	zero := 0
 	r := &ExecResult{

@@ -19,7 +19,34 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return t.append(make([]byte, 0, len(timeLayout)+2)), nil
 }
 
-func (t Time) append(b []byte) []byte { return t.UTC().AppendFormat(b, `"`+timeLayout+`"`) }
+// append appends what timeLayout makes of the time, for the years that have four
+// digits. AppendFormat reads the layout anew each time.
+func (t Time) append(b []byte) []byte {
+	u := t.UTC()
+	year, month, day := u.Date()
+	if year < 0 || year > 9999 {
+		return u.AppendFormat(b, `"`+timeLayout+`"`)
+	}
+	hour, minute, second := u.Clock()
+	b = appendDigits(append(b, '"'), year, 4)
+	b = appendDigits(append(b, '-'), int(month), 2)
+	b = appendDigits(append(b, '-'), day, 2)
+	b = appendDigits(append(b, 'T'), hour, 2)
+	b = appendDigits(append(b, ':'), minute, 2)
+	b = appendDigits(append(b, ':'), second, 2)
+	b = appendDigits(append(b, '.'), u.Nanosecond()/1e6, 3)
+	return append(b, 'Z', '"')
+}
+
+// appendDigits appends a number of at most so many digits, with leading zeros.
+func appendDigits(b []byte, v, digits int) []byte {
+	b = append(b, "0000"[:digits]...)
+	for at := len(b) - 1; v > 0; at-- {
+		b[at] += byte(v % 10)
+		v /= 10
+	}
+	return b
+}
 
 // UnmarshalJSON reads any RFC 3339 time.
 func (t *Time) UnmarshalJSON(b []byte) error {

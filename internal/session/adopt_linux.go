@@ -604,6 +604,7 @@ func (s *Session) adoptHold(r *holdRecord) {
 func (s *Session) goOn() {
 	s.mu.Lock()
 	running, queue, ending, why := s.running, slices.Clone(s.queue), s.ending, s.endWhy
+	finished := slices.Clone(s.finished)
 	if running == nil && len(queue) > 0 {
 		s.running, s.queue = queue[0], s.queue[1:]
 		close(queue[0].turn)
@@ -613,7 +614,7 @@ func (s *Session) goOn() {
 	for _, e := range queue {
 		s.pool.begin(e.runInTurn)
 	}
-	for _, e := range s.finished { // what it left behind may still write
+	for _, e := range finished { // what it left behind may still write
 		e.sealOutput()
 		e.pumpOutput()
 	}

@@ -58,6 +58,9 @@ func errEnvName() *api.Error {
 // commandEnv checks the environment of one command. It is set by the shell, so
 // its names must be names in the shell's language.
 func commandEnv(env map[string]string) ([]string, error) {
+	if len(env) == 0 {
+		return nil, nil
+	}
 	out := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !isName(name) || strings.Contains(env[name], "\x00") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,7 +90,7 @@ func (s *Session) newExecution(key string) *execution {
 // stop has the command ended, for the first cause that comes.
 func (e *execution) stop(why cause) {
 	if e.why.CompareAndSwap(int32(causeNone), int32(why)) {
-		if e.result().State == api.ExecRunning {
+		if e.state() == api.ExecRunning {
 			e.note() // before it is acted on: a later daemon must know why it ended
 		}
 		close(e.stopped)
@@ -157,6 +158,19 @@ func (e *execution) over() bool {
 	default:
 		return false
 	}
+}
+
+func (e *execution) state() api.ExecState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.res.State
+}
+
+// cwd is where its shell was when it ended.
+func (e *execution) cwd() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.res.Cwd
 }
 
 // result is what is known of the exec now, without output.
@@ -394,7 +408,7 @@ func (s *Session) execEnded(e *execution, err error) {
 	s.running = nil
 	s.keep(e)
 	s.active = time.Now()
-	s.idleCwd = e.result().Cwd
+	s.idleCwd = e.cwd()
 	var next *execution
 	lost := err != nil && !s.ending
 	if lost {
@@ -436,8 +450,8 @@ func (s *Session) surplus() []*execution {
 	if n <= 0 {
 		return nil
 	}
-	dropped := s.finished[:n:n]
-	s.finished = append([]*execution(nil), s.finished[n:]...)
+	dropped := slices.Clone(s.finished[:n])
+	s.finished = slices.Delete(s.finished, 0, n)
 	s.unkey(dropped)
 	return dropped
 }

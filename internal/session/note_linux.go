@@ -212,7 +212,7 @@ func (e *execution) write(r *execRecord, whole bool) {
 // once it is noted what was in it.
 func (e *execution) outputEnded() {
 	e.journal.Seal()
-	if e.result().State == api.ExecExited {
+	if e.state() == api.ExecExited {
 		e.settle()
 	}
 }

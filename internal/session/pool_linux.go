@@ -3,10 +3,8 @@ package session
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base32"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,9 +156,13 @@ func (p *Pool) begin(fn func()) { p.work.Go(fn) }
 // newID makes an id of 50 random bits: short enough to type, and no two alike
 // among the millions a daemon ever makes.
 func newID(prefix string) string {
-	var b [7]byte
+	const letters = "0123456789abcdefghijklmnopqrstuv"
+	var b [10]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	return prefix + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))[:10]
+	for i := range b {
+		b[i] = letters[b[i]%byte(len(letters))]
+	}
+	return prefix + string(b[:])
 }
 
 // Create starts a session and returns when it can be used. If it can't be

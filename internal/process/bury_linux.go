@@ -69,7 +69,8 @@ func (n HostName) Bury(deadline time.Time) (Buried, error) {
 	if err != nil {
 		return Buried{}, err
 	}
-	ours, foreign := n.members(tag)
+	m := &mourned{HostName: n, tag: tag, started: map[int]time.Duration{}}
+	ours, foreign := m.members()
 	done := Buried{Found: ours}
 	candidates, err := cgroupCandidates()
 	for _, dir := range candidates {
@@ -78,7 +79,10 @@ func (n HostName) Bury(deadline time.Time) (Buried, error) {
 			done.CgroupLeft = true
 		}
 	}
-	prey := hunt{tag: tag, groups: true, doomed: func(_ int, host uint16, _, _ uint32) bool { return host == n.Number }}
+	prey := hunt{tag: tag, groups: true, counts: m.counts, doomed: func(_ int, host uint16, _, _ uint32) bool { return host == n.Number }}
+	for heir := range heirs() {
+		prey.heirs = append(prey.heirs, heir)
+	}
 	if foreign {
 		prey.groups = false
 		prey.doomed = func(pid int, host uint16, _, _ uint32) bool { return host == n.Number && n.orphaned(tag, pid, heirs()) }
@@ -87,18 +91,42 @@ func (n HostName) Bury(deadline time.Time) (Buried, error) {
 	return done, err
 }
 
+// mourned is a host that is dead. Nobody is left from whom its processes could
+// descend, so one of another uid counts if it descends from one that counts, or
+// did when it was first seen.
+type mourned struct {
+	HostName
+	tag     tagger
+	started map[int]time.Duration // the start of those of another uid, by pid
+}
+
+func (m *mourned) counts(pid int, st stat) bool {
+	if ownUID(pid) || m.started[pid] == st.start && st.start != 0 {
+		return true
+	}
+	if !descends(pid, st, func(ancestor int) bool {
+		host, _, _, ok := m.tag.read(ancestor)
+		return ok && host == m.Number && ownUID(ancestor)
+	}) {
+		return false
+	}
+	m.started[pid] = st.start
+	return true
+}
+
 // members counts the living processes of the host, and says whether another one
 // lives that has the same number: numbers are drawn at random, from 65,536.
-func (n HostName) members(tag tagger) (ours int, foreign bool) {
+func (m *mourned) members() (ours int, foreign bool) {
 	heirs := heirs()
 	for _, pid := range allPIDs() {
-		if host, _, _, ok := tag.read(pid); !ok || host != n.Number {
+		if host, _, _, ok := m.tag.read(pid); !ok || host != m.Number {
 			continue
 		}
-		if st, err := readStat(pid); err != nil || st.dead() {
+		st, err := readStat(pid)
+		if err != nil || st.dead() || !m.counts(pid, st) {
 			continue
 		}
-		if n.orphaned(tag, pid, heirs) {
+		if m.orphaned(m.tag, pid, heirs) {
 			ours++
 		} else {
 			foreign = true

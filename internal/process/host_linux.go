@@ -65,6 +65,7 @@ type Host struct {
 
 	nextTree atomic.Uint32
 	orphans  atomic.Int64
+	foreign  sync.Once // the tags of other users' processes are logged once
 
 	scans scanner
 	sigs  chan os.Signal

@@ -1,12 +1,8 @@
 package process
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,9 +66,12 @@ func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, d
 	if t.host.cgroup != nil {
 		return inRounds(deadline, func(round int) ([]int, bool) { return t.killHeld(doomed, round > 1), false })
 	}
-	prey := hunt{tag: t.host.tag, groups: groups, doomed: func(pid int, host uint16, tree, mark uint32) bool {
-		return host == t.host.id && tree == t.num && doomed(pid, mark)
-	}}
+	prey := hunt{
+		tag: t.host.tag, groups: groups, counts: t.host.counts, heirs: []int{t.host.parent},
+		doomed: func(pid int, host uint16, tree, mark uint32) bool {
+			return host == t.host.id && tree == t.num && doomed(pid, mark)
+		},
+	}
 	return prey.kill(deadline)
 }
 
@@ -121,9 +120,13 @@ func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int
 type hunt struct {
 	tag    tagger
 	doomed func(pid int, host uint16, tree, mark uint32) bool
-	// groups kills the process group of the doomed in one step, which no fork
-	// escapes: a group that was made in a tree has no others in it.
+	// counts reports whether the tag of a process may be believed.
+	counts func(pid int, st stat) bool
+	// groups kills the process group of the doomed too, in one step, which no
+	// fork escapes, if all of its members are doomed.
 	groups bool
+	// heirs are the processes that inherit the doomed when their parents end.
+	heirs []int
 }
 
 // kill kills the doomed and what they fork meanwhile, and returns what is left
@@ -131,7 +134,7 @@ type hunt struct {
 func (h hunt) kill(deadline time.Time) []int {
 	return inRounds(deadline, func(round int) ([]int, bool) {
 		left := h.strike()
-		return left, (round > 0 || len(left) == 0) && h.chase(deadline)
+		return left, (round > 0 || len(left) == 0) && h.strikeInherited(deadline)
 	})
 }
 
@@ -140,100 +143,104 @@ func (h hunt) kill(deadline time.Time) []int {
 // yet listed.
 func (h hunt) strike() []int {
 	var left []int
-	for _, pid := range allPIDs() {
-		if h.strikeOne(pid) {
-			left = append(left, pid)
+	all := allPIDs()
+	var groups map[int][]int
+	for _, pid := range all {
+		if !h.strikeOne(pid) {
+			continue
+		}
+		left = append(left, pid)
+		if !h.groups {
+			continue
+		}
+		if groups == nil {
+			groups = groupsOf(all)
+		}
+		if group, err := unix.Getpgid(pid); err == nil {
+			if h.mayStrike(group, groups[group]) {
+				_ = unix.Kill(-group, unix.SIGKILL)
+			}
+			delete(groups, group) // one look in each round
 		}
 	}
 	return left
 }
 
-// strikeOne kills a process if it is doomed, and says whether it was alive.
+// groupsOf sorts processes by their groups.
+func groupsOf(pids []int) map[int][]int {
+	groups := map[int][]int{}
+	for _, pid := range pids {
+		if group, err := unix.Getpgid(pid); err == nil {
+			groups[group] = append(groups[group], pid)
+		}
+	}
+	return groups
+}
+
+// strikeOne kills a process if it is doomed, and reports whether it was alive.
 func (h hunt) strikeOne(pid int) bool {
-	host, tree, mark, ok := h.tag.read(pid)
-	if !ok || !h.doomed(pid, host, tree, mark) {
+	if !h.isDoomed(pid) {
 		return false
 	}
-	if h.groups {
-		if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != unix.Getpgrp() {
-			_ = unix.Kill(-group, unix.SIGKILL)
-		}
+	st, err := readStat(pid)
+	if err != nil || st.dead() || !h.counts(pid, st) || !h.isDoomed(pid) {
+		return false
 	}
 	_ = unix.Kill(pid, unix.SIGKILL) // its tag was read this microsecond
-	st, err := readStat(pid)
-	return err == nil && !st.dead()
+	return true
 }
 
-const (
-	// chaseLooks is for how many looks nothing new must come before a chase
-	// ends: a look takes some ten microseconds, a fork and exec some hundred.
-	chaseLooks = 200
-	// chaseAhead is how many process numbers one look goes through at the most.
-	chaseAhead = 4096
-)
+func (h hunt) isDoomed(pid int) bool {
+	host, tree, mark, ok := h.tag.read(pid)
+	return ok && h.doomed(pid, host, tree, mark)
+}
 
-// chase kills processes as they appear, and says whether it caught any. A chain
-// in which each process starts the next and is gone is always a step ahead of a
-// walk through /proc, which takes milliseconds; but process numbers are given
-// out in order, and the kernel tells the last, so what is new can be looked at
-// within microseconds. A chase that has to wait for a processor is lost, so it
-// runs with real-time priority where that is allowed.
-func (h hunt) chase(deadline time.Time) (caught bool) {
-	last, top := lastPID(), maxPID()
-	if last == 0 || top == 0 {
+// mayStrike reports whether a process group may be killed: all of its members,
+// of which some are known, must be doomed. A service may have started, in its
+// own group, a program of a user who gave it a session's tag. Nobody else joins
+// a group of the doomed later: members come by fork, and by setpgid within one
+// setsid session. A member that has given up its tag is doomed with the others
+// if it descends from an heir.
+func (h hunt) mayStrike(group int, members []int) bool {
+	if len(members) == 0 || group <= 1 || group == unix.Getpgrp() {
 		return false
 	}
-	release := firstInLine()
-	defer release()
-	for quiet := 0; quiet < chaseLooks && time.Now().Before(deadline); quiet++ {
-		now := lastPID()
-		for n := 0; last != now && n < chaseAhead; n++ {
-			if last++; last >= top {
-				last = 1
-			}
-			if h.strikeOne(last) {
-				quiet, caught = 0, true
+	for _, pid := range members {
+		st, err := readStat(pid)
+		if err != nil || st.dead() || h.isDoomed(pid) && h.counts(pid, st) {
+			continue
+		}
+		if !h.tag.lowered(pid) || !descends(pid, st, func(ancestor int) bool { return ancestor > 1 && slices.Contains(h.heirs, ancestor) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// quietLooks is how many looks in a row at what was inherited must find nothing
+// new. Between two steps of a chain its process is always there to be seen, and
+// a look takes some ten microseconds, a fork and exec some hundred: a look may
+// come in the middle of a step, twenty in a row do not.
+const quietLooks = 20
+
+// strikeInherited kills the doomed among the children of the heirs, as they
+// come, and reports whether there were any. A chain in which each process starts
+// the next and ends is often a step ahead of a walk through /proc, which takes
+// milliseconds. But each process of it loses its parent and is inherited, and
+// what a process has inherited is listed in one file.
+func (h hunt) strikeInherited(deadline time.Time) (caught bool) {
+	seen := map[int]bool{}
+	for quiet := 0; quiet < quietLooks && time.Now().Before(deadline); quiet++ {
+		for _, heir := range h.heirs {
+			for _, pid := range inherited(heir) {
+				if !seen[pid] && h.strikeOne(pid) {
+					quiet, caught = 0, true
+				}
+				seen[pid] = true
 			}
 		}
-		last = now
 	}
 	return caught
-}
-
-// firstInLine gives this goroutine a thread with real-time priority, if it may
-// have one, until the function it returns is called.
-func firstInLine() (release func()) {
-	runtime.LockOSThread()
-	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-	if unix.SchedSetAttr(0, &attr, 0) != nil {
-		return runtime.UnlockOSThread
-	}
-	return func() {
-		normal := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
-		if unix.SchedSetAttr(0, &normal, 0) == nil {
-			runtime.UnlockOSThread() // else the thread ends with the goroutine
-		}
-	}
-}
-
-// lastPID is the process number that was given out last.
-func lastPID() int {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(string(bytes.TrimSpace(b[bytes.LastIndexByte(b, ' ')+1:])))
-	return n
-}
-
-// maxPID is where process numbers begin anew.
-func maxPID() int {
-	b, err := os.ReadFile("/proc/sys/kernel/pid_max")
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
-	return n
 }
 
 // awaitStarts waits until the starts that are under way have been registered.

@@ -13,7 +13,7 @@ type member struct {
 	mark uint32
 }
 
-// scanner walks /proc for processes that carry the host's tag. A walk costs
+// scanner walks /proc for the host's processes, which carry its tag. A walk costs
 // some microseconds for each process of the machine, and hundreds of trees may
 // want one at the same time, so callers that wait share one: each gets the
 // result of a walk that began after it asked.
@@ -52,14 +52,18 @@ func (s *scanner) fresh() []member {
 
 func (h *Host) walk() []member {
 	var out []member
+	ours := map[int]bool{}
 	for _, pid := range allPIDs() {
 		host, tree, mark, ok := h.tag.read(pid)
 		if !ok || host != h.id {
 			continue
 		}
-		if st, err := readStat(pid); err != nil || st.dead() {
+		st, err := readStat(pid)
+		// Parents mostly come before their children, whose uid need not be read.
+		if err != nil || st.dead() || !ours[st.ppid] && !h.counts(pid, st) {
 			continue
 		}
+		ours[pid] = true
 		out = append(out, member{pid: pid, tree: tree, mark: mark})
 	}
 	return out

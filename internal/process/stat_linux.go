@@ -122,6 +122,24 @@ func commandLine(pid int, comm string) string {
 // ownChildren lists the direct children of this OS process, over all threads.
 func ownChildren() []int { return childrenIn("/proc/self/task/") }
 
+// inherited lists the children of a process's first thread, to which the kernel
+// gives those that it inherits. The list may lack some while others end.
+func inherited(pid int) []int {
+	var small [4096]byte
+	number := strconv.Itoa(pid)
+	b, err := readKernelFile(unix.AT_FDCWD, "/proc/"+number+"/task/"+number+"/children", small[:])
+	if err != nil {
+		return nil // the kernel was built without such lists
+	}
+	var pids []int
+	for f := range bytes.FieldsSeq(b) {
+		if pid, err := strconv.Atoi(string(f)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // Children lists the direct children of a process, over all threads.
 func Children(pid int) []int { return childrenIn("/proc/" + strconv.Itoa(pid) + "/task/") }
 

@@ -17,8 +17,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// dead is a host that nobody has had: its pid can't be.
-var dead = NameHost(4194399, 0xbeef)
+// dead is a host that nobody has had: its pid can't be. Its number is not that of
+// another run of these tests.
+var dead = NameHost(4194399, uint16(os.Getpid()))
 
 // wear runs a shell text in a session of its own. WEAR in it is what gives a
 // program the tag of the dead host, OTHER what gives it another uid. It returns

@@ -189,6 +189,18 @@ func parseCall(text string) (c call, ok bool) {
 	return c, true
 }
 
+// ReadingFD returns the descriptor in whose read(2) the first thread of a process
+// is blocked, if it is.
+func ReadingFD(pid int) (fd int, ok bool) {
+	var small [256]byte
+	b, err := readKernelFile(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid)+"/syscall", small[:])
+	if err != nil {
+		return 0, false
+	}
+	c, ok := parseCall(string(b))
+	return int(int32(c.args[0])), ok && c.number == unix.SYS_READ
+}
+
 // slaveMajor is the first of the kernel's numbers for slaves, each for 256.
 const slaveMajor = 136
 

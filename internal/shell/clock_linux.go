@@ -6,29 +6,40 @@ import (
 )
 
 const (
-	// clockTick is how exact the clock is.
+	// clockTick is how exact the clock is for commands that have just begun.
 	clockTick = 2 * time.Millisecond
-	// clockLinger is for how many ticks the clock goes on with nobody to tell
-	// the time to. Commands often come one right after another.
+	// clockLinger is for how many ticks the clock goes on after the last command
+	// has begun. Commands often come one right after another.
 	clockLinger = 100
+	// clockLong is from where on a time is long: a watch may then be due after
+	// half of it, so that one wake-up serves all watches. With less slack those
+	// that began at different times would never come together.
+	clockLong = 500 * time.Millisecond
+	// clockShare is what each watch adds to the shortest long time, so that
+	// looking at hundreds of commands costs no more than looking at a few.
+	clockShare = 10 * time.Millisecond
 )
 
 // clock tells running commands when it is time to look at them. A timer for
 // each would cost a short command more than its shell does: every new timer
-// wakes the thread that sleeps until the next one is due. The clock ticks only
-// while commands run.
+// wakes the thread that sleeps until the next one is due. So the clock ticks
+// while commands begin. When none has begun for a while it sleeps until the
+// next watch is due, and without watches it ends.
 type clock struct {
 	mu      sync.Mutex
 	watches map[*watch]struct{}
-	ticking bool
+	timer   *time.Timer // of the clock's goroutine; nil: there is none
+	started int         // how many watches have been started
+	looks   int         // how often the goroutine woke, for tests
+	next    time.Time   // when it wakes from its sleep; zero: it ticks
 	closed  chan struct{}
 	done    sync.WaitGroup
 }
 
 // watch is one command's at a time. due has a value when its time has come.
 type watch struct {
-	at  time.Time // zero: not set; under clock.mu
-	due chan struct{}
+	from, at time.Time // it is due between these; zero: not set; under clock.mu
+	due      chan struct{}
 }
 
 func newClock() *clock {
@@ -42,11 +53,12 @@ func (c *clock) start(w *watch, d time.Duration) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.at = time.Now().Add(d)
 	c.watches[w] = struct{}{}
-	if !c.ticking {
-		c.ticking = true
-		c.done.Go(c.tick)
+	c.started++
+	c.arm(w, d)
+	if c.timer == nil {
+		c.timer = time.NewTimer(clockTick)
+		c.done.Go(c.run)
 	}
 }
 
@@ -54,7 +66,23 @@ func (c *clock) start(w *watch, d time.Duration) {
 func (c *clock) set(w *watch, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.arm(w, d)
+}
+
+// arm sets a watch, and the timer if the clock would sleep for too long. The
+// caller must hold mu.
+func (c *clock) arm(w *watch, d time.Duration) {
+	slack := time.Duration(0)
+	if d >= clockLong {
+		d = max(d, time.Duration(len(c.watches))*clockShare)
+		slack = d / 2
+	}
 	w.at = time.Now().Add(d)
+	w.from = w.at.Add(-slack)
+	if w.at.Before(c.next) {
+		c.next = w.at
+		c.timer.Reset(d)
+	}
 }
 
 func (c *clock) stop(w *watch) {
@@ -73,29 +101,55 @@ func (c *clock) close() {
 	c.done.Wait()
 }
 
-func (c *clock) tick() {
-	ticker := time.NewTicker(clockTick)
-	defer ticker.Stop()
-	for idle := 0; ; idle++ {
+// run ticks, and sleeps when no command begins, until no watch is left.
+func (c *clock) run() {
+	started, quiet := 0, 0
+	for {
 		select {
 		case <-c.closed:
 			return
-		case now := <-ticker.C:
-			c.mu.Lock()
-			if len(c.watches) > 0 {
-				idle = 0
-			} else if idle > clockLinger {
-				c.ticking = false
+		case <-c.timer.C:
+		}
+		c.mu.Lock()
+		c.looks++
+		now := time.Now()
+		c.tell(now)
+		if quiet++; c.started != started {
+			started, quiet = c.started, 0
+		}
+		pause := clockTick
+		c.next = time.Time{}
+		if quiet > clockLinger {
+			if len(c.watches) == 0 {
+				c.timer = nil
 				c.mu.Unlock()
 				return
 			}
-			for w := range c.watches {
-				if !w.at.IsZero() && !now.Before(w.at) {
-					w.at = time.Time{}
-					w.due <- struct{}{} // never blocks: it is set once for each value taken
-				}
-			}
-			c.mu.Unlock()
+			c.next = c.earliest(now)
+			pause = c.next.Sub(now)
+		}
+		c.timer.Reset(pause)
+		c.mu.Unlock()
+	}
+}
+
+// tell tells the watches that are due. The caller must hold mu.
+func (c *clock) tell(now time.Time) {
+	for w := range c.watches {
+		if !w.at.IsZero() && !now.Before(w.from) {
+			w.at = time.Time{}
+			w.due <- struct{}{} // never blocks: it is set once for each value taken
 		}
 	}
+}
+
+// earliest is when the next watch must be told. The caller must hold mu.
+func (c *clock) earliest(now time.Time) time.Time {
+	next := now.Add(time.Hour) // those that were told are about to be set again
+	for w := range c.watches {
+		if !w.at.IsZero() && w.at.Before(next) {
+			next = w.at
+		}
+	}
+	return next
 }

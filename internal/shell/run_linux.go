@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
 )
 
 // Command is one command to run. The paths, which the shell opens, must be good
@@ -339,7 +340,7 @@ func (r *running) wait() error {
 			}
 		case <-look.due:
 			if r.wedge.every == 0 { // the first look
-				r.wedge.every = wedgeFirst
+				r.wedge.every, r.wedge.since = wedgeFirst, time.Now()
 				r.sent()
 				if r.cmd.Long != nil {
 					r.cmd.Long()
@@ -438,14 +439,27 @@ func (r *running) crippled() bool {
 // what was to report has been redefined by the user.
 type wedge struct {
 	every     time.Duration // until the next look
+	since     time.Time     // of the first one
 	seen      int
 	emergency bool // the emergency line was sent
 }
 
 const (
 	wedgeFirst = 25 * time.Millisecond
-	wedgeSlow  = 500 * time.Millisecond // a look costs two system calls; hundreds may run
+	wedgeSlow  = 500 * time.Millisecond // until the command has run for wedgePart times as long
+	wedgeMost  = 30 * time.Second
+	// wedgePart is what part of its time a command that runs for long may have
+	// ended in a wedged shell without being noticed. A look costs two system
+	// calls and a wake-up, and hundreds may run: this many looks are all there
+	// are while a command becomes e times as old, up to wedgeMost.
+	wedgePart = 10
 )
+
+// pause is how long to wait for the next look.
+func (w *wedge) pause() time.Duration {
+	slow := max(wedgeSlow, min(time.Since(w.since)/wedgePart, wedgeMost))
+	return min(w.every*2, slow)
+}
 
 // checkWedge looks once. Seen twice in a row it sends the emergency line, which
 // reports with nothing that a function can stand in for; seen twice again the
@@ -454,7 +468,7 @@ func (r *running) checkWedge() (stuck bool) {
 	w := &r.wedge
 	if r.told() || !r.waitsForInput() {
 		w.seen = 0
-		w.every = min(w.every*2, wedgeSlow)
+		w.every = w.pause()
 		return false
 	}
 	w.seen++
@@ -482,21 +496,12 @@ func (s *Shell) waitsForInput() bool {
 	if n, err := unix.IoctlGetInt(s.ctl.w.fd, unix.TIOCINQ); err != nil || n != 0 {
 		return false
 	}
-	proc := "/proc/" + strconv.Itoa(s.proc.PID())
-	b, err := os.ReadFile(proc + "/syscall")
-	if err != nil {
+	pid := s.proc.PID()
+	fd, reads := process.ReadingFD(pid)
+	if !reads {
 		return false
 	}
-	number, rest, _ := strings.Cut(string(b), " ")
-	arg, _, _ := strings.Cut(rest, " ")
-	if number != strconv.Itoa(unix.SYS_READ) {
-		return false
-	}
-	fd, err := strconv.ParseInt(strings.TrimPrefix(arg, "0x"), 16, 32)
-	if err != nil {
-		return false
-	}
-	link, err := os.Readlink(proc + "/fd/" + strconv.FormatInt(fd, 10))
+	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd))
 	return err == nil && link == "pipe:["+strconv.FormatUint(s.ctl.inode, 10)+"]"
 }
 

@@ -402,7 +402,9 @@ func (p *Pool) rebuild(f *found) *Session {
 	} else {
 		p.live++
 	}
+	p.shareExecs()
 	p.mu.Unlock()
+	p.sweepSooner()
 	if r.terminated == nil {
 		return s
 	}

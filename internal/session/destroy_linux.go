@@ -113,6 +113,9 @@ func (s *Session) end(why string, status *process.Status) {
 	s.pool.mu.Lock()
 	s.pool.live--
 	s.pool.ended++
+	if s.pool.ended > s.pool.cfg.MaxTerminated {
+		s.pool.sweepSooner()
+	}
 	s.pool.mu.Unlock()
 	if o := s.pool.cfg.Observer; o != nil {
 		o.SessionEnded(len(left))

@@ -150,6 +150,13 @@ func (e *execution) endedBefore(t time.Time) bool {
 	return !e.ended.IsZero() && e.ended.Before(t)
 }
 
+// endedAt is when the exec ended; zero: it has not.
+func (e *execution) endedAt() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ended
+}
+
 // over reports whether done is closed.
 func (e *execution) over() bool {
 	select {

@@ -8,17 +8,36 @@ import (
 )
 
 // housekeep destroys sessions that were idle for too long and forgets what is
-// past its retention.
+// past its retention. It sleeps until the next of them is due, and then for as
+// long as Housekeeping at the least.
 func (p *Pool) housekeep() {
-	tick := time.NewTicker(p.cfg.Housekeeping)
-	defer tick.Stop()
+	due := time.Now().Add(p.cfg.Housekeeping)
+	timer := time.NewTimer(p.cfg.Housekeeping)
+	defer timer.Stop()
 	for {
 		select {
 		case <-p.stop:
 			return
-		case now := <-tick.C:
-			p.sweep(now)
+		case <-p.sooner:
+			if at := time.Now().Add(p.cfg.Housekeeping); at.Before(due) {
+				due = at
+				timer.Reset(p.cfg.Housekeeping)
+			}
+		case <-timer.C:
+			now := time.Now()
+			pause := max(p.sweep(now).Sub(now), p.cfg.Housekeeping)
+			due = now.Add(pause)
+			timer.Reset(pause)
 		}
+	}
+}
+
+// sweepSooner has the housekeeping look again: something may be due before it
+// would.
+func (p *Pool) sweepSooner() {
+	select {
+	case p.sooner <- struct{}{}:
+	default: // it is about to
 	}
 }
 
@@ -27,13 +46,16 @@ func (p *Pool) housekeep() {
 // each, and a hundred keep as many as MaxExecs says.
 const maxRetained = 100_000
 
-func (p *Pool) sweep(now time.Time) {
+// sweep does what is due, and returns when something may be due next. What is
+// added to the pool later may be due sooner; see sweepSooner.
+func (p *Pool) sweep(now time.Time) (next time.Time) {
 	p.history.Wait()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	surplus := p.ended - p.cfg.MaxTerminated
 	p.mu.Unlock()
-	p.keepExecs.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(all))))))
+	// What ends from now on is kept for as long.
+	next = now.Add(min(p.cfg.SessionRetention, p.cfg.ExecRetention))
 	past := map[*Session]bool{}
 	for _, s := range all { // oldest first
 		ended, over := s.retentionOver(now, p.cfg.SessionRetention)
@@ -47,8 +69,45 @@ func (p *Pool) sweep(now time.Time) {
 			p.cfg.Log.Info("session was idle for too long", "session", s.id)
 			s.destroy(api.ReasonIdle, false)
 		}
+		if due := s.nextDue(now); due.Before(next) {
+			next = due
+		}
 	}
 	p.forget(past)
+	return next
+}
+
+// shareExecs sets how many finished execs each session keeps. The caller must
+// hold mu.
+func (p *Pool) shareExecs() {
+	p.keepExecs.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(p.order))))))
+}
+
+// nextDue is when something of the session may be due that has not ended since
+// now.
+func (s *Session) nextDue(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := now.Add(s.pool.cfg.ExecRetention)
+	sooner := func(at time.Time) {
+		if at.Before(due) {
+			due = at
+		}
+	}
+	for _, e := range s.finished {
+		if ended := e.endedAt(); !ended.IsZero() {
+			sooner(ended.Add(s.pool.cfg.ExecRetention))
+		}
+	}
+	switch {
+	case s.state == api.StateTerminated:
+		sooner(s.terminated.At.Add(s.pool.cfg.SessionRetention))
+	case s.idleTTL > 0 && s.state == api.StateIdle:
+		sooner(s.active.Add(s.idleTTL))
+	case s.idleTTL > 0: // it is not idle before now
+		sooner(now.Add(s.idleTTL))
+	}
+	return due
 }
 
 // forget drops terminated sessions with their execs and their output.
@@ -70,6 +129,7 @@ func (p *Pool) forget(past map[*Session]bool) {
 		}
 		return past[s]
 	})
+	p.shareExecs()
 }
 
 // retentionOver says whether the session is terminated, and for long enough to

@@ -30,7 +30,8 @@ type Config struct {
 	IdleTTL time.Duration
 	// Grace is the time between SIGTERM and SIGKILL. Default 5 s.
 	Grace time.Duration
-	// Housekeeping is how often TTLs and retention are looked at. Default 1 s.
+	// Housekeeping is how often TTLs and retention are looked at at the most:
+	// how late they may be. Default 1 s.
 	Housekeeping time.Duration
 	// SessionRetention is how long session.info answers for a terminated
 	// session. Default 10 min.
@@ -133,6 +134,7 @@ type Pool struct {
 	execsRunning              atomic.Int64
 	keepExecs                 atomic.Int64  // finished execs kept for each session now
 	stop                      chan struct{} // ends the housekeeping
+	sooner                    chan struct{} // has it look again; see sweepSooner
 }
 
 // NewPool starts an empty pool.
@@ -143,6 +145,7 @@ func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Stor
 		sessions: map[string]*Session{},
 		execs:    map[string]*execution{},
 		stop:     make(chan struct{}),
+		sooner:   make(chan struct{}, 1),
 	}
 	p.keepExecs.Store(int64(cfg.MaxExecs))
 	p.begin(p.housekeep)
@@ -200,6 +203,10 @@ func (p *Pool) add(s *Session) error {
 	p.live++
 	p.sessions[s.id] = s
 	p.order = append(p.order, s)
+	p.shareExecs()
+	if s.idleTTL > 0 {
+		p.sweepSooner()
+	}
 	return nil
 }
 
@@ -210,6 +217,7 @@ func (p *Pool) drop(s *Session) {
 	if i := slices.Index(p.order, s); i >= 0 {
 		p.order = slices.Delete(p.order, i, i+1)
 	}
+	p.shareExecs()
 	p.live--
 	p.mu.Unlock()
 }

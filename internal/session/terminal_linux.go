@@ -405,9 +405,26 @@ func (t *terminal) typed(params api.ExecInputParams, data []byte) ([]byte, error
 	return out, nil
 }
 
-// inputTick is how often a command whose caller wants to know is looked at: it
-// hears of it within a tenth of a second, by two looks in a row.
-const inputTick = 25 * time.Millisecond
+const (
+	// inputTick is how often a command whose caller wants to know is looked at:
+	// it hears of it within a tenth of a second, by two looks in a row.
+	inputTick = 25 * time.Millisecond
+	// inputPart is what part of the time that a command has written nothing may
+	// pass between two looks, up to inputMost: who asks writes a question first,
+	// and a build that is silent for minutes is not looked at forty times a second.
+	inputPart = 10
+	inputMost = time.Second
+)
+
+// inputPause is how long to wait for the next look, the last having found that
+// the command waits, or not.
+func (e *execution) inputPause(waits bool) time.Duration {
+	if waits {
+		return inputTick
+	}
+	quiet := time.Since(time.Unix(0, e.lastByte.Load()))
+	return max(inputTick, min(quiet/inputPart, inputMost))
+}
 
 // waiting tells what the running command waits for, nil if for nothing that can
 // be typed.
@@ -445,12 +462,12 @@ func (t *terminal) waiting(e *execution) *api.Waiting {
 func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
 	found := make(chan struct{})
 	e.session.pool.begin(func() {
-		tick := time.NewTicker(inputTick)
-		defer tick.Stop()
+		timer := time.NewTimer(inputTick)
+		defer timer.Stop()
 		before := 0
 		for {
 			select {
-			case <-tick.C:
+			case <-timer.C:
 			case <-e.done:
 				return
 			case <-ctx.Done():
@@ -465,6 +482,7 @@ func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
 				return
 			}
 			before = pid
+			timer.Reset(e.inputPause(pid != 0))
 		}
 	})
 	return found

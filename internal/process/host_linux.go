@@ -190,12 +190,14 @@ func (h *Host) orphanLoop(every time.Duration) {
 }
 
 func (h *Host) killOrphans() {
-	for _, m := range h.scans.fresh() {
+	gone := func(tree uint32) bool {
 		h.mu.Lock()
-		_, alive := h.trees[m.tree]
-		h.mu.Unlock()
-		if alive {
-			continue
+		defer h.mu.Unlock()
+		return h.trees[tree] == nil
+	}
+	for _, m := range h.walk(gone) {
+		if !gone(m.tree) {
+			continue // a tree was just adopted
 		}
 		h.log.Warn("killing an orphan of a session that is gone", "pid", m.pid)
 		h.signalTagged(m.pid, m.tree, unix.SIGKILL)

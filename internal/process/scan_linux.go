@@ -45,17 +45,18 @@ func (s *scanner) fresh() []member {
 		s.gate.Lock()
 		s.next = nil // later callers need a later walk
 		s.gate.Unlock()
-		mine.members = s.host.walk()
+		mine.members = s.host.walk(func(uint32) bool { return true })
 	})
 	return mine.members
 }
 
-func (h *Host) walk() []member {
+// walk returns the living processes of the trees that are wanted.
+func (h *Host) walk(wanted func(tree uint32) bool) []member {
 	var out []member
 	ours := map[int]bool{}
 	for _, pid := range allPIDs() {
 		host, tree, mark, ok := h.tag.read(pid)
-		if !ok || host != h.id {
+		if !ok || host != h.id || !wanted(tree) {
 			continue
 		}
 		st, err := readStat(pid)

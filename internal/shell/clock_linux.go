@@ -17,7 +17,7 @@ const (
 	clockLong = 500 * time.Millisecond
 	// clockShare is what each watch adds to the shortest long time, so that
 	// looking at hundreds of commands costs no more than looking at a few.
-	clockShare = 10 * time.Millisecond
+	clockShare = 20 * time.Millisecond
 )
 
 // clock tells running commands when it is time to look at them. A timer for

@@ -42,6 +42,11 @@ const (
 	// headerTimeout is for a request line and its headers, which arrive in one
 	// packet from anyone who means it.
 	headerTimeout = 10 * time.Second
+	// strangerTimeout is the most that a client may take for anything before it
+	// has shown a token: the handshake, a header, a body that is refused, and the
+	// pause before the next request. A page asks by OPTIONS right before it
+	// calls; a monitor that asks for /healthz less often connects anew.
+	strangerTimeout = headerTimeout
 	// bodyTimeout is for a body: the longest at 300 kB/s.
 	bodyTimeout = 30 * time.Second
 	// idleTimeout is how long a connection is kept for a next request: longer
@@ -50,8 +55,9 @@ const (
 	// maxHeaderBytes is room for a token and what proxies add.
 	maxHeaderBytes = 16 << 10
 	// maxHTTPConns bounds the open connections: as many as sessions one agent
-	// can drive. Each costs a descriptor and some 20 KiB before anyone has
-	// shown a token; the next ones wait in the kernel's queue.
+	// can drive. Each costs a descriptor and some 20 KiB. Those that have shown no
+	// token make room for the next ones; behind those that have, the next ones
+	// wait in the kernel's queue.
 	maxHTTPConns = 1024
 	// quietTime is after how long without an event a stream sends a sign of
 	// life: proxies give up a connection after 30 s or 60 s.
@@ -79,6 +85,8 @@ type HTTPServer struct {
 
 	quiet    time.Duration // quietTime, but for tests
 	bodyTime time.Duration // bodyTimeout, but for tests
+	maxConns int           // maxHTTPConns, but for tests
+	patience time.Duration // strangerTimeout, but for tests
 	onLink   func(*wsLink) // of tests: is shown every WebSocket
 }
 
@@ -87,6 +95,7 @@ func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 	h := &HTTPServer{
 		guard: guard{keys: cfg.Keys, limits: cfg.Limits},
 		srv:   s, cfg: cfg, log: s.log, quiet: quietTime, bodyTime: bodyTimeout,
+		maxConns: maxHTTPConns, patience: strangerTimeout,
 	}
 	for _, host := range cfg.Hosts {
 		h.hosts = append(h.hosts, hostOf(host))
@@ -99,8 +108,9 @@ func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	h.http = &http.Server{
-		Handler: h, Protocols: &protocols, TLSConfig: cfg.TLS,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: h, Protocols: &protocols, ConnContext: withConn,
+		DisableGeneralOptionsHandler: true, // also "OPTIONS *" comes by ServeHTTP
+		ReadHeaderTimeout:            headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		// Whoever can connect could fill the log with failed handshakes.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
@@ -111,13 +121,7 @@ func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 // called. ctx is the parent of every request's context.
 func (h *HTTPServer) Serve(ctx context.Context, l net.Listener) error {
 	h.http.BaseContext = func(net.Listener) context.Context { return ctx }
-	l = &boundedListener{Listener: l, room: make(chan struct{}, maxHTTPConns), closed: make(chan struct{})}
-	var err error
-	if h.cfg.TLS != nil {
-		err = h.http.ServeTLS(l, "", "")
-	} else {
-		err = h.http.Serve(l)
-	}
+	err := h.http.Serve(newHTTPListener(l, h.cfg.TLS, h.maxConns, h.patience))
 	if errors.Is(err, http.ErrServerClosed) {
 		return ErrServerClosed
 	}
@@ -165,10 +169,12 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.running.Done()
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.ContentLength != 0 {
-		// Also for one that is refused: what is left of its body is read then.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.bodyTime))
+	if r.TransferEncoding != nil || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close") // framing does not follow what comes after
 	}
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(h.patience))
+	h.limitBody(control, r) // also of a request that is refused: what is left of it is read then
 	if refused := h.front(r); refused != nil {
 		h.refuse(w, r, refused)
 		return
@@ -184,10 +190,15 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, refused := h.identify(r)
+	if conn := connOf(r.Context()); conn != nil {
+		conn.identified(refused == nil)
+	}
 	if refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}
+	_ = control.SetWriteDeadline(time.Time{})
+	h.limitBody(control, r)
 	leave, refused := h.enter(token.ID)
 	if refused != nil {
 		h.refuse(w, r, refused)
@@ -195,6 +206,13 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	h.route(w, r, token)
+}
+
+// limitBody bounds the time for a request's body.
+func (h *HTTPServer) limitBody(control *http.ResponseController, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = control.SetReadDeadline(time.Now().Add(h.bodyTime))
+	}
 }
 
 func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.Token) {
@@ -217,6 +235,11 @@ func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.
 		h.only(w, r, http.MethodGet, func() {
 			if !actor.Scope.Covers(access.ScopeRead) {
 				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics need the scope read")})
+				return
+			}
+			if actor.Tag != "" {
+				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics count all sessions, and this token is bound to a tag").
+					With("tag", actor.Tag).WithHint("system.stats counts the sessions with this tag; for the metrics, ask for a token made without --tag")})
 				return
 			}
 			h.cfg.Metrics.ServeHTTP(w, r)
@@ -398,44 +421,4 @@ func statusOf(code api.Code) int {
 	default:
 		return http.StatusBadRequest
 	}
-}
-
-// boundedListener accepts no more connections than there is room for.
-type boundedListener struct {
-	net.Listener
-	room   chan struct{}
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Accept waits for room, then for a connection.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	select {
-	case l.room <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		<-l.room
-		return nil, err
-	}
-	return &boundedConn{Conn: nc, leave: sync.OnceFunc(func() { <-l.room })}, nil
-}
-
-// Close stops accepting.
-func (l *boundedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type boundedConn struct {
-	net.Conn
-	leave func()
-}
-
-// Close ends the connection and makes room for another.
-func (c *boundedConn) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }

@@ -213,7 +213,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded := &boundedListener{Listener: l, room: make(chan struct{}, 1), closed: make(chan struct{})}
+	bounded := newHTTPListener(l, nil, 1, strangerTimeout)
 	dialTCP := func() net.Conn {
 		nc, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -228,6 +228,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first.(*httpConn).identified(true) // else it would make room
 	second := make(chan net.Conn, 1)
 	go func() {
 		nc, _ := bounded.Accept()
@@ -244,6 +245,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if nc == nil {
 		t.Fatal("the second was not accepted")
 	}
+	nc.(*httpConn).identified(true)
 	third := make(chan error, 1)
 	go func() {
 		_, err := bounded.Accept()

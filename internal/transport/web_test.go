@@ -139,11 +139,13 @@ var webTokens = []struct {
 	secret  string
 	scope   access.Scope
 	expires string
+	tag     string
 }{
-	{"trl_reader", access.ScopeRead, ""},
-	{"trl_runner", access.ScopeRun, "2999-01-01T00:00:00Z"},
-	{"trl_admin", access.ScopeAdmin, ""},
-	{"trl_expired", access.ScopeAdmin, "2020-01-01T00:00:00Z"},
+	{"trl_reader", access.ScopeRead, "", ""},
+	{"trl_runner", access.ScopeRun, "2999-01-01T00:00:00Z", ""},
+	{"trl_admin", access.ScopeAdmin, "", ""},
+	{"trl_expired", access.ScopeAdmin, "2020-01-01T00:00:00Z", ""},
+	{"trl_red", access.ScopeAdmin, "", "red"},
 }
 
 // writeTokens writes a token file with those of webTokens that are not left
@@ -160,8 +162,8 @@ func writeTokens(t testing.TB, path string, without ...string) {
 		if token.expires != "" {
 			expires = `, "expires": "` + token.expires + `"`
 		}
-		records = append(records, fmt.Sprintf(`{"id": "t-%d", "scope": %q, "created": "2020-01-01T00:00:00Z"%s, "sha256": %q}`,
-			i, token.scope, expires, hex.EncodeToString(hash[:])))
+		records = append(records, fmt.Sprintf(`{"id": "t-%d", "scope": %q, "tag": %q, "created": "2020-01-01T00:00:00Z"%s, "sha256": %q}`,
+			i, token.scope, token.tag, expires, hex.EncodeToString(hash[:])))
 	}
 	text := `{"version": 1, "tokens": [` + strings.Join(records, ", ") + `]}`
 	fresh := path + ".fresh"

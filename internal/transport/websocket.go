@@ -39,6 +39,9 @@ func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor acc
 	if err != nil {
 		return // it has been answered
 	}
+	if conn := connOf(r.Context()); conn != nil {
+		conn.framing.state = afterFraming // no more requests of HTTP; net/http does not read any more
+	}
 	ws.SetReadLimit(-1) // messages bounds them, and can say so
 	l := &wsLink{ws: ws, nc: taken.conn, messages: newMessages(ws, h.srv.cfg.MaxRequestBytes)}
 	if h.onLink != nil {
@@ -186,10 +189,8 @@ func (l *wsLink) hungUp() bool {
 	nc := l.nc
 	for {
 		switch inner := nc.(type) {
-		case interface{ NetConn() net.Conn }: // of TLS
-			nc = inner.NetConn()
-		case *boundedConn:
-			nc = inner.Conn
+		case *httpConn:
+			nc = inner.raw
 		case syscall.Conn:
 			return hungUp(inner)
 		default:

@@ -71,8 +71,8 @@ func tagOf(ctx context.Context) string {
 }
 
 // tagAware are the methods that can be called without naming a session or an
-// exec. They keep to the tag of their caller by themselves, or tell nothing of
-// single sessions.
+// exec. They keep to the tag of their caller by themselves, or say nothing of
+// sessions.
 var tagAware = []string{
 	api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats,
 	api.MethodSessionCreate, api.MethodSessionList, api.MethodSessionWatch,
@@ -89,6 +89,51 @@ func mustBeGuarded(m *Method) {
 	}
 	if !required("SessionID") && !required("ExecID") && !slices.Contains(tagAware, m.Name) {
 		panic("service: " + m.Name + " names no session, and nothing says what a token with a tag may do with it")
+	}
+}
+
+// info shows a caller that is bound to a tag what it can use, and nothing of how
+// the daemon is set up: paths and settings say who else is there.
+func info(s System) func(context.Context, api.None) (*api.SystemInfo, error) {
+	return func(ctx context.Context, _ api.None) (*api.SystemInfo, error) {
+		all := s.SystemInfo(ctx)
+		if tagOf(ctx) == "" {
+			return all, nil
+		}
+		// Listed one by one, so that a new field is not shown by mistake.
+		return &api.SystemInfo{
+			Version: all.Version, Protocol: all.Protocol, OS: all.OS, Arch: all.Arch,
+			Config: map[string]any{}, Runtimes: all.Runtimes, Shells: all.Shells,
+			Process: api.ProcessSupport{Tracking: all.Process.Tracking, Subreaper: all.Process.Subreaper},
+			Limits:  all.Limits, Isolates: all.Isolates,
+		}, nil
+	}
+}
+
+// stats counts only sessions with the caller's tag, those that are still listed,
+// and their commands. What is the whole daemon's is 0.
+func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStats, error) {
+	visible := list(b)
+	return func(ctx context.Context, _ api.None) (*api.SystemStats, error) {
+		if tagOf(ctx) == "" {
+			return s.Stats(ctx), nil
+		}
+		listed, err := visible(ctx, api.SessionListParams{})
+		if err != nil {
+			return nil, err
+		}
+		out := &api.SystemStats{
+			UptimeMS:      s.Ping(ctx).UptimeMS,
+			Sessions:      map[api.State]int{api.StateCreating: 0, api.StateIdle: 0, api.StateRunning: 0, api.StateTerminated: 0},
+			SessionsTotal: int64(len(listed.Sessions)),
+		}
+		for i := range listed.Sessions {
+			session := &listed.Sessions[i]
+			out.Sessions[session.State]++
+			out.ExecsTotal += int64(session.ExecCount)
+		}
+		out.ExecsRunning = out.Sessions[api.StateRunning]
+		return out, nil
 	}
 }
 

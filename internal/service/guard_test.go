@@ -42,10 +42,10 @@ func (f *taggedSessions) Create(_ context.Context, p api.SessionCreateParams) (*
 func (f *taggedSessions) List(_ context.Context, p api.SessionListParams) (*api.SessionListResult, error) {
 	out := &api.SessionListResult{}
 	for _, s := range []api.Session{
-		{SessionID: "s-red", Tags: []string{"red"}},
-		{SessionID: "s-blue", Tags: []string{"blue"}},
-		{SessionID: "s-both", Tags: []string{"blue", "red"}},
-		{SessionID: "s-none"},
+		{SessionID: "s-red", Tags: []string{"red"}, State: api.StateIdle, ExecCount: 3},
+		{SessionID: "s-blue", Tags: []string{"blue"}, State: api.StateIdle, ExecCount: 3},
+		{SessionID: "s-both", Tags: []string{"blue", "red"}, State: api.StateRunning, ExecCount: 4},
+		{SessionID: "s-none", State: api.StateIdle, ExecCount: 3},
 	} {
 		if p.Tag == "" || slices.Contains(s.Tags, p.Tag) {
 			out.Sessions = append(out.Sessions, s)
@@ -286,5 +286,65 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// fullSystem has something in every field that a caller could be shown.
+type fullSystem struct{ fakeSystem }
+
+func (fullSystem) SystemInfo(context.Context) *api.SystemInfo {
+	return &api.SystemInfo{
+		Version: "1", Protocol: 1, OS: "linux", Arch: "amd64", PID: 7, Config: map[string]any{"socket": "/secret/path"},
+		Runtimes: []string{"host"}, Shells: []string{"sh"}, Limits: []string{}, Isolates: []string{},
+		Process: api.ProcessSupport{Tracking: "cgroup", Cgroup: "/secret/path", Reason: "/secret/path", Subreaper: true},
+	}
+}
+
+func (fullSystem) Stats(context.Context) *api.SystemStats {
+	return &api.SystemStats{
+		UptimeMS: 999, Sessions: map[api.State]int{api.StateIdle: 999}, SessionsTotal: 999, ExecsRunning: 999, ExecsTotal: 999,
+		ExecsRetained: 999, BytesCaptured: 999, JournalMemory: 999, JournalSpilled: 999, Memory: 999, FDs: 999, Goroutines: 999, Orphans: 999,
+	}
+}
+
+// A caller that is bound to a tag learns nothing of the rest of the daemon from
+// the methods that name no session.
+func TestTagSeesNothingOfTheDaemon(t *testing.T) {
+	table := New(Config{Sessions: &taggedSessions{}, System: fullSystem{}})
+	for _, method := range []string{api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats} {
+		got, err := table.Call(as(t, access.ScopeAdmin, "red"), method, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range []string{"/secret/path", "999", `"pid":7`} {
+			if strings.Contains(string(text), secret) {
+				t.Errorf("%s shows %s: %s", method, secret, text)
+			}
+		}
+	}
+	got, err := table.Call(as(t, access.ScopeRead, "red"), api.MethodSystemStats, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &api.SystemStats{
+		Sessions:      map[api.State]int{api.StateCreating: 0, api.StateIdle: 1, api.StateRunning: 1, api.StateTerminated: 0},
+		SessionsTotal: 2, ExecsRunning: 1, ExecsTotal: 7,
+	}
+	if diff := cmp.Diff(any(want), got); diff != "" {
+		t.Errorf("system.stats of red (-want +got):\n%s", diff)
+	}
+	for _, method := range []string{api.MethodSystemInfo, api.MethodSystemStats} {
+		got, err := table.Call(as(t, access.ScopeRead, ""), method, nil)
+		want := any(fullSystem{}.SystemInfo(t.Context()))
+		if method == api.MethodSystemStats {
+			want = fullSystem{}.Stats(t.Context())
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s without a tag (-want +got):\n%s%v", method, diff, err)
+		}
 	}
 }

@@ -16,10 +16,10 @@ func methods(b Backend, s System) []Method {
 			func(ctx context.Context, _ api.None) (*api.PingResult, error) { return s.Ping(ctx), nil }),
 		method(api.MethodSystemInfo, ScopeRead,
 			"Describe the daemon: version, configuration, shells, runtimes, and which limits and isolations work on this machine.",
-			func(ctx context.Context, _ api.None) (*api.SystemInfo, error) { return s.SystemInfo(ctx), nil }),
+			info(s)),
 		method(api.MethodSystemStats, ScopeRead,
 			"Count what the daemon does and holds: sessions by state, commands run, bytes captured, memory.",
-			func(ctx context.Context, _ api.None) (*api.SystemStats, error) { return s.Stats(ctx), nil }),
+			stats(b, s)),
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",

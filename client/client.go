@@ -161,8 +161,12 @@ func (c *Client) persist(ctx context.Context, err error, try func() error) error
 }
 
 // lost reports whether an error says nothing of the call but that the daemon
-// could not be reached.
+// could not be reached. One that refused the caller was reached, and will refuse
+// again.
 func lost(err error) bool {
+	if api.IsCode(err, api.CodeUnauthorized) {
+		return false
+	}
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)
 }
 

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -305,6 +306,40 @@ func TestAnswersInAnyForm(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
+	}
+}
+
+// A daemon that refuses the caller is asked once: it will not change its mind.
+func TestRefusedCallerDoesNotComeBack(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var asked atomic.Int32
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			asked.Add(1)
+			_, _ = io.WriteString(nc, `{"jsonrpc":"2.0","id":null,"error":{"code":-32010,"message":"m","data":{"code":"UNAUTHORIZED"}}}`+"\n")
+			nc.Close()
+		}
+	}()
+	c, err := Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.Ping(ctx); !api.IsCode(err, api.CodeUnauthorized) || !errors.Is(err, ErrClosed) {
+		t.Errorf("error %v", err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the daemon was asked %d times", n)
 	}
 }
 

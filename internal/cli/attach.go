@@ -107,6 +107,8 @@ func (a *app) attach(ctx context.Context, o *attachOptions, session string) erro
 		return localError{api.Errorf(api.CodeInvalidRequest, "`trl attach` needs a terminal as its stdin and stdout").
 			WithHint("`trl screen %s` prints what is on the session's terminal, and `trl exec output --follow EXEC` what a command writes", session)}
 	}
+	ctx, cancel := context.WithCancel(ctx) // when the keyboard is given back too
+	defer cancel()
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -191,6 +193,7 @@ func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
 		size = local.size()
 	}
 	t.local, t.show = local, newDisplay(local, size)
+	t.app.endPersonIfSilent(ctx, t.client, local, "") // the display says what undoes it
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tell := func(what told) {

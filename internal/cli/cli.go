@@ -183,7 +183,7 @@ func (a *app) daemonAddress() string {
 	return a.address
 }
 
-// connect opens a connection to the daemon.
+// connect opens a connection to the daemon, and waits until it answers.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if address := a.daemonAddress(); address != "" {
 		c, err := client.DialWith(ctx, address, client.Options{Patience: patience, Token: os.Getenv(daemon.TokenVariable)})
@@ -193,7 +193,7 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 		if err != nil {
 			return nil, localError{notThere(err)}
 		}
-		return c, nil
+		return greeted(ctx, c, address)
 	}
 	path, err := a.socketPath()
 	if err != nil {
@@ -202,6 +202,15 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	c, err := client.DialWith(ctx, path, client.Options{Patience: patience})
 	if err != nil {
 		return nil, a.noDaemon(path, err)
+	}
+	return greeted(ctx, c, path)
+}
+
+// greeted is a connection to a daemon that has answered.
+func greeted(ctx context.Context, c *client.Client, where string) (*client.Client, error) {
+	if err := greet(ctx, c, where); err != nil {
+		_ = c.Close() // it says nothing that err does not
+		return nil, err
 	}
 	return c, nil
 }

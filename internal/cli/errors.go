@@ -154,7 +154,7 @@ func (a *app) printError(err error) {
 		e = local.api
 	case errors.Is(err, client.ErrNoDaemon):
 		e = notThere(err) // over HTTP the first call finds out
-	case errors.Is(err, client.ErrClosed):
+	case errors.Is(err, client.ErrClosed) && !api.IsCode(err, api.CodeUnauthorized):
 		// The daemon may have said why before it closed, which err repeats.
 		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}
 	default:

@@ -272,7 +272,7 @@ func (k *keyboard) send(ctx context.Context) {
 }
 
 // partingTime bounds what is done for others after a person has left.
-const partingTime = 2 * time.Second
+const partingTime = time.Second
 
 // release gives the keyboard back. If it can't, it ends by itself.
 func (k *keyboard) release() {

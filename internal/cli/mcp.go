@@ -76,6 +76,9 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 		return err
 	}
 	defer c.Close()
+	serving, done := context.WithCancel(context.Background())
+	defer done()
+	context.AfterFunc(ctx, func() { a.endIfSilent(serving, c, syscall.SIGTERM) })
 	cfg.Runtime = &persistentRuntime{app: a, client: c, start: starts}
 	return mcp.ServeStdio(ctx, cfg)
 }

@@ -129,7 +129,9 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	interrupted, interrupt := context.WithCancelCause(ctx)
 	defer interrupt(nil)
 	r.interrupted = interrupted
-	go r.watchSignals(interrupt)
+	ctx, done := context.WithCancel(ctx)
+	defer done()
+	go r.watchSignals(ctx, interrupt)
 
 	params := api.ExecStreamParams{
 		SessionID: o.session, Command: command,

@@ -24,16 +24,19 @@ func (r *running) signalled() (syscall.Signal, bool) {
 // lastGrace bounds what is still done for a person who pressed Ctrl-C twice.
 const lastGrace = 2 * time.Second
 
-// watchSignals ends the command at the first signal. At the second it gives up
-// waiting for that: a session of the command's own is killed, and the program
-// ends even if the reader of its output blocks it.
-func (r *running) watchSignals(interrupt context.CancelCauseFunc) {
-	interrupt(signalError{number(<-r.signals)})
+// watchSignals ends the command at the first signal; if the daemon does not
+// answer, the program ends without it. At the second it gives up waiting for
+// that: a session of the command's own is killed, and the program ends even if
+// the reader of its output blocks it. ctx is done when the run is.
+func (r *running) watchSignals(ctx context.Context, interrupt context.CancelCauseFunc) {
+	first := number(<-r.signals)
+	interrupt(signalError{first})
+	go r.app.endIfSilent(ctx, r.client, first)
 	second := <-r.signals
-	ctx, cancel := context.WithTimeout(context.Background(), lastGrace)
+	last, cancel := context.WithTimeout(context.Background(), lastGrace)
 	defer cancel()
 	if r.made.Load() != nil {
-		r.endSession(ctx, true)
+		r.endSession(last, true)
 	}
 	r.app.exit(statusSignal + int(number(second)))
 }

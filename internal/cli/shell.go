@@ -95,6 +95,9 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err e
 	}
 	defer local.close()
 	defer local.rescue()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.endPersonIfSilent(ctx, c, local, plainTerminal)
 	s.local, s.prompt = local, newPrompt(local)
 	if s.own {
 		err = s.create(ctx)
@@ -104,8 +107,6 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err e
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	s.keys = newKeyboard(c, s.session)
 	s.keys.answers = s.tty
 	s.keys.trouble = func(err error) {

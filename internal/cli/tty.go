@@ -26,6 +26,10 @@ type personTerminal struct {
 	signals chan os.Signal // those that end this program
 	resized chan os.Signal // the window has another size
 
+	// interrupts has something in it when ctrl-c was typed. Unlike keys, it does
+	// not wait until someone takes it.
+	interrupts chan struct{}
+
 	// left is closed when the terminal is given back, and awake can then be read:
 	// keys that come after that are for whoever has the terminal next.
 	left, awake *os.File
@@ -51,8 +55,8 @@ func (a *app) newPersonTerminal() (*personTerminal, error) {
 		return nil, err
 	}
 	t := &personTerminal{
-		in: in, out: out, keys: make(chan []byte), // so that who does not take them does not lose them
-		signals: make(chan os.Signal, 4), resized: make(chan os.Signal, 1),
+		in: in, out: out, keys: make(chan []byte, keysAhead),
+		signals: make(chan os.Signal, 4), resized: make(chan os.Signal, 1), interrupts: make(chan struct{}, 1),
 		left: left, awake: awake,
 	}
 	if err := t.raw(); err != nil {
@@ -108,6 +112,11 @@ func (t *personTerminal) rescue() {
 	}
 }
 
+// keysAhead is how many reads wait to be taken. Few, because they are lost when
+// the terminal is given back; some, so that a ctrl-c is read behind keys that are
+// typed while this program waits for the daemon.
+const keysAhead = 16
+
 // readBytes is what one read of a terminal gives at most.
 const readBytes = 4 << 10
 
@@ -119,6 +128,9 @@ func (t *personTerminal) read() {
 		n, err := t.in.Read(buf)
 		switch {
 		case n > 0:
+			if !t.cooked.Load() && bytes.IndexByte(buf[:n], interruptKey) >= 0 {
+				poke(t.interrupts)
+			}
 			t.keys <- bytes.Clone(buf[:n])
 		case errors.Is(err, io.EOF) && t.cooked.Load():
 			t.keys <- nil // the end of what is typed for now

@@ -95,12 +95,14 @@ func (a *app) lookAt(ctx context.Context, path string) (info *api.SystemInfo, se
 		return nil, 0, a.noDaemon(path, err)
 	}
 	defer c.Close()
-	if info, err = c.SystemInfo(ctx); err != nil {
-		return nil, 0, err
+	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	if info, err = c.SystemInfo(limited); err != nil {
+		return nil, 0, inTime(ctx, limited, path, err)
 	}
-	stats, err := c.Stats(ctx)
+	stats, err := c.Stats(limited)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, inTime(ctx, limited, path, err)
 	}
 	for state, n := range stats.Sessions {
 		if state != api.StateTerminated {

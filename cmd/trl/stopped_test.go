@@ -1,0 +1,308 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// paused is a daemon that is stopped and goes on as a test wants it.
+type paused struct {
+	t      *testing.T
+	daemon *trltest.Daemon
+	agent  *client.Client
+	pid    int // of the daemon, not of its holder
+}
+
+func newPaused(t *testing.T, d *trltest.Daemon) *paused {
+	t.Helper()
+	agent := dial(t, d.Socket)
+	p := &paused{t: t, daemon: d, agent: agent, pid: daemonPID(t, agent)}
+	t.Cleanup(p.goOn)
+	return p
+}
+
+// stop stops the daemon, and waits until it does nothing any more.
+func (p *paused) stop() {
+	p.t.Helper()
+	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; <-time.After(lookAgain) {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if _, rest, _ := bytes.Cut(stat, []byte(") ")); bytes.HasPrefix(rest, []byte("T")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatal("the daemon can't be stopped")
+		}
+	}
+}
+
+func (p *paused) goOn() { _ = syscall.Kill(p.pid, syscall.SIGCONT) }
+
+// clientProcess is a `trl` that runs beside the test.
+type clientProcess struct {
+	t      *testing.T
+	name   string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	ended  chan struct{}
+}
+
+func (p *paused) trl(args ...string) *clientProcess {
+	p.t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c := &clientProcess{t: p.t, name: "trl " + strings.Join(args, " "), cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	c.cmd.Env = append(trltest.Environ(p.daemon.Dir), "TRL_SOCKET="+p.daemon.Socket)
+	c.cmd.Stderr = &c.stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		p.t.Fatal(err)
+	}
+	out, near, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	c.cmd.Stdout, c.out = near, bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	near.Close()
+	go func() {
+		_ = c.cmd.Wait() // ends says how
+		close(c.ended)
+	}()
+	p.t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+		out.Close()
+	})
+	return c
+}
+
+// says waits for a line of output.
+func (c *clientProcess) says(want string) {
+	c.t.Helper()
+	if line, err := c.out.ReadString('\n'); err != nil || !strings.Contains(line, want) {
+		c.t.Fatalf("%s says %q, %v", c.name, line, err)
+	}
+}
+
+func (c *clientProcess) signal(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ends waits until it has ended with that status and said why.
+func (c *clientProcess) ends(status int, why string) {
+	c.t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		c.t.Errorf("%s does not end", c.name)
+		return
+	}
+	if got := c.cmd.ProcessState.ExitCode(); got != status || !strings.Contains(c.stderr.String(), why) {
+		c.t.Errorf("%s ended with %d and said %q, want %d and %q", c.name, got, c.stderr.String(), status, why)
+	}
+}
+
+// lookAgain is how often a change is looked for.
+const lookAgain = 10 * time.Millisecond
+
+const silent = "the daemon does not answer"
+
+// startPaused starts a daemon that is paused by the test, and ended with it.
+func startPaused(t *testing.T, args ...string) *paused {
+	t.Helper()
+	d, err := trltest.Start(trltest.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("the daemon's log:\n" + d.Log())
+		}
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(d.Dir)
+	})
+	return newPaused(t, d)
+}
+
+// awaitRunning waits until commands run in so many sessions of that name.
+func (p *paused) awaitRunning(n int, name string) {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); ; <-time.After(lookAgain) {
+		list, err := p.agent.ListSessions(p.t.Context(), api.SessionListParams{State: api.StateRunning})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		found := 0
+		for _, s := range list.Sessions {
+			if s.Name == name {
+				found++
+			}
+		}
+		if found == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("commands run in %d sessions that are called %s, not in %d", found, name, n)
+		}
+	}
+}
+
+// A client neither waits for ever for the first answer of a daemon that is
+// stopped, nor needs a second signal to end.
+func TestStoppedDaemonHoldsNoClient(t *testing.T) {
+	p := startPaused(t)
+	shared, err := p.agent.CreateSession(t.Context(), api.SessionCreateParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := []*clientProcess{
+		p.trl("run", "-n", "--", "echo begun; exec sleep 1000"),
+		p.trl("run", "-s", shared.SessionID, "--", "echo begun; exec sleep 1000"), // with stdin
+	}
+	for _, c := range running {
+		c.says("begun")
+	}
+	result := p.trl("run", "-n", "--json", "--shell", "sh", "--", "exec sleep 1000")
+	p.awaitRunning(2, "trl run")
+	agent := p.trl("mcp", "--no-start")
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run","arguments":{"command":"sleep 1000"}}}`,
+	} {
+		fmt.Fprintln(agent.in, line)
+	}
+	p.awaitRunning(1, "main")
+	idle := p.trl("mcp", "--no-start", "--scope", "other")
+	fmt.Fprintln(idle.in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	idle.says(`"id":1`)
+
+	p.stop()
+	first := []*clientProcess{p.trl("info"), p.trl("session", "list"), p.trl("exec", "list", shared.SessionID), p.trl("mcp", "--no-start"), p.trl("session", "create")}
+	alone := p.trl("run", "--", "true")
+	for _, c := range append(running, result, agent) {
+		c.signal(syscall.SIGTERM)
+		c.ends(128+int(syscall.SIGTERM), silent)
+	}
+	idle.signal(syscall.SIGTERM)
+	select {
+	case <-idle.ended: // nothing was left to ask the daemon
+	case <-time.After(patience):
+		t.Errorf("%s does not end", idle.name)
+	}
+	for _, c := range first {
+		c.ends(1, "has not answered within 10s")
+	}
+	alone.ends(125, "has not answered within 10s")
+	interrupted := p.trl("run", "--", "true")
+	interrupted.signal(syscall.SIGINT)
+	<-interrupted.ended
+}
+
+// A daemon that is stopped while a client waits for the end of what it has
+// cancelled has answered before, and does not any more.
+func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
+	p := startPaused(t, "--log-level", "debug", "--grace-ms", "60000")
+	pings := func() int { return strings.Count(p.daemon.Log(), api.MethodSystemPing) }
+	over := filepath.Join(t.TempDir(), "over")
+	t.Cleanup(func() { _ = os.WriteFile(over, nil, 0o600) })
+	stubborn := "trap '' TERM; echo begun; until [ -e " + over + " ]; do sleep 0.1; done"
+	run := p.trl("run", "-n", "--", stubborn)
+	run.says("begun")
+	before := pings()
+	run.signal(syscall.SIGTERM)
+	for deadline := time.Now().Add(patience); pings() == before; <-time.After(lookAgain) {
+		if time.Now().After(deadline) {
+			t.Fatal("the client does not look whether the daemon is there")
+		}
+	}
+	select {
+	case <-run.ended:
+		t.Fatalf("it ended with a daemon that answers: %s", run.stderr.String())
+	default:
+	}
+	p.stop()
+	run.ends(128+int(syscall.SIGTERM), silent)
+}
+
+// A daemon that pauses ends no prompt: only a person does, who presses ctrl-c
+// while it does not answer.
+func TestPauseLeavesAPromptAlone(t *testing.T) {
+	o := newOffice(t)
+	p := newPaused(t, o.daemon)
+	alice := o.window("alice", 24, 120)
+	alice.line("trl shell --shell bash --cwd /")
+	alice.sees(`^/ \$$`)
+	p.stop()
+	alice.line("echo o''ne")
+	alice.sees(`^/ \$ echo o''ne$`)
+	p.goOn()
+	alice.sees("^one$")
+	alice.keys("C-c")
+	alice.sees(`^one\n/ \$\n/ \$$`)
+	alice.line("echo tw''o")
+	alice.sees("^two$")
+	alice.line("sleep 1000")
+	o.awaitProgram("sleep")
+	p.stop()
+	alice.keys("x", "C-c") // x waits to be taken
+	alice.sees(silent)
+	p.goOn()
+	alice.sees(`^% $`)
+	alice.line("clear; echo status $?; stty -a | grep -o ' icanon'")
+	alice.sees("^ icanon$")
+
+	bob := o.window("bob", 24, 120)
+	id := o.session(24, 80, "cat")
+	bob.attaches(id)
+	bob.sees("you are typing")
+	p.stop()
+	bob.keys("C-c")
+	bob.sees(silent)
+	bob.sees(`^% $`)
+	p.goOn()
+
+	for _, command := range []string{"trl shell --cwd /", "trl attach --write " + id} {
+		bob.line("clear; " + command)
+		bob.sees(`^/ \$$|you are typing`)
+		pid := bob.attached()
+		p.stop()
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		o.await(command+" ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+		p.goOn()
+		bob.sees(`^% $`)
+	}
+}

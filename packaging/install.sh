@@ -32,19 +32,36 @@ fail() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# fetch URL FILE
+# fetch URL FILE. Not even a redirect leads out of https.
 fetch() {
 	if has curl; then
 		case $1 in
-		# Not even a redirect leads out of https.
 		https://*) curl --proto '=https' --tlsv1.2 -fsSL -o "$2" "$1" ;;
 		*) curl -fsSL -o "$2" "$1" ;;
 		esac
 	elif has wget; then
-		wget -q -O "$2" "$1"
+		case $1 in
+		https://*) secure_wget "$1" "$2" ;;
+		*) wget -q -O "$2" "$1" ;;
+		esac
 	else
 		fail "neither curl nor wget is here to fetch $1"
 	fi || fail "can't fetch $1"
+}
+
+# secure_wget URL FILE. GNU wget has no flag that keeps redirects to https, so
+# whatever is not https is sent to a proxy that does not exist. The wget of
+# busybox takes the same proxy for https, and checks no certificates anyway.
+secure_wget() {
+	case $(wget --version 2>/dev/null || :) in
+	"GNU Wget"*)
+		wget -q -e use_proxy=on -e no_proxy= -e http_proxy=http://127.0.0.1:1/ -e ftp_proxy=http://127.0.0.1:1/ -O "$2" "$1"
+		;;
+	*)
+		say "this wget does not check certificates: install curl or GNU wget to be sure who made $1"
+		wget -q -O "$2" "$1"
+		;;
+	esac
 }
 
 # sum FILE prints its SHA-256.
@@ -102,6 +119,10 @@ main() {
 			;;
 		esac
 	done
+	# It becomes part of an address and of the name that is looked for.
+	case $version in
+	*[!0-9A-Za-z.+-]*) fail "a version is written as v1.2.3, not as $version" ;;
+	esac
 	case $prefix in
 	/?*) ;;
 	*) fail "the prefix must be an absolute path: name one with --prefix" ;;
@@ -128,7 +149,10 @@ main() {
 
 	fetch "$base/checksums.txt" "$work/checksums.txt"
 	# The name of the archive has the version, which is thereby known too.
-	line=$(grep "  trl_${version:+${version#v}_}[^ /]*${target}\.tar\.gz\$" "$work/checksums.txt" || :)
+	line=$(grep "  trl_[^ /]*_$target\.tar\.gz\$" "$work/checksums.txt" || :)
+	if [ -n "$version" ]; then
+		line=$(printf '%s\n' "$line" | grep -F "  trl_${version#v}_$target.tar.gz" || :)
+	fi
 	[ "$(printf '%s\n' "$line" | grep -c .)" = 1 ] ||
 		fail "$base/checksums.txt does not name one archive for $target${version:+ and $version}"
 	wanted=${line%% *}
@@ -153,6 +177,10 @@ main() {
 	cp "$unpacked/trl" "$new" || fail "can't write to $bin"
 	chmod 755 "$new"
 	installed=$("$new" version) || fail "the binary does not run on this machine"
+	case $installed in
+	"trl "?*) ;;
+	*) fail "the binary does not say which version of trl it is" ;;
+	esac
 	[ ! -e "$bin/trl" ] || say "replacing $("$bin/trl" version 2>/dev/null || echo "$bin/trl"); a daemon that runs takes the new one when told: trl upgrade"
 	mv -f "$new" "$bin/trl"
 	place "$unpacked/share" "$prefix/share"

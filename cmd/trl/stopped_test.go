@@ -306,3 +306,23 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 		bob.sees(`^% $`)
 	}
 }
+
+// The log says at the start that nothing ends what clients forget.
+func TestLogSaysThatNothingEndsByItself(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		says bool
+	}{{nil, true}, {[]string{"--idle-ttl-ms", "3600000"}, false}, {[]string{"--default-timeout-ms", "3600000"}, false}} {
+		d, err := trltest.Start(trltest.Config{Args: tc.args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(d.Dir)
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		if says := strings.Contains(d.Log(), `"event":"no_time_limits"`); says != tc.says {
+			t.Errorf("%v:\n%s", tc.args, d.Log())
+		}
+	}
+}

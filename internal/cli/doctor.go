@@ -50,6 +50,7 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 	return append(found, doctor.Examine(ctx, doctor.Patient{
 		Version: buildVersion(), Socket: cfg.Socket, ConfigFile: cfg.File, TokenFile: cfg.TokenFile,
 		SpillDir: cfg.SpillDir, MaxSessions: cfg.MaxSessions, TotalQuota: cfg.TotalQuota, Quote: quote,
+		DefaultTimeoutMS: cfg.DefaultTimeoutMS, IdleTTLMS: cfg.IdleTTLMS,
 		Ask: func(ctx context.Context) (*api.SystemInfo, error) {
 			c, err := client.Dial(ctx, cfg.Socket)
 			if err != nil {

@@ -455,6 +455,10 @@ func (d *daemon) where() string {
 func (d *daemon) announce(terminal bool) {
 	where := d.where()
 	support := d.host.Support()
+	if !d.opts.Stdio && d.cfg.DefaultTimeoutMS == 0 && d.cfg.IdleTTLMS == 0 {
+		d.log.Info("neither idle_ttl_ms nor default_timeout_ms is set: forgotten sessions and commands stay until the daemon ends",
+			"event", "no_time_limits")
+	}
 	if !logsText(d.cfg, terminal) {
 		d.log.Info("serving", "event", "ready", "on", where, "pid", os.Getpid(), "holder", d.manager.holder, "cgroup", support.Cgroup, "no_cgroup_because", support.Reason,
 			"version", d.opts.Version, "config_file", d.cfg.File)

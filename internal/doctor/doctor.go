@@ -36,6 +36,7 @@ type Patient struct {
 	Version                                 string // of this program
 	Socket, ConfigFile, TokenFile, SpillDir string // ConfigFile may be "": there is none
 	MaxSessions, TotalQuota                 int64
+	DefaultTimeoutMS, IdleTTLMS             int64               // settings; those of a daemon that answers count instead
 	Quote                                   func(string) string // makes one word of it for a shell
 	// Ask asks the daemon on Socket who it is.
 	Ask func(context.Context) (*api.SystemInfo, error)
@@ -53,7 +54,7 @@ func Examine(ctx context.Context, p Patient) []Finding {
 	if info != nil {
 		found = append(found, p.sessions(ctx))
 	}
-	found = append(found, p.directory(), p.config(), p.tokens())
+	found = append(found, p.directory(), p.config(), p.tokens(), p.timeLimits(info))
 	found = append(found, p.machine(ctx, info)...)
 	return found
 }

@@ -66,6 +66,19 @@ func dialed(socket string, info *api.SystemInfo) func(context.Context) (*api.Sys
 	}
 }
 
+func TestTimeLimits(t *testing.T) {
+	p := patient(t)
+	expect(t, p.timeLimits(nil), Note, "neither idle_ttl_ms nor default_timeout_ms is set", "TRL_IDLE_TTL_MS=")
+	p.IdleTTLMS = 3_600_000
+	expect(t, p.timeLimits(nil), OK, "TTL of sessions: 1h0m0s", "timeout of commands: none")
+	// The daemon's own settings count, not those that the next one would have.
+	with := func(timeout, ttl float64) *api.SystemInfo {
+		return &api.SystemInfo{Config: map[string]any{"default_timeout_ms": timeout, "idle_ttl_ms": ttl}}
+	}
+	expect(t, p.timeLimits(with(0, 0)), Note, "neither")
+	expect(t, p.timeLimits(with(1000, 0)), OK, "timeout of commands: 1s")
+}
+
 func TestDaemon(t *testing.T) {
 	p := patient(t)
 	f, _ := p.daemon(t.Context())

@@ -152,6 +152,37 @@ func (p Patient) tokens() Finding {
 	return ok(check, "%d in %s, %d of them good", len(tokens), p.TokenFile, good)
 }
 
+// timeLimits looks whether anything ends what a client has forgotten.
+func (p Patient) timeLimits(info *api.SystemInfo) Finding {
+	const check = "time limits"
+	timeout, ttl := p.DefaultTimeoutMS, p.IdleTTLMS
+	if info != nil {
+		timeout, ttl = setting(info, "default_timeout_ms"), setting(info, "idle_ttl_ms")
+	}
+	if timeout == 0 && ttl == 0 {
+		return note(check, "TRL_IDLE_TTL_MS=86400000 trl serve # or idle_ttl_ms in the configuration: a day",
+			"neither idle_ttl_ms nor default_timeout_ms is set: a session or a command that its client forgets stays until the daemon ends")
+	}
+	of := func(ms int64) string {
+		if ms == 0 {
+			return "none"
+		}
+		return (time.Duration(ms) * time.Millisecond).String()
+	}
+	return ok(check, "timeout of commands: %s; idle TTL of sessions: %s", of(timeout), of(ttl))
+}
+
+// setting is a number among the settings of a daemon; 0 if it is not there.
+func setting(info *api.SystemInfo, key string) int64 {
+	switch n := info.Config[key].(type) {
+	case float64: // as JSON numbers arrive
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
+}
+
 func (p Patient) serve() string { return "trl serve --socket " + p.Quote(p.Socket) }
 
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

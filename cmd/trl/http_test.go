@@ -352,6 +352,54 @@ func TestTagBoundToken(t *testing.T) {
 		t.Errorf("it sees %+v", list.Sessions)
 	}
 	s.mustCall(red, api.MethodExecRun, api.ExecRunParams{SessionID: mine.SessionID, Command: "true"}, nil)
+
+	// Nor what the daemon is made of, and how much it has to do.
+	var stats api.SystemStats
+	s.mustCall(red, api.MethodSystemStats, nil, &stats)
+	if stats.SessionsTotal != 1 || stats.Sessions[api.StateIdle] != 1 || stats.ExecsTotal != 1 || stats.Memory != 0 || stats.BytesCaptured != 0 {
+		t.Errorf("it counts %+v", stats)
+	}
+	var info json.RawMessage
+	s.mustCall(red, api.MethodSystemInfo, nil, &info)
+	if strings.Contains(string(info), dir) || strings.Contains(string(info), "max_sessions") || !strings.Contains(string(info), `"shells":["sh"`) {
+		t.Errorf("it is told %s", info)
+	}
+	if response, err = s.client.Do(s.request(t.Context(), red, "GET", "/metrics", http.NoBody)); err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 403 {
+		t.Errorf("the metrics: %d", response.StatusCode)
+	}
+	if err := s.daemon.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStrangersLeaveRoom has more idle connections without a token than the
+// daemon takes at once.
+func TestStrangersLeaveRoom(t *testing.T) {
+	const strangers = 1300
+	s := startSite(t)
+	reader := s.token(s.daemon.Dir, "--scope", "read")
+	s.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	for _, sent := range []string{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "GET /healthz HTTP/1.1\r\nHost: loc"} {
+		var open []net.Conn
+		for range strangers {
+			nc, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, nc)
+			if _, err := io.WriteString(nc, sent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.mustCall(reader, api.MethodSystemPing, nil, nil)
+		for _, nc := range open {
+			nc.Close()
+		}
+	}
 	if err := s.daemon.Stop(); err != nil {
 		t.Error(err)
 	}

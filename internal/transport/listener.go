@@ -38,8 +38,15 @@ func newHTTPListener(l net.Listener, cfg *tls.Config, limit int, patience time.D
 	return bounded
 }
 
-// Accept waits for a connection, then for room.
+// Accept waits for room, then for a connection. What can't be let in stays in
+// the kernel's queue, where the next daemon finds it.
 func (l *httpListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	open := l.awaitRoom()
+	l.mu.Unlock()
+	if !open {
+		return nil, net.ErrClosed
+	}
 	nc, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -55,15 +62,21 @@ func (l *httpListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// admit makes room for a connection. It reports false if the listener was closed
-// meanwhile.
-func (l *httpListener) admit(c *httpConn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// awaitRoom waits until there is room, or a stranger to make some. It reports
+// whether the listener is still open. The caller must hold mu.
+func (l *httpListener) awaitRoom() bool {
 	for l.open >= l.max && l.strangers.Len() == 0 && !l.closed {
 		l.changed.Wait()
 	}
-	if l.closed {
+	return !l.closed
+}
+
+// admit makes room for a connection, for which it may have to wait again. It
+// reports whether the listener is still open.
+func (l *httpListener) admit(c *httpConn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.awaitRoom() {
 		return false
 	}
 	if l.open >= l.max {

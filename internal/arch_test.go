@@ -75,6 +75,10 @@ var imports = []importRule{
 		why: "a slip of the pen is one whatever was written",
 	},
 	{
+		about: "internal/printable", only: []string{}, bare: true,
+		why: "what can be seen does not depend on who shows it",
+	},
+	{
 		about: "internal/cast", only: []string{"api"}, bare: true,
 		why: "a recording is made of what any client is told",
 	},
@@ -83,7 +87,7 @@ var imports = []importRule{
 		why: "a picture is made of what any client is told; how wide a character is, is decided in one place",
 	},
 	{
-		about: "internal/access", only: []string{"api"}, without: []string{"net", "net/http"},
+		about: "internal/access", only: []string{"api", "internal/printable"}, without: []string{"net", "net/http"},
 		why: "who may do what does not depend on how a request came",
 	},
 	{
@@ -112,11 +116,11 @@ var imports = []importRule{
 		why: "the tour shows what any user sees, of a daemon that is started as any user does",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/spelling", "internal/vt"},
+		about: "internal/mcp", only: []string{"api", "internal/printable", "internal/spelling", "internal/vt"},
 		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/spelling", "internal/svg", "internal/tour", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/printable", "internal/spelling", "internal/svg", "internal/tour", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 	{

@@ -22,6 +22,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 // version is set by the linker; see buildVersion.
@@ -241,14 +242,14 @@ func ask[T any](ctx context.Context, a *app, method string, params any, show fun
 }
 
 // printJSON writes one JSON value, indented: programs don't mind, and people
-// look at it too.
+// look at it too, on a terminal that must not obey what is in it.
 func (a *app) printJSON(raw json.RawMessage) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
 		return err
 	}
 	out.WriteByte('\n')
-	_, err := a.stdout.Write(out.Bytes())
+	_, err := a.stdout.Write(printable.JSON(out.Bytes()))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
@@ -164,7 +165,7 @@ func (a *app) printError(err error) {
 	}
 	if a.json {
 		if raw, err := json.Marshal(e); err == nil {
-			fmt.Fprintf(a.stderr, "%s\n", raw)
+			fmt.Fprintf(a.stderr, "%s\n", printable.JSON(raw))
 			return
 		}
 	}

@@ -4,40 +4,16 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// visible makes text of others fit for a terminal: what could move the cursor,
-// change colours, reverse the direction of writing or forge a line of ours is
-// shown as an escape.
-func visible(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case hidden(r):
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		default:
-			b.WriteString(s[i : i+size])
-		}
-		i += size
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+// visible makes text of others fit for a terminal.
+func visible(s string) string { return printable.Text(s) }
 
 // table writes rows under their headings, in columns.
 type table struct{ w *tabwriter.Writer }

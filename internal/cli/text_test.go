@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,35 +13,33 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-func TestVisible(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                      "",
-		"plain, größer, 日本":     "plain, größer, 日本",
-		"a\x1b[31mred":          `a\x1b[31mred`,
-		"two\nlines\r\ttab":     `two\nlines\r\ttab`,
-		"bell\a del\x7f":        `bell\a del\x7f`,
-		"c1 \u009b1m":           `c1 \u009b1m`,
-		"bidi \u202etxt.exe":    `bidi \u202etxt.exe`,
-		"not utf-8 \xff\xc3":    `not utf-8 \xff\xc3`,
-		"a real \ufffd":         `a real \ufffd`,
-		"line sep\u2028":        `line sep\u2028`,
-		"zero\u200bwidth":       `zero\u200bwidth`,
-		"back\\slash is a sign": "back\\slash is a sign",
-	} {
-		if got := visible(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+// What --json prints is the daemon's answer, and nothing that a terminal obeys.
+func TestJSONHidesNothing(t *testing.T) {
+	const odd = "a\x1b[2J\n\u009b31m\u202e\u2066\U000e0041\u2028\x7fz日本"
+	raw, err := json.Marshal(api.Session{Name: odd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, complaint bytes.Buffer
+	a := &app{stdout: &out, stderr: &complaint, json: true}
+	if err := a.printJSON(raw); err != nil {
+		t.Fatal(err)
+	}
+	a.printError(api.Errorf(api.CodeInternal, "%s", odd).With("cwd", odd))
+	var session api.Session
+	if err := json.Unmarshal(out.Bytes(), &session); err != nil || session.Name != odd {
+		t.Errorf("%q, %v", session.Name, err)
+	}
+	for name, text := range map[string]string{"answer": out.String(), "error": complaint.String()} {
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSuffix(line, "\n"); visible(line) != line {
+				t.Errorf("%s: %q", name, line)
+			}
+		}
+		if !strings.Contains(text, `\u009b31m\u202e\u2066\udb40\udc41`) || !strings.Contains(text, "日本") {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
-}
-
-func FuzzVisible(f *testing.F) {
-	f.Add("a\x1b]0;title\a\u202e\xff\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		got := visible(text)
-		if i := strings.IndexFunc(got, hidden); i >= 0 {
-			t.Errorf("%q: %q at %d can be seen by a terminal only", text, got, i)
-		}
-	})
 }
 
 func TestQuote(t *testing.T) {

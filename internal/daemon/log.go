@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 // redacted stands in a log for what must not be in it.
@@ -51,7 +53,20 @@ func newLogger(w io.Writer, cfg Config, terminal bool) *slog.Logger {
 	if logsText(cfg, terminal) {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(slog.NewJSONHandler(visibleJSON{w}, options))
+}
+
+// visibleJSON writes JSON in which nothing is hidden: logs are read on terminals,
+// and JSON itself escapes no C1 and no bidi controls. The handler for people
+// quotes all of them.
+type visibleJSON struct{ w io.Writer }
+
+// Write writes whole records, as a handler does.
+func (v visibleJSON) Write(record []byte) (int, error) {
+	if _, err := v.w.Write(printable.JSON(record)); err != nil {
+		return 0, err
+	}
+	return len(record), nil
 }
 
 // logsText says whether the log is for a person.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 const hush = "s3cr3t"
@@ -48,6 +51,20 @@ func TestWhatIsNoSecretIsLogged(t *testing.T) {
 		newLogger(&out, Config{LogLevel: "info", LogFormat: FormatJSON}, false).Info("m", key, "plain")
 		if !strings.Contains(out.String(), `"plain"`) {
 			t.Errorf("%s: %s", key, &out)
+		}
+	}
+}
+
+// A log is read on a terminal, which must not obey what is in it.
+func TestLogsHideNothing(t *testing.T) {
+	const odd = "a\x1b[2J\n\u009b31m\u202e\u2066\U000e0041\u2028\x7f\xffz"
+	for _, format := range []string{FormatJSON, FormatText} {
+		var out bytes.Buffer
+		log := newLogger(&out, Config{LogLevel: "info", LogFormat: format}, false)
+		log.Info(odd, "owner", odd, "error", errors.New(odd), "tags", []string{odd}, slog.Group("g", "cwd", odd))
+		text := strings.TrimSuffix(out.String(), "\n")
+		if printable.Text(text) != text || !strings.Contains(text, "202e") {
+			t.Errorf("%s: %q", format, text)
 		}
 	}
 }

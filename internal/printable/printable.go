@@ -1,0 +1,96 @@
+// Package printable makes text of others fit to stand in a line of TRL's: in a
+// table, a log, an error, or a reply to a model. Names, directories, arguments of
+// processes and the like come from programs that nobody vouches for; what could
+// move a cursor, change a direction of writing, be invisible or begin a line that
+// looks like TRL's own is shown as an escape.
+//
+// The output of commands is not its business: that is passed on as it is.
+package printable
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// hidden reports whether a rune is shown as an escape: control characters (C0,
+// DEL, C1), format characters such as bidi controls and tags, separators other
+// than the space, private and unassigned characters, and what is not UTF-8.
+func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+
+// Text returns s with escapes in place of what can't be seen. Backslashes stay
+// as they are, so it is for readers and can't be undone.
+func Text(s string) string {
+	if strings.IndexFunc(s, hidden) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case hidden(r):
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// Word returns s where it is one plain word, and in double quotes with escapes
+// where it is anything else, so that a reader sees where it begins and ends.
+func Word(s string) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return hidden(r) || strings.ContainsRune(` "'\·;[]{}`, r) }) < 0 {
+		return s
+	}
+	return `"` + Text(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)) + `"`
+}
+
+// Line reports whether s can name something: it is UTF-8 of one line, without
+// control characters, bidi controls, tags and other invisible format characters.
+// The two that scripts and emoji need, U+200C and U+200D, are allowed.
+func Line(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool {
+		switch {
+		case r == '\u200c' || r == '\u200d':
+			return false
+		case r >= 0xe0000 && r <= 0xe007f: // tags, assigned or not
+			return true
+		}
+		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
+	}) < 0
+}
+
+// JSON returns JSON of the same value in which nothing is hidden: what would be
+// is written as \uXXXX. Outside of strings JSON has no such characters but line
+// breaks and tabs, which stay. raw is not changed.
+func JSON(raw []byte) []byte {
+	at := 0
+	for at < len(raw) && raw[at] < 0x7f {
+		at++
+	}
+	if at == len(raw) {
+		return raw
+	}
+	out := append(make([]byte, 0, len(raw)+64), raw[:at]...)
+	for at < len(raw) {
+		r, size := utf8.DecodeRune(raw[at:])
+		switch {
+		case r < 0x7f || !hidden(r):
+			out = append(out, raw[at:at+size]...)
+		case r > 0xffff:
+			r -= 0x10000
+			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default: // of what is not UTF-8, what every reader takes it for
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		at += size
+	}
+	return out
+}

@@ -3,6 +3,7 @@ package vt
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -263,15 +264,35 @@ func short(b []byte) string {
 	return string(bytes.ToValidUTF8(b[:min(len(b), maxTitle)], nil))
 }
 
+// linkSchemes are the kinds of link that a screen has. A person who clicks on
+// one may not know that a command wrote it, and others than these may make the
+// terminal or the browser run something.
+var linkSchemes = []string{"http", "https", "file", "mailto"}
+
+// allowedLink reports whether a link is one that a screen has: of a known scheme,
+// and spelled as links are on a terminal, in printable ASCII.
+func allowedLink(uri string) bool {
+	scheme, _, ok := strings.Cut(uri, ":")
+	return ok && slices.Contains(linkSchemes, strings.ToLower(scheme)) && isASCII(uri)
+}
+
+func isASCII(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0
+}
+
+// hyperlink begins a link. One that a screen does not have ends that before it.
 func (s *Screen) hyperlink(v string) {
 	params, uri, ok := strings.Cut(v, ";")
 	if !ok {
 		return
 	}
+	if !allowedLink(uri) {
+		uri = ""
+	}
 	s.extra.link, s.extra.id = uri, ""
 	if uri != "" {
 		for _, p := range strings.Split(params, ":") {
-			if id, ok := strings.CutPrefix(p, "id="); ok {
+			if id, ok := strings.CutPrefix(p, "id="); ok && isASCII(id) {
 				s.extra.id = id
 			}
 		}

@@ -151,6 +151,49 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// A screen has links that lead somewhere, and none that do something.
+func TestLinks(t *testing.T) {
+	for link, want := range map[string]string{
+		"http://a/":               "http://a/",
+		"HTTPS://a/?q=1;2":        "HTTPS://a/?q=1;2",
+		"file:///etc/passwd":      "file:///etc/passwd",
+		"mailto:a@b":              "mailto:a@b",
+		"javascript:alert(1)":     "",
+		"JavaScript:alert(1)":     "",
+		"data:text/html,x":        "",
+		"vscode://x":              "",
+		"ssh://-oProxyCommand=x/": "",
+		" javascript:http:":       "",
+		"httpx://a/":              "",
+		"http":                    "",
+		"//a/":                    "",
+		":":                       "",
+		"http://a/\u202egpj":      "",
+		"http://a/\x7fx":          "",
+	} {
+		s := New(Config{Rows: 2, Cols: 9})
+		// In place of the link before it, which must not go on either.
+		s.Write([]byte("\x1b]8;id=0;http://before/\x1b\\a\x1b]8;id=1\u202e:id=2;" + link + "\x1b\\b\x1b]8;;\x1b\\c"))
+		got := map[string]string{}
+		for _, run := range s.Cells().Lines[0].Runs {
+			for _, r := range run.Text {
+				got[string(r)] = ""
+				if run.Style != nil {
+					got[string(r)] = run.Style.Link
+				}
+			}
+		}
+		if d := cmp.Diff(map[string]string{"a": "http://before/", "b": want, "c": ""}, got); d != "" {
+			t.Errorf("%q: %s", link, d)
+		}
+		for name, text := range map[string][]byte{"restored": s.ANSI(0), "painted": NewView(3, 9).Paint(s, Painting{})} {
+			if whole := []byte(";" + link + "\x1b\\"); bytes.Contains(text, whole) != (want != "") || bytes.ContainsRune(text, '\u202e') {
+				t.Errorf("%q %s: %q", link, name, text)
+			}
+		}
+	}
+}
+
 func TestStyle(t *testing.T) {
 	for in, want := range map[string]api.ScreenStyle{
 		"\x1b[1;2;3;4;5;7;8;9;53m": {

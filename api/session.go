@@ -27,6 +27,7 @@ type SessionCreateParams struct {
 	Login      bool              `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
 	Name       string            `json:"name,omitempty"`
 	Tags       []string          `json:"tags,omitempty"`
+	Client     string            `json:"client,omitempty"` // the program that makes it, for its owner: see IsClientName
 	TTY        *TTYSize          `json:"tty,omitempty"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = the daemon's
 	IdleTTLMS  *int64            `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
@@ -70,6 +71,7 @@ type Session struct {
 	SessionID      string      `json:"session_id"`
 	Name           string      `json:"name,omitempty"`
 	Tags           []string    `json:"tags,omitempty"`
+	Owner          string      `json:"owner,omitempty"` // who made it: see Account; "" of one that an earlier version made
 	Runtime        string      `json:"runtime"`
 	State          State       `json:"state"`
 	Shell          string      `json:"shell,omitempty"`
@@ -87,6 +89,26 @@ type Session struct {
 	Held           *Hold       `json:"held,omitempty"`       // who has its keyboard, if it is not free
 	Unreadable     string      `json:"unreadable,omitempty"` // why the daemon can't go on with what an earlier one left of it
 	Terminated     *Terminated `json:"terminated,omitempty"`
+}
+
+// Account is the part of an owner that the daemon vouches for: the user or the
+// token that made the session. What follows it, behind a slash, is what the
+// client calls itself.
+func Account(owner string) string {
+	account, _, _ := strings.Cut(owner, "/")
+	return account
+}
+
+// MaxClientName is how long the name of a client may be, in bytes: it stands in
+// lists beside others.
+const MaxClientName = 64
+
+// IsClientName reports whether a client may call itself so: a word of ASCII
+// letters, digits and . _ + @ -.
+func IsClientName(name string) bool {
+	return name != "" && len(name) <= MaxClientName && strings.IndexFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._+@-", r)
+	}) < 0
 }
 
 // Terminated says when and why a session ended.
@@ -200,6 +222,7 @@ type SessionEvent struct {
 	SessionID string           `json:"session_id,omitempty"`
 	Name      string           `json:"name,omitempty"`
 	Tags      []string         `json:"tags,omitempty"`
+	Owner     string           `json:"owner,omitempty"`
 	State     State            `json:"state,omitempty"`
 	ExecID    string           `json:"exec_id,omitempty"` // the exec that runs, of a session that became running
 	At        Time             `json:"at"`

@@ -8,6 +8,7 @@ type PingResult struct {
 	Version  string `json:"version"`
 	Protocol int    `json:"protocol"`
 	UptimeMS int64  `json:"uptime_ms"`
+	Caller   string `json:"caller,omitempty"` // who asks, as the owner of a session it makes; "" from a daemon that knows no owners
 }
 
 // SystemInfo says what this daemon is and what this machine lets it enforce.

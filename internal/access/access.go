@@ -41,6 +41,7 @@ type Actor struct {
 	PID       int    // 0: not known
 	Transport string // "unix", "stdio", "http" or "websocket"
 	TokenID   string // "": it came without one, over a carrier that needs none
+	TokenName string // for people; "": the token has none
 	Scope     Scope  // "": none, so nothing is allowed
 	Tag       string // not "": it sees and touches sessions with this tag alone
 }

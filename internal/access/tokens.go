@@ -16,7 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
+
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 // Token is what is known of a token. The token itself is known to its holder
@@ -100,8 +101,8 @@ func (n NewToken) check() error {
 		return errors.New("a token can't expire before it is made")
 	}
 	for what, text := range map[string]string{"name": n.Name, "tag": n.Tag} {
-		if len(text) > maxLabel || strings.ContainsFunc(text, unicode.IsControl) {
-			return fmt.Errorf("a %s has at most %d bytes and no control characters", what, maxLabel)
+		if len(text) > maxLabel || !printable.Line(text) {
+			return fmt.Errorf("a %s has at most %d bytes and no control or invisible characters", what, maxLabel)
 		}
 	}
 	return nil

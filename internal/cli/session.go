@@ -191,13 +191,13 @@ func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) er
 		}
 		return nil
 	}
-	t := newTable(a.stdout, "ID", "NAME", "STATE", "SHELL", "PID", "EXECS", "IDLE", "CWD")
+	t := newTable(a.stdout, "ID", "NAME", "STATE", "SHELL", "PID", "EXECS", "IDLE", "OWNER", "CWD")
 	for _, s := range sessions {
 		idle := ""
 		if s.State == api.StateIdle {
 			idle = span(now.Sub(s.LastActivityAt.Time))
 		}
-		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Cwd)
+		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Owner, s.Cwd)
 	}
 	return t.flush()
 }
@@ -246,6 +246,7 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	field("id", s.SessionID)
 	field("name", s.Name)
 	field("tags", strings.Join(s.Tags, ", "))
+	field("owner", s.Owner)
 	field("state", stateText(s.Session))
 	field("because", s.Unreadable)
 	if end := s.Terminated; end != nil {

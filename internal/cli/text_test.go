@@ -93,7 +93,7 @@ func TestSessionTable(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	sessions := []api.Session{
 		{
-			SessionID: "s-1", State: api.StateIdle, Shell: "/bin/sh", PID: 42, ExecCount: 3, Cwd: "/usr",
+			SessionID: "s-1", State: api.StateIdle, Shell: "/bin/sh", PID: 42, ExecCount: 3, Owner: "alice/claude-code", Cwd: "/usr",
 			LastActivityAt: api.Time{Time: now.Add(-90 * time.Second)},
 		},
 		{SessionID: "s-22", Name: "a\x1b[2Jb", State: api.StateRunning, Argv: []string{"tail", "-f", "a b"}, PID: 4321, Cwd: "/a\nb"},
@@ -104,10 +104,10 @@ func TestSessionTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "" +
-		"ID    NAME       STATE       SHELL          PID   EXECS  IDLE   CWD\n" +
-		"s-1   -          idle        /bin/sh        42    3      1m30s  /usr\n" +
-		"s-22  a\\x1b[2Jb  running     tail -f 'a b'  4321  0      -      /a\\nb\n" +
-		"s-3   -          terminated  /bin/bash      -     0      -      -\n"
+		"ID    NAME       STATE       SHELL          PID   EXECS  IDLE   OWNER              CWD\n" +
+		"s-1   -          idle        /bin/sh        42    3      1m30s  alice/claude-code  /usr\n" +
+		"s-22  a\\x1b[2Jb  running     tail -f 'a b'  4321  0      -      -                  /a\\nb\n" +
+		"s-3   -          terminated  /bin/bash      -     0      -      -                  -\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -58,7 +58,7 @@ func Word(s string) string {
 func Line(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool {
 		switch {
-		case r == '\u200c' || r == '\u200d':
+		case r >= ' ' && r <= '~', r == '\u200c', r == '\u200d':
 			return false
 		case r >= 0xe0000 && r <= 0xe007f: // tags, assigned or not
 			return true

@@ -138,14 +138,20 @@ func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStat
 }
 
 // create makes sessions only with the caller's tag. It is never added
-// silently: a client must know what its sessions are.
-func create(b Backend) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
+// silently: a client must know what its sessions are. Whose they are, the daemon
+// says.
+func create(b Backend, who *accounts) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
 	return func(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
 		if tag := tagOf(ctx); tag != "" && !slices.Contains(p.Tags, tag) {
 			return nil, api.Errorf(api.CodeForbidden, "this token makes sessions with its own tag only").
 				With("tag", tag).WithHint("repeat session.create with tags: [%q]", tag)
 		}
-		return b.Create(ctx, p)
+		owner, err := who.owner(ctx, p.Client)
+		if err != nil {
+			return nil, err
+		}
+		p.Client = ""
+		return b.Create(ctx, p, owner)
 	}
 }
 

@@ -34,7 +34,7 @@ func (f *taggedSessions) Visible(tag, sessionID, execID string) error {
 
 func (f *taggedSessions) reach(what string) { f.reached = append(f.reached, what) }
 
-func (f *taggedSessions) Create(_ context.Context, p api.SessionCreateParams) (*api.Session, error) {
+func (f *taggedSessions) Create(_ context.Context, p api.SessionCreateParams, _ string) (*api.Session, error) {
 	f.reach("create")
 	return &api.Session{Tags: p.Tags}, nil
 }

@@ -9,11 +9,15 @@ import (
 )
 
 // methods is the table, in the order of the contract.
-func methods(b Backend, s System) []Method {
+func methods(b Backend, s System, who *accounts) []Method {
 	return []Method{
 		method(api.MethodSystemPing, ScopeRead,
-			"Check that the daemon answers; returns its version and uptime.",
-			func(ctx context.Context, _ api.None) (*api.PingResult, error) { return s.Ping(ctx), nil }),
+			"Check that the daemon answers; returns its version and uptime, and who you are to it.",
+			func(ctx context.Context, _ api.None) (*api.PingResult, error) {
+				result := s.Ping(ctx)
+				result.Caller = who.caller(ctx)
+				return result, nil
+			}),
 		method(api.MethodSystemInfo, ScopeRead,
 			"Describe the daemon: version, configuration, shells, runtimes, and which limits and isolations work on this machine.",
 			info(s)),
@@ -23,7 +27,7 @@ func methods(b Backend, s System) []Method {
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",
-			create(b)),
+			create(b, who)),
 		method(api.MethodSessionList, ScopeRead,
 			"List sessions, oldest first, optionally only those of one state, tag or runtime.",
 			list(b)),

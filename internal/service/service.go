@@ -25,7 +25,9 @@ import (
 
 // Backend is what the table needs of the sessions.
 type Backend interface {
-	Create(context.Context, api.SessionCreateParams) (*api.Session, error)
+	// Create makes a session of owner's. The table has read what the params say
+	// of the client.
+	Create(ctx context.Context, params api.SessionCreateParams, owner string) (*api.Session, error)
 	List(context.Context, api.SessionListParams) (*api.SessionListResult, error)
 	Info(context.Context, api.SessionParams) (*api.SessionInfo, error)
 	Destroy(context.Context, api.SessionDestroyParams) (*api.SessionDestroyResult, error)
@@ -68,6 +70,8 @@ type Config struct {
 	// there is none of that name, and the code of its error, "" if it has
 	// none. nil: nobody is.
 	Observe func(method string, code api.Code, took time.Duration)
+	// UserName is the name of a user. nil: that of the system's user database.
+	UserName func(uid int) (string, error)
 }
 
 // Scope is what a caller must be allowed to do to call a method.
@@ -174,7 +178,7 @@ type Table struct {
 
 // New makes the table over its backends.
 func New(cfg Config) *Table {
-	t := &Table{methods: methods(cfg.Sessions, cfg.System), sessions: cfg.Sessions, log: cfg.Log, observe: cfg.Observe}
+	t := &Table{methods: methods(cfg.Sessions, cfg.System, newAccounts(cfg.UserName)), sessions: cfg.Sessions, log: cfg.Log, observe: cfg.Observe}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}

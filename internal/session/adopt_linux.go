@@ -383,7 +383,7 @@ func (p *Pool) AwaitHistory() { p.history.Wait() }
 func (p *Pool) rebuild(f *found) *Session {
 	r := f.record
 	s := &Session{
-		pool: p, id: f.id, number: r.number, envKeys: r.envKeys, program: r.program, env: r.env,
+		pool: p, id: f.id, number: r.number, owner: r.owner, envKeys: r.envKeys, program: r.program, env: r.env,
 		params: api.SessionCreateParams{
 			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty,
 		},

@@ -120,7 +120,7 @@ func (s *Session) end(why string, status *process.Status) {
 	if o := s.pool.cfg.Observer; o != nil {
 		o.SessionEnded(len(left))
 	}
-	s.pool.cfg.Log.Info("session ended", "event", "session_ended", "session", s.id, "reason", why, "survivors", len(left))
+	s.pool.cfg.Log.Info("session ended", "event", "session_ended", "session", s.id, "owner", s.owner, "reason", why, "survivors", len(left))
 	close(s.destroyed)
 }
 

@@ -2,11 +2,10 @@ package session
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 const (
@@ -61,7 +60,7 @@ func (p *Pool) Hold(_ context.Context, params api.SessionHoldParams) (*api.Sessi
 }
 
 func checkHold(params api.SessionHoldParams) (time.Duration, error) {
-	if params.Holder == "" || len(params.Holder) > maxHolder || strings.ContainsFunc(params.Holder, unicode.IsControl) {
+	if params.Holder == "" || len(params.Holder) > maxHolder || !printable.Line(params.Holder) {
 		return 0, api.Errorf(api.CodeInvalidParams, "holder must be a name of 1 to %d bytes on one line", maxHolder).With("field", "holder").
 			WithHint("say who you are, as in alice@laptop: it is told to those who find the session held")
 	}

@@ -75,7 +75,7 @@ func openFDs(t testing.TB) int {
 // create makes a session, by default of /bin/sh.
 func create(t testing.TB, p *Pool, params api.SessionCreateParams) *api.Session {
 	t.Helper()
-	s, err := p.Create(t.Context(), params)
+	s, err := p.Create(t.Context(), params, "tester")
 	if err != nil {
 		t.Fatal(err)
 	}

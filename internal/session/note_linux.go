@@ -59,7 +59,7 @@ func (s *Session) note() {
 func (s *Session) record() *sessionRecord {
 	p := &s.params
 	r := &sessionRecord{
-		number: s.number, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
+		number: s.number, owner: s.owner, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
 		envKeys: s.envKeys, env: s.env, program: s.program,
 		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
 		terminated: s.terminated, unheldSize: s.unheldSize,

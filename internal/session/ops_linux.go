@@ -5,12 +5,11 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -175,7 +174,7 @@ const maxLabel = 200
 
 // prepare checks the parameters and makes the exec.
 func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
-	if len(params.Label) > maxLabel || strings.ContainsFunc(params.Label, unicode.IsControl) {
+	if len(params.Label) > maxLabel || !printable.Line(params.Label) {
 		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
 	}
 	env, err := commandEnv(params.Env)

@@ -170,12 +170,13 @@ func newID(prefix string) string {
 
 // Create starts a session and returns when it can be used. If it can't be
 // started, nothing is left behind.
-func (p *Pool) Create(_ context.Context, params api.SessionCreateParams) (*api.Session, error) {
+func (p *Pool) Create(_ context.Context, params api.SessionCreateParams, owner string) (*api.Session, error) {
 	p.history.Wait() // sessions are numbered
 	s, err := p.newSession(params)
 	if err != nil {
 		return nil, err
 	}
+	s.owner = owner
 	if err := p.add(s); err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func (p *Pool) Create(_ context.Context, params api.SessionCreateParams) (*api.S
 		return nil, err
 	}
 	p.sessionsTotal.Add(1)
-	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "pid", s.currentPID())
+	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "owner", s.owner, "pid", s.currentPID())
 	snapshot := s.snapshot()
 	return &snapshot, nil
 }

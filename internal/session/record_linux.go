@@ -47,6 +47,7 @@ type sessionRecord struct {
 	terminated *api.Terminated
 	held       *holdRecord
 	unheldSize *api.TTYSize
+	owner      string
 }
 
 func (r *sessionRecord) fields(c *state.Coder) {
@@ -72,6 +73,7 @@ func (r *sessionRecord) fields(c *state.Coder) {
 	state.Optional(c, 20, &r.terminated, terminatedFields)
 	state.Optional(c, 21, &r.held, func(c *state.Coder, h *holdRecord) { h.fields(c) })
 	state.Optional(c, 22, &r.unheldSize, sizeFields)
+	state.Text(c, 23, &r.owner)
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {

@@ -148,7 +148,7 @@ var sessionShown = map[string]string{
 	"State": "follows from the execs", "Shell": "program", "Argv": "argv", "PID": "of the shell's record, or pid",
 	"Cwd": "of the last exec, or asked of the kernel", "TTY": "tty", "CreatedAt": "created",
 	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
-	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Unreadable": "why it can't be taken over", "Terminated": "terminated",
+	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Unreadable": "why it can't be taken over", "Terminated": "terminated",
 }
 
 // TestEveryFieldOfASessionIsKnown: a field that is added to what clients see of a

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -22,6 +23,7 @@ type Session struct {
 	pool    *Pool
 	id      string
 	number  int64                   // in the order of creation
+	owner   string                  // who made it; "": an earlier version, which did not ask
 	params  api.SessionCreateParams // as asked for, without the environment's values
 	envKeys []string
 	program shell.Program // of a shell session
@@ -71,6 +73,9 @@ type Session struct {
 
 // newSession checks the parameters and makes a session that is not started.
 func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
+	if err := checkNames(params.Name, params.Tags); err != nil {
+		return nil, err
+	}
 	if err := unsupported(&params); err != nil {
 		return nil, err
 	}
@@ -113,6 +118,21 @@ func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
 	params.Env = nil
 	s.params = params
 	return s, nil
+}
+
+// checkNames refuses names and tags that a reader can't see for what they are.
+func checkNames(name string, tags []string) error {
+	field := ""
+	switch {
+	case !printable.Line(name):
+		field = "name"
+	case slices.ContainsFunc(tags, func(tag string) bool { return !printable.Line(tag) }):
+		field = "tags"
+	default:
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidParams, "%s must be of one line, without control and invisible characters", field).
+		With("field", field).WithHint("leave out line breaks, escapes and bidi controls")
 }
 
 // unsupported refuses what was asked for and can't be given here. Nothing is
@@ -337,7 +357,7 @@ func (s *Session) snapshot() api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := api.Session{
-		SessionID: s.id, Name: s.params.Name, Tags: s.params.Tags, Runtime: api.RuntimeHost, State: s.state,
+		SessionID: s.id, Name: s.params.Name, Tags: s.params.Tags, Owner: s.owner, Runtime: api.RuntimeHost, State: s.state,
 		Shell: s.program.Path, Argv: s.params.Argv, TTY: s.params.TTY,
 		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),

@@ -372,7 +372,7 @@ func TestCreateFailures(t *testing.T) {
 		{api.SessionCreateParams{Shell: "bash", Env: map[string]string{"LD_PRELOAD": "", "BASH_ENV": ""}}, ""},
 		{api.SessionCreateParams{}, api.CodeMaxSessions},
 	} {
-		_, err := p.Create(t.Context(), tt.params)
+		_, err := p.Create(t.Context(), tt.params, "tester")
 		if tt.code == "" && err != nil || tt.code != "" && !api.IsCode(err, tt.code) {
 			t.Errorf("%+v: got %v, want %s", tt.params, err, tt.code)
 		}
@@ -388,7 +388,7 @@ func TestShellThatCrashes(t *testing.T) {
 	if err := os.WriteFile(dir+"/bash", []byte("#!/bin/sh\necho no way >&2\nexit 9\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.Create(t.Context(), api.SessionCreateParams{Shell: dir + "/bash"})
+	_, err := p.Create(t.Context(), api.SessionCreateParams{Shell: dir + "/bash"}, "tester")
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeShellCrashed {
 		t.Fatalf("got %v", err)

@@ -138,7 +138,7 @@ func TestTTYOfADirectSession(t *testing.T) {
 func TestTTYRefusals(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, size := range []api.TTYSize{{}, {Rows: 24}, {Rows: 24, Cols: 2000}} {
-		if _, err := p.Create(t.Context(), api.SessionCreateParams{TTY: &size}); !api.IsCode(err, api.CodeInvalidParams) {
+		if _, err := p.Create(t.Context(), api.SessionCreateParams{TTY: &size}, "tester"); !api.IsCode(err, api.CodeInvalidParams) {
 			t.Errorf("%v: %v", size, err)
 		}
 	}

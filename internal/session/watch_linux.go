@@ -152,6 +152,6 @@ func (s *Session) become(next api.State) {
 
 // tell adds an event of the session's. Under s.mu.
 func (s *Session) tell(e api.SessionEvent) {
-	e.SessionID, e.Name, e.Tags, e.At = s.id, s.params.Name, s.params.Tags, api.Time{Time: time.Now()}
+	e.SessionID, e.Name, e.Tags, e.Owner, e.At = s.id, s.params.Name, s.params.Tags, s.owner, api.Time{Time: time.Now()}
 	s.pool.events.add(e)
 }

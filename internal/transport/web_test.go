@@ -30,7 +30,7 @@ type webSessions struct {
 	text string // what exec e-1 wrote; it has ended
 }
 
-func (webSessions) Create(_ context.Context, p api.SessionCreateParams) (*api.Session, error) {
+func (webSessions) Create(_ context.Context, p api.SessionCreateParams, _ string) (*api.Session, error) {
 	return &api.Session{SessionID: "s-1", Tags: p.Tags}, nil
 }
 

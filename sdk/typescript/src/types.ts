@@ -20,6 +20,11 @@ export interface PingResult {
   protocol: number;
   /** since the daemon started */
   uptime_ms: number;
+  /**
+   * who you are to the daemon: the account that owns the sessions you create. Absent: the daemon
+   * is older than owners
+   */
+  caller?: string;
 }
 
 /** ProcessSupport says by which means this daemon finds and kills processes. */
@@ -118,10 +123,15 @@ export interface SessionCreateParams {
   inherit_env?: "base" | "all" | "none";
   /** read the shell's login startup files before the session is idle; their output is thrown away */
   login?: boolean;
-  /** for people; need not be unique */
+  /** for people; need not be unique. One line */
   name?: string;
-  /** for `session.list` */
+  /** for `session.list`. One line each */
   tags?: Array<string>;
+  /**
+   * what the program that creates the session calls itself, as `claude-code`: at most 64 ASCII
+   * letters, digits and `.` `_` `+` `@` `-`. It stands behind the account in `owner`
+   */
+  client?: string;
   /** give the session a terminal of this size */
   tty?: TTYSize;
   /**
@@ -191,6 +201,11 @@ export interface Session {
   name?: string;
   /** as given */
   tags?: Array<string>;
+  /**
+   * who created it: an account, or an account and a client, as `alice/claude-code`. Absent: a
+   * daemon created it that was older than owners
+   */
+  owner?: string;
   /** `host` */
   runtime: string;
   /** where it is in its life */
@@ -526,7 +541,10 @@ export interface ScreenStyle {
   strike?: boolean;
   /** a line above it */
   overline?: boolean;
-  /** where it leads */
+  /**
+   * where it leads: a link of `http`, `https`, `file` or `mailto`. Others are no links, on
+   * screens of every format
+   */
   link?: string;
 }
 
@@ -939,6 +957,8 @@ export interface SessionEvent {
   name?: string;
   /** of the session */
   tags?: Array<string>;
+  /** of the session */
+  owner?: string;
   /** the session's state from then on */
   state?: State;
   /** the exec that runs, of a session that became `running` */
@@ -1055,7 +1075,10 @@ export interface ErrorObject {
 
 /** Every method: what it takes and what it answers. */
 export interface Methods {
-  /** Check that the daemon answers; returns its version and uptime. Scope: read. */
+  /**
+   * Check that the daemon answers; returns its version and uptime, and who you are to it. Scope:
+   * read.
+   */
   "system.ping": { params: NoParams; result: PingResult };
   /**
    * Describe the daemon: version, configuration, shells, runtimes, and which limits and

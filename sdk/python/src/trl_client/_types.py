@@ -17,15 +17,21 @@ class NoParams(TypedDict):
     """NoParams is the parameters of a method that takes none."""
 
 
-class PingResult(TypedDict):
-    """PingResult is the answer to system.ping."""
-
+class _PingResultRequired(TypedDict):
     #: of the daemon
     version: str
     #: 1
     protocol: int
     #: since the daemon started
     uptime_ms: int
+
+
+class PingResult(_PingResultRequired, total=False):
+    """PingResult is the answer to system.ping."""
+
+    #: who you are to the daemon: the account that owns the sessions you create. Absent: the daemon
+    #: is older than owners
+    caller: str
 
 
 class _ProcessSupportRequired(TypedDict):
@@ -128,10 +134,13 @@ class SessionCreateParams(TypedDict, total=False):
     inherit_env: Literal["base", "all", "none"]
     #: read the shell's login startup files before the session is idle; their output is thrown away
     login: bool
-    #: for people; need not be unique
+    #: for people; need not be unique. One line
     name: str
-    #: for `session.list`
+    #: for `session.list`. One line each
     tags: List[str]
+    #: what the program that creates the session calls itself, as `claude-code`: at most 64 ASCII
+    #: letters, digits and `.` `_` `+` `@` `-`. It stands behind the account in `owner`
+    client: str
     #: give the session a terminal of this size
     tty: TTYSize
     #: default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
@@ -216,6 +225,9 @@ class Session(_SessionRequired, total=False):
     name: str
     #: as given
     tags: List[str]
+    #: who created it: an account, or an account and a client, as `alice/claude-code`. Absent: a
+    #: daemon created it that was older than owners
+    owner: str
     #: path of the shell
     shell: str
     #: of a direct session
@@ -554,7 +566,8 @@ class ScreenStyle(TypedDict, total=False):
     strike: bool
     #: a line above it
     overline: bool
-    #: where it leads
+    #: where it leads: a link of `http`, `https`, `file` or `mailto`. Others are no links, on
+    #: screens of every format
     link: str
 
 
@@ -995,6 +1008,8 @@ class SessionEvent(_SessionEventRequired, total=False):
     name: str
     #: of the session
     tags: List[str]
+    #: of the session
+    owner: str
     #: the session's state from then on
     state: State
     #: the exec that runs, of a session that became `running`

@@ -44,7 +44,10 @@ func (fakeSystem) Ping(context.Context) *api.PingResult {
 }
 
 func tableWith(run runFunc) *service.Table {
-	return service.New(service.Config{Sessions: fakeSessions{run: run}, System: fakeSystem{}})
+	return service.New(service.Config{
+		Sessions: fakeSessions{run: run}, System: fakeSystem{},
+		UserName: func(int) (string, error) { return "tester", nil },
+	})
 }
 
 // daemon serves on a Unix socket until the test ends, or until it is stopped.
@@ -80,7 +83,7 @@ func TestDialAndPing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(&api.PingResult{Version: "test", Protocol: api.Protocol}, got); diff != "" {
+		if diff := cmp.Diff(&api.PingResult{Version: "test", Protocol: api.Protocol, Caller: "tester"}, got); diff != "" {
 			t.Error(diff)
 		}
 	}

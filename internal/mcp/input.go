@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type inputArguments struct {
@@ -130,11 +131,21 @@ func (s *server) environment(env map[string]string, secrets []string) (map[strin
 // one stands everywhere by chance.
 const minRedacted = 4
 
+// forms are the ways a secret is spelled in a text: as it is, and as it is when
+// somebody else's text with the secret in it is shown or quoted.
+func forms(secret string) []string {
+	quoted := printable.Word(" " + secret) // the blank makes sure of the quotes
+	return []string{secret, printable.Text(secret), quoted[len(`" `) : len(quoted)-len(`"`)]}
+}
+
 // redact takes the values of secrets out of a text for a model.
 func (s *server) redact(text string) string {
 	for name, value := range s.Secrets {
-		if len(value) >= minRedacted {
-			text = strings.ReplaceAll(text, value, "[secret "+name+"]")
+		if len(value) < minRedacted {
+			continue
+		}
+		for _, form := range forms(value) {
+			text = strings.ReplaceAll(text, form, "[secret "+name+"]")
 		}
 	}
 	return text
@@ -146,9 +157,11 @@ func (s *server) redactJSON(raw []byte) []byte {
 		if len(value) < minRedacted {
 			continue
 		}
-		quoted, _ := json.Marshal(value) // a string: can't fail
 		label, _ := json.Marshal("[secret " + name + "]")
-		raw = bytes.ReplaceAll(raw, bytes.Trim(quoted, `"`), bytes.Trim(label, `"`))
+		for _, form := range forms(value) {
+			quoted, _ := json.Marshal(form) // a string: can't fail
+			raw = bytes.ReplaceAll(raw, quoted[1:len(quoted)-1], label[1:len(label)-1])
+		}
 	}
 	return raw
 }

@@ -14,6 +14,7 @@ package mcp
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,8 +35,9 @@ type Config struct {
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
 
-	// Scope is whose sessions these are. Names of sessions hold within it, and
-	// who comes back with the same scope finds them again.
+	// Scope is what the sessions are for. Names of sessions hold within it for one
+	// account: a client of the same account and scope that comes back finds them
+	// again, and a client of another account never does.
 	Scope string
 	// Tags are given to new sessions besides that of the scope.
 	Tags []string
@@ -76,8 +78,14 @@ func New(cfg Config) *sdk.Server {
 
 var schemas = sdk.NewSchemaCache()
 
-// server is the tools over one runtime. It has no state of its own.
-type server struct{ Config }
+// server is the tools over one runtime. It has no state of its own but who it is
+// to the daemon, which does not change.
+type server struct {
+	Config
+
+	mu      sync.Mutex
+	account string // "": not known yet
+}
 
 // ask calls a method.
 func ask[R any](ctx context.Context, s *server, method string, params any) (*R, error) {

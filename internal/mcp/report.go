@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 // report is what is told of a command: the reply of run, output, input and stop.
@@ -47,6 +48,26 @@ type process struct {
 	Command string `json:"command"`
 }
 
+func (p process) String() string { return fmt.Sprintf("%d %s", p.PID, printable.Word(p.Command)) }
+
+func (w *waiting) String() string { return printable.Word(w.Process) }
+
+func processOf(p api.Process) process { return process{PID: p.PID, Command: clipShown(p.Command)} }
+
+func waitingOf(w *api.Waiting) *waiting {
+	return &waiting{For: string(w.For), Process: clipShown(w.Process)}
+}
+
+// clipShown shortens the arguments of a process to what takes about as much room
+// as a line when they are quoted: anybody may choose them.
+func clipShown(text string) string {
+	text = clip(text, lineBytes)
+	for len(printable.Word(text)) > 2*lineBytes {
+		text = clip(text, len(text)/2)
+	}
+	return text
+}
+
 // maxNamed is how many processes a reply names.
 const maxNamed = 8
 
@@ -60,12 +81,14 @@ func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, erro
 	if err != nil {
 		return nil, err
 	}
-	r.Session = s.calledBy(&session.Session)
+	if r.Session, err = s.calledBy(ctx, &session.Session); err != nil {
+		return nil, err
+	}
 	if r.Cwd == "" {
 		r.Cwd = session.Cwd
 	}
 	if session.Waiting != nil && session.ExecID == e.ExecID {
-		r.Waiting = &waiting{For: string(session.Waiting.For), Process: clip(session.Waiting.Process, lineBytes)}
+		r.Waiting = waitingOf(session.Waiting)
 	}
 	more := 0
 	for _, p := range session.Processes {
@@ -74,7 +97,7 @@ func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, erro
 		case len(r.Left) == maxNamed:
 			more++
 		default:
-			r.Left = append(r.Left, process{PID: p.PID, Command: clip(p.Command, lineBytes)})
+			r.Left = append(r.Left, processOf(p))
 		}
 	}
 	r.Status = status(e)
@@ -122,9 +145,9 @@ func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, 
 		for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
 			how += invoke(toolInput, "exec", e.ExecID, "secret", name) + ", or "
 		}
-		r.note(`it waits for a password (%s): %sa person types it with "trl attach --write %s"`, r.Waiting.Process, how, e.SessionID)
+		r.note(`it waits for a password (%s): %sa person types it with "trl attach --write %s"`, r.Waiting, how, e.SessionID)
 	case r.Waiting != nil:
-		r.note(`it waits for input (%s): answer with %s`, r.Waiting.Process, invoke(toolInput, "exec", e.ExecID, "text", "...", "keys", []string{"enter"}))
+		r.note(`it waits for input (%s): answer with %s`, r.Waiting, invoke(toolInput, "exec", e.ExecID, "text", "...", "keys", []string{"enter"}))
 	case e.State == api.ExecRunning:
 		r.note(`it goes on: %s waits for its end, %s ends it`, invoke(toolOutput, "exec", e.ExecID, "until", "exit"), invoke(toolStop, "exec", e.ExecID))
 	}
@@ -144,7 +167,7 @@ func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, 
 	if len(r.Left) > 0 {
 		var names []string
 		for _, p := range r.Left {
-			names = append(names, fmt.Sprintf("%d %s", p.PID, p.Command))
+			names = append(names, p.String())
 		}
 		if more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))
@@ -207,7 +230,7 @@ func invoke(tool string, args ...any) string {
 			b.WriteString(", ")
 		}
 		value, _ := json.Marshal(args[i+1]) // of strings and numbers: can't fail
-		fmt.Fprintf(&b, "%q: %s", args[i], value)
+		fmt.Fprintf(&b, "%q: %s", args[i], printable.JSON(value))
 	}
 	return b.String() + "}"
 }
@@ -216,9 +239,9 @@ func invoke(tool string, args ...any) string {
 // what else there is to know.
 func (r *report) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, r.Session)
+	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, printable.Word(r.Session))
 	if r.Cwd != "" {
-		b.WriteString(" · " + r.Cwd)
+		b.WriteString(" · " + printable.Word(r.Cwd))
 	}
 	b.WriteByte('\n')
 	if r.Matched != nil {

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 // The resources, for people who put them before a model by hand.
@@ -32,7 +33,7 @@ func (s *server) addResources(to *sdk.Server) {
 			return nil, err
 		}
 		text, err := json.MarshalIndent(list, "", "  ")
-		return s.contents(r.Params.URI, "application/json", string(text)), err
+		return s.contents(r.Params.URI, "application/json", string(printable.JSON(s.redactJSON(text)))), err
 	})
 	to.AddResourceTemplate(&sdk.ResourceTemplate{
 		URITemplate: outputURI, Name: "output", Title: "Output of a command", MIMEType: "text/plain",

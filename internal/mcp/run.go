@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type runArguments struct {
@@ -40,7 +41,7 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			name = terminalSession
 		}
 	}
-	session, err := s.open(ctx, name, a.TTY)
+	session, err := s.open(ctx, c, name, a.TTY)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,11 @@ func (s *server) drawn(ctx context.Context, r *report, e *api.ExecResult) (bool,
 // assignments, in quotes, or are long.
 func label(a runArguments) string {
 	if a.Label != "" {
-		return clip(strings.Join(strings.Fields(strings.ToValidUTF8(a.Label, "?")), " "), maxLabel)
+		given := strings.Join(strings.Fields(a.Label), " ")
+		if !printable.Line(given) { // the daemon takes no other label
+			given = printable.Text(given)
+		}
+		return clip(given, maxLabel)
 	}
 	var told []string
 	words := strings.Fields(a.Command)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type screenArguments struct {
@@ -47,7 +48,7 @@ func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*pictu
 	}
 	p.Screen, p.Above = lastRows(p.Screen, c.room.all)
 	if got.Waiting != nil {
-		p.Waiting = &waiting{For: string(got.Waiting.For), Process: clip(got.Waiting.Process, lineBytes)}
+		p.Waiting = waitingOf(got.Waiting)
 	}
 	return p, nil
 }
@@ -76,12 +77,12 @@ func trimmed(text string) string {
 
 func (p *picture) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "session %s · %d×%d · cursor at row %d, column %d", p.Session, p.Cols, p.Rows, p.Row, p.Column)
+	fmt.Fprintf(&b, "session %s · %d×%d · cursor at row %d, column %d", printable.Word(p.Session), p.Cols, p.Rows, p.Row, p.Column)
 	if p.Full {
 		b.WriteString(" · a program has the whole screen")
 	}
 	if p.Waiting != nil {
-		fmt.Fprintf(&b, " · waits for %s: %s", p.Waiting.For, p.Waiting.Process)
+		fmt.Fprintf(&b, " · waits for %s: %s", p.Waiting.For, p.Waiting)
 	}
 	b.WriteByte('\n')
 	if p.Above > 0 {

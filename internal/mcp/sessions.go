@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type sessionsArguments struct {
@@ -25,6 +26,7 @@ type listing struct {
 type sessionEntry struct {
 	Session   string      `json:"session" jsonschema:"what to call it in other tools"`
 	ID        string      `json:"id" jsonschema:"of the session"`
+	Owner     string      `json:"owner,omitempty" jsonschema:"who made it, if not you"`
 	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: what it does"`
 	Cwd       string      `json:"cwd,omitempty" jsonschema:"its directory"`
 	TTY       bool        `json:"tty,omitempty" jsonschema:"it has a terminal"`
@@ -115,14 +117,20 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 		return nil, err
 	}
 	e := &sessionEntry{
-		Session: s.calledBy(&info.Session), ID: id, State: string(info.State), Cwd: info.Cwd, TTY: info.TTY != nil,
+		ID: id, State: string(info.State), Cwd: info.Cwd, TTY: info.TTY != nil,
 		Earlier: max(len(list.Execs)-execs, 0),
+	}
+	if e.Session, err = s.calledBy(ctx, &info.Session); err != nil {
+		return nil, err
+	}
+	if caller, err := s.caller(ctx); err != nil || api.Account(info.Owner) != caller {
+		e.Owner = info.Owner
 	}
 	if info.Held != nil {
 		e.Holder = info.Held.Holder
 	}
 	if info.Waiting != nil {
-		e.Waiting = &waiting{For: string(info.Waiting.For), Process: clip(info.Waiting.Process, lineBytes)}
+		e.Waiting = waitingOf(info.Waiting)
 	}
 	if info.Terminated != nil {
 		e.Ended = info.Terminated.Reason
@@ -159,34 +167,41 @@ func (l *listing) text() string {
 
 func (s *sessionEntry) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s · %s", s.Session, s.State)
+	fmt.Fprintf(&b, "%s · %s", printable.Word(s.Session), s.State)
 	if s.Ended != "" {
 		fmt.Fprintf(&b, " (%s)", s.Ended)
 	}
 	if s.Cwd != "" {
-		b.WriteString(" · " + s.Cwd)
+		b.WriteString(" · " + printable.Word(s.Cwd))
 	}
 	if s.TTY {
 		b.WriteString(" · terminal")
 	}
 	if s.Holder != "" {
-		b.WriteString(" · keyboard held by " + s.Holder)
+		b.WriteString(" · keyboard held by " + printable.Word(s.Holder))
+	}
+	if s.Owner != "" {
+		b.WriteString(" · of " + printable.Word(s.Owner))
 	}
 	if s.Session != s.ID {
 		b.WriteString(" · " + s.ID)
 	}
 	b.WriteByte('\n')
 	if s.Waiting != nil {
-		fmt.Fprintf(&b, "  waits for %s: %s\n", s.Waiting.For, s.Waiting.Process)
+		fmt.Fprintf(&b, "  waits for %s: %s\n", s.Waiting.For, s.Waiting)
 	}
 	if s.Earlier > 0 {
 		fmt.Fprintf(&b, "  (%d earlier commands)\n", s.Earlier)
 	}
 	for _, x := range s.Execs {
-		fmt.Fprintf(&b, "  %s · %s · %s ago · %s · %s\n", x.Exec, x.Status, time.Duration(x.Ago)*time.Second, bytesOf(x.Size), x.Label)
+		fmt.Fprintf(&b, "  %s · %s · %s ago · %s", x.Exec, x.Status, time.Duration(x.Ago)*time.Second, bytesOf(x.Size))
+		if x.Label != "" {
+			b.WriteString(" · " + printable.Word(x.Label))
+		}
+		b.WriteByte('\n')
 	}
 	for _, p := range s.Processes {
-		fmt.Fprintf(&b, "  left running: %d %s\n", p.PID, p.Command)
+		b.WriteString("  left running: " + p.String() + "\n")
 	}
 	return b.String()
 }

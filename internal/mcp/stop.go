@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type stopArguments struct {
@@ -26,7 +27,7 @@ type stopped struct {
 func (r *stopped) text() string {
 	text := r.Done
 	for _, p := range r.Left {
-		text += fmt.Sprintf("\nstill running: %d %s", p.PID, p.Command)
+		text += "\nstill running: " + p.String()
 	}
 	return text
 }
@@ -54,7 +55,7 @@ func (s *server) stop(ctx context.Context, _ *call, a stopArguments) (*stopped, 
 		if err != nil {
 			return nil, err
 		}
-		return &stopped{Exec: a.Exec, Done: fmt.Sprintf("sent %s to %d processes of %s", strings.ToUpper(a.Signal), sent.Processes, a.Exec)}, nil
+		return &stopped{Exec: a.Exec, Done: fmt.Sprintf("sent %s to %d processes of %s", printable.Word(strings.ToUpper(a.Signal)), sent.Processes, printable.Word(a.Exec))}, nil
 	}
 	return s.stopExec(ctx, a.Exec)
 }
@@ -64,16 +65,17 @@ func (s *server) stopSession(ctx context.Context, name string) (*stopped, error)
 	if err != nil {
 		return nil, err
 	}
+	shown := printable.Word(name)
 	if session.State == api.StateTerminated {
-		return &stopped{Session: name, Done: fmt.Sprintf("session %s had ended already (%s)", name, session.Terminated.Reason)}, nil
+		return &stopped{Session: name, Done: fmt.Sprintf("session %s had ended already (%s)", shown, session.Terminated.Reason)}, nil
 	}
 	gone, err := ask[api.SessionDestroyResult](ctx, s, api.MethodSessionDestroy, api.SessionDestroyParams{SessionID: session.SessionID})
 	if err != nil {
 		return nil, err
 	}
-	r := &stopped{Session: name, Done: fmt.Sprintf("session %s has ended, and all its processes are gone", name), Left: named(gone.Survivors)}
+	r := &stopped{Session: name, Done: fmt.Sprintf("session %s has ended, and all its processes are gone", shown), Left: named(gone.Survivors)}
 	if len(r.Left) > 0 {
-		r.Done = fmt.Sprintf("session %s has ended, but not all its processes", name)
+		r.Done = fmt.Sprintf("session %s has ended, but not all its processes", shown)
 	}
 	return r, nil
 }
@@ -88,9 +90,9 @@ func (s *server) stopExec(ctx context.Context, exec string) (*stopped, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &stopped{Exec: exec, Done: fmt.Sprintf("%s had ended by itself (%s)", exec, status(e))}
+	r := &stopped{Exec: exec, Done: fmt.Sprintf("%s had ended by itself (%s)", printable.Word(exec), status(e))}
 	if got.Cancelled {
-		r.Done = fmt.Sprintf("%s is stopped (%s)", exec, status(e))
+		r.Done = fmt.Sprintf("%s is stopped (%s)", printable.Word(exec), status(e))
 	}
 	left, err := s.living(ctx, e)
 	if err != nil {
@@ -141,7 +143,7 @@ func (s *server) living(ctx context.Context, e *api.ExecResult) (left []api.Proc
 
 func named(processes []api.Process) (out []process) {
 	for _, p := range processes[:min(len(processes), maxNamed)] {
-		out = append(out, process{PID: p.PID, Command: clip(p.Command, lineBytes)})
+		out = append(out, processOf(p))
 	}
 	return out
 }

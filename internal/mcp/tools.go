@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
@@ -227,7 +228,7 @@ func (s *server) handler(t tool) sdk.ToolHandler {
 		}
 		return &sdk.CallToolResult{
 			Content:           []sdk.Content{&sdk.TextContent{Text: s.redact(answer.text())}},
-			StructuredContent: json.RawMessage(s.redactJSON(structured)),
+			StructuredContent: json.RawMessage(printable.JSON(s.redactJSON(structured))),
 		}, nil
 	}
 }
@@ -241,12 +242,12 @@ func describe(err error) string {
 		return fmt.Sprintf("the call was not over after %s, and what it was for may go on\nthe tool sessions tells how it stands", callTime)
 	}
 	e := api.AsError(err)
-	text := string(e.Code) + ": " + e.Message
+	text := string(e.Code) + ": " + printable.Text(e.Message)
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
-		text += fmt.Sprintf("\n%s: %v", name, e.Details[name])
+		text += "\n" + printable.Text(fmt.Sprintf("%s: %v", name, e.Details[name]))
 	}
 	if e.Hint != "" {
-		text += "\n" + inTools.Replace(e.Hint)
+		text += "\n" + printable.Text(inTools.Replace(e.Hint))
 	}
 	return text
 }

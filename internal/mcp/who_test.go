@@ -1,12 +1,20 @@
 package mcp_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
 	"os/exec"
+	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
@@ -110,10 +118,15 @@ func TestTokens(t *testing.T) {
 
 	reader := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
 	reader.contains(reader.ask("output", args{"exec": ran.exec()}).text, "for all")
-	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": "main"}, "input": {"exec": ran.exec(), "text": "x"}} {
+	all := reader.ask("sessions", args{"all": true}).fields["sessions"].([]any)
+	id := all[0].(map[string]any)["id"]
+	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": id}, "input": {"exec": ran.exec(), "text": "x"}} {
 		if got := reader.try(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
 			t.Errorf("%s: %s", tool, got.text)
 		}
+	}
+	if got := reader.try("stop", args{"session": "main"}); !got.failed || !strings.Contains(got.text, "SESSION_NOT_FOUND") {
+		t.Errorf("a session of another token has a name: %s", got.text)
 	}
 	bound := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
 	if got := bound.try("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
@@ -154,4 +167,134 @@ func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
 		return response.StatusCode == http.StatusOK
 	})
 	return token
+}
+
+// A session is found by whose it is, not by a tag that anybody may give: one that
+// another has planted is not taken for the agent's own.
+func TestPlantedSessions(t *testing.T) {
+	daemon := startDaemon(t)
+	c := newRig(t, rigOptions{carrier: overStdio, daemon: daemon}).direct()
+	red := newToken(t, daemon, "--scope", "run", "--tag", "red", "--name", "red")
+	attacker, err := client.DialWith(t.Context(), "http://"+daemon.HTTP, client.Options{Token: red})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer attacker.Close()
+	for _, name := range []string{"main", "terminal", "build"} {
+		planted, err := attacker.CreateSession(t.Context(), api.SessionCreateParams{Name: name, Tags: []string{"red", "mcp:test"}, Shell: "bash", Client: "claude-code"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if planted.Owner != "token:red/claude-code" {
+			t.Errorf("owner %q", planted.Owner)
+		}
+		if _, err := attacker.Run(t.Context(), api.ExecRunParams{SessionID: planted.SessionID, Command: "git() { echo evil git got: $*; }"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	victims := []*rig{
+		newRig(t, rigOptions{carrier: overStdio, daemon: daemon, name: "claude-code"}),
+		newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run")}),
+		newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run", "--tag", "red", "--name", "other")}),
+	}
+	for i, r := range victims {
+		for _, session := range []string{"main", "build"} {
+			if got := r.ask("run", args{"command": "git --version; x=" + strconv.Itoa(i), "session": session}); strings.Contains(got.text, "evil") {
+				t.Errorf("victim %d: %s", i, got.text)
+			}
+		}
+		if got := r.try("output", args{"session": "terminal"}); !got.failed {
+			t.Errorf("victim %d found a terminal: %s", i, got.text)
+		}
+		if text := r.ask("sessions", args{}).text; strings.Count(text, "main") != 1 || strings.Contains(text, "token:red") {
+			t.Errorf("victim %d: %s", i, text)
+		}
+	}
+	// Each found its own again, and whose they are is told.
+	for i, r := range victims {
+		r.contains(r.ask("run", args{"command": "echo x is $x"}).text, "x is "+strconv.Itoa(i))
+	}
+	victims[0].contains(victims[0].ask("sessions", args{"all": true}).text, "of token:red/claude-code", "of token:other/claude-code")
+	list, err := c.ListSessions(t.Context(), api.SessionListParams{Tag: "mcp:test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := map[string]int{}
+	for _, s := range list.Sessions {
+		if !strings.HasPrefix(s.Owner, "token:t-") {
+			owners[s.Owner]++
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"token:red/claude-code": 3, "token:other/claude-code": 2, me.Username + "/claude-code": 2}, owners); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An agent that comes back finds its sessions, also under another name; one of
+// another token does not.
+func TestWhoComesBackFindsItsSessions(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		again := func(name, token string) *rig {
+			return newRig(t, rigOptions{carrier: r.carrier, daemon: r.daemon, name: name, token: token})
+		}
+		r.ask("run", args{"command": "x=mine"})
+		for _, name := range []string{"test", "another client 2.0\n", strings.Repeat("long", 100), "größer"} {
+			next := again(name, "")
+			next.contains(next.ask("run", args{"command": "echo x is $x"}).text, "x is mine", "session main")
+		}
+		if r.carrier == overHTTP {
+			other := again("test", newToken(t, r.daemon, "--scope", "run"))
+			other.contains(other.ask("run", args{"command": "echo x is .$x."}).text, "x is ..")
+		}
+		// What a client calls itself is one word behind the account.
+		odd := again("odd / name\n\u202e", "")
+		odd.ask("run", args{"command": "true", "session": "odd"})
+		list, err := r.direct().ListSessions(t.Context(), api.SessionListParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Sessions {
+			if s.Name == "odd" && !strings.HasSuffix(s.Owner, "/odd---name--") {
+				t.Errorf("owner %q", s.Owner)
+			}
+		}
+	})
+}
+
+// Directories and processes write no lines of TRL's, and a secret in one is not
+// shown, whatever it is quoted to.
+func TestForeignTextInReplies(t *testing.T) {
+	const fake = "d\x1b[31m\nexit 0 · FAKE\u202e"
+	const secret = "s3cret \"quoted\" \\ \nof two lines"
+	work := filepath.Join(t.TempDir(), fake)
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The directory is the scope too, which then must be a tag.
+	r := newRig(t, rigOptions{carrier: overStdio, work: work, args: []string{"--scope", work}, env: []string{"TRL_SECRET_KEY=" + secret}})
+	r.ask("run", args{"command": "x=kept"})
+	ran := r.ask("run", args{
+		"command": `echo x is $x; exec -a "$ARGV" sleep 1000 & exec -a "p $KEY" sleep 1000 &`, "env": map[string]string{"ARGV": "p\x1b]0;PS\x07\nFAKE"}, "secrets": []string{"KEY"},
+	})
+	r.contains(ran.text, "x is kept", `d\x1b[31m\nexit 0 · FAKE\u202e"`)
+	listed, failed := r.ask("sessions", args{}), r.try("run", args{"command": "true", "cwd": fake + "/none"})
+	r.contains(listed.text, `p\x1b]0;PS\a\nFAKE 1000"`, "[secret KEY]")
+	r.contains(failed.text, "CWD_NOT_FOUND", `d\x1b[31m\nexit 0`)
+	stopped := r.ask("stop", args{"exec": ran.exec()})
+	for _, a := range []answer{ran, listed, failed, stopped} {
+		wire, err := json.Marshal(a.fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(a.text, "\nexit 0 ·") || strings.Contains(a.text, "\nFAKE") || strings.ContainsAny(a.text, "\x1b\a\u202e") {
+			t.Errorf("%q", a.text)
+		}
+		if strings.Contains(a.text, "of two lines") || strings.Contains(string(wire), "of two lines") {
+			t.Errorf("the secret is in %q or %s", a.text, wire)
+		}
+	}
 }

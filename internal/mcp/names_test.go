@@ -1,0 +1,89 @@
+package mcp
+
+import (
+	"context"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+func TestIsMine(t *testing.T) {
+	s := &server{Config: Config{Scope: "/work", Tags: []string{"team"}}}
+	own := []string{"team", "mcp:/work"}
+	for name, tc := range map[string]struct {
+		caller, owner string
+		tags          []string
+		want          bool
+	}{
+		"own":                           {"alice", "alice", own, true},
+		"of any client":                 {"alice", "alice/claude-code", own, true},
+		"with more tags":                {"alice", "alice/x", []string{"mcp:/work", "team", "more"}, true},
+		"of another scope":              {"alice", "alice/x", []string{"team", "mcp:/other"}, false},
+		"of another user":               {"alice", "mallory/alice", own, false},
+		"of a longer name":              {"alice", "alice2", own, false},
+		"of a token named as the user":  {"alice", "token:alice", own, false},
+		"of another token":              {"token:ci", "token:red/ci", own, false},
+		"of the token":                  {"token:ci", "token:ci/x", own, true},
+		"without owner":                 {"alice", "", own, true},
+		"without owner, another order":  {"alice", "", []string{"mcp:/work", "team"}, false},
+		"without owner, of another tag": {"alice", "", []string{"red", "team", "mcp:/work"}, false},
+		"without owner, no tag":         {"alice", "", []string{"team"}, false},
+		"daemon without owners":         {"", "", []string{"red", "mcp:/work"}, true},
+	} {
+		if got := s.isMine(&api.Session{Owner: tc.owner, Tags: tc.tags}, tc.caller); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A scope may be any directory, and two of them never share a tag.
+func TestTagOfScope(t *testing.T) {
+	for scope, want := range map[string]string{
+		"/work/a b":    "mcp:/work/a b",
+		"/work/größer": "mcp:/work/größer",
+		"/work/a\nb":   `mcp:"/work/a\nb"`,
+		`/work/a\nb`:   `mcp:/work/a\nb`,
+		"/work/\xff":   `mcp:"/work/\xff"`,
+		"/a\u202eb":    `mcp:"/a\u202eb"`,
+	} {
+		if got := (&server{Config: Config{Scope: scope}}).tag(); got != want {
+			t.Errorf("%q: %s, want %s", scope, got, want)
+		}
+	}
+}
+
+// askedRuntime notes what it is asked to create.
+type askedRuntime struct {
+	caller string
+	asked  api.SessionCreateParams
+}
+
+func (a *askedRuntime) Call(_ context.Context, _ string, params, result any) error {
+	switch r := result.(type) {
+	case *api.PingResult:
+		r.Caller = a.caller
+	case *api.Session:
+		a.asked = params.(api.SessionCreateParams)
+	}
+	return nil
+}
+
+func (*askedRuntime) Attach(context.Context, api.ExecAttachParams, func(*api.Chunk, []byte) bool) error {
+	return nil
+}
+
+// A daemon that is older than owners refuses a parameter that it does not know:
+// it must be able to serve the tools until it is upgraded.
+func TestClientIsToldToWhoKnowsIt(t *testing.T) {
+	request := &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{}}
+	request.Params.SetMeta(sdk.Meta{sdk.MetaKeyClientInfo: map[string]any{"name": "Claude Code", "version": "1"}})
+	for caller, want := range map[string]string{"": "", "alice": "Claude-Code"} {
+		runtime := &askedRuntime{caller: caller}
+		s := &server{Config: Config{Runtime: runtime, Shell: "sh"}}
+		if _, err := s.create(t.Context(), &call{request: request}, mainSession, false); err != nil || runtime.asked.Client != want {
+			t.Errorf("caller %q: client %q, %v", caller, runtime.asked.Client, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // mustHold takes the keyboard of a session.
@@ -152,7 +153,7 @@ func TestHoldCutsOff(t *testing.T) {
 			select {
 			case err := <-failed:
 				heldBy(t, "typing during a takeover", err, "alice")
-			case <-time.After(10 * time.Second):
+			case <-time.After(trltest.Patience):
 				t.Error("it goes on typing")
 			}
 		})
@@ -176,7 +177,7 @@ func TestHoldBeforeStdinIsRead(t *testing.T) {
 	}()
 	select {
 	case <-held:
-	case <-time.After(10 * time.Second):
+	case <-time.After(trltest.Patience):
 		t.Error("who takes the keyboard waits for a command to read")
 	}
 	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: e.ExecID}); err != nil {

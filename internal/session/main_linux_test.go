@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
 	store := journal.NewStore(journal.Config{Dir: t.TempDir()})
 	p := NewPool(cfg, host, hub, store)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil {
 			t.Error(err)

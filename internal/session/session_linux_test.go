@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func TestStateIsKept(t *testing.T) {
@@ -92,40 +94,83 @@ func TestTimeoutKeepsStateAndPartialOutput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
 	for _, command := range []string{"sleep 100", "while :; do :; done", "sleep 100 | cat", `sh -c 'kill -STOP $$'`} {
-		start := time.Now()
-		r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "V=kept; echo partial; " + command + "; echo NOT", TimeoutMS: ms(100)})
-		if !r.TimedOut || r.Outcome != api.OutcomeTimedOut || r.Stdout != "partial\n" {
-			t.Errorf("%s: %+v", command, r)
-		}
-		if d := time.Since(start); d > 5500*time.Millisecond {
-			t.Errorf("%s took %v", command, d)
-		}
-		if r := sh(t, p, s, "echo $V"); r.Stdout != "kept\n" {
-			t.Errorf("%s: state lost: %q", command, r.Stdout)
-		}
+		trltest.Undisturbed(t, func() error {
+			sh(t, p, s, "V=")
+			start := time.Now()
+			r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "V=kept; echo partial; " + command + "; echo NOT", TimeoutMS: ms(100)})
+			took := time.Since(start)
+			if !r.TimedOut || r.Outcome != api.OutcomeTimedOut {
+				t.Errorf("%s: %+v", command, r)
+			}
+			state := sh(t, p, s, "echo $V").Stdout
+			if r.Stdout == "" && state == "\n" {
+				return fmt.Errorf("%s: it had not begun when its time was over", command)
+			}
+			if r.Stdout != "partial\n" {
+				t.Errorf("%s: %+v", command, r)
+			}
+			if state != "kept\n" {
+				t.Errorf("%s: state lost: %q", command, state)
+			}
+			if took > 5500*time.Millisecond {
+				return fmt.Errorf("%s took %v", command, took)
+			}
+			return nil
+		})
 	}
 }
 
+// Each byte starts the idle clock again, so a command that lasts longer than its
+// idle timeout is not stopped as long as it writes.
 func TestIdleTimeout(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	r := run(t, p, api.ExecRunParams{
-		SessionID: s.SessionID, IdleTimeoutMS: 300,
-		Command: "for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; sleep 100",
+	const idle = 500
+	trltest.Undisturbed(t, func() error {
+		r := run(t, p, api.ExecRunParams{
+			SessionID: s.SessionID, IdleTimeoutMS: idle,
+			Command: "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done; sleep 100",
+		})
+		written := int64(0)
+		for _, c := range timedOutput(t, p, r.ExecID, 1<<20) {
+			if c.Type == api.ChunkStdout { // what the shell says of the signal comes later
+				written = *c.AtMS
+			}
+		}
+		if quiet := r.DurationMS - written; !r.TimedOut || quiet < idle {
+			t.Errorf("stopped %d ms after its last output: %+v", quiet, r)
+		}
+		if r.Stdout != "1\n2\n3\n4\n5\n6\n7\n8\n" {
+			return fmt.Errorf("stopped after %q", r.Stdout) // right, if the machine let it wait for that long
+		}
+		return nil
 	})
-	if !r.TimedOut || r.Stdout != "1\n2\n3\n4\n5\n" {
-		t.Errorf("got %+v", r)
-	}
 }
 
 func TestYieldThenOutput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo one; sleep 0.4; echo two", YieldMS: 100})
-	if r.State != api.ExecRunning || r.ExitCode != nil || r.Outcome != api.OutcomeRunning || r.Stdout != "one\n" {
-		t.Errorf("yield: %+v", r)
+	wait, open := trltest.Gate(t)
+	// What was written so far comes with the answer: a slow machine is given more
+	// time to write it.
+	var r *api.ExecResult
+	for yield := int64(100); ; yield *= 4 {
+		r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo one; " + wait + "; echo two", YieldMS: yield})
+		if r.State != api.ExecRunning || r.ExitCode != nil || r.Outcome != api.OutcomeRunning {
+			t.Fatalf("yield: %+v", r)
+		}
+		if r.Stdout == "one\n" {
+			break
+		}
+		if r.Stdout != "" || yield > 10_000 {
+			t.Fatalf("yield after %d ms: %+v", yield, r)
+		}
+		if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: r.ExecID}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: 4, WaitMS: 5000})
+	open()
+	o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: 4, WaitMS: 60_000})
 	if err != nil || len(o.Chunks) != 1 || o.Chunks[0].Data != "two\n" || o.Chunks[0].Offset != 4 || o.Next != 8 {
 		t.Errorf("output: %+v, %v", o, err)
 	}
@@ -150,10 +195,10 @@ func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
 	})
 	p := newPool(t, Config{Ledger: notes}) // the end of its output is noted too
 	s := create(t, p, api.SessionCreateParams{})
-	start := time.Now()
-	r := sh(t, p, s, "(sleep 0.5; echo late; sleep 0.1) & echo now")
-	if r.Stdout != "now\n" || time.Since(start) > 400*time.Millisecond {
-		t.Errorf("got %q after %v", r.Stdout, time.Since(start))
+	wait, open := trltest.Gate(t)
+	r := sh(t, p, s, "("+wait+"; echo late; sleep 0.1) & echo now") // it returns before the gate is open
+	if r.Stdout != "now\n" {
+		t.Errorf("got %q", r.Stdout)
 	}
 	if len(r.Survivors) == 0 || r.Survivors[0].ExecID != r.ExecID {
 		t.Errorf("survivors: %+v", r.Survivors)
@@ -161,8 +206,10 @@ func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
 	if next := sh(t, p, s, "echo other"); next.Stdout != "other\n" || len(next.Survivors) != 0 {
 		t.Errorf("the next command got %+v", next)
 	}
+	open()
 	var got string
-	for from := int64(0); ; {
+	from := int64(0)
+	waitFor(t, func() bool { // a long poll answers at once: the exec itself is over
 		o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: from})
 		if err != nil {
 			t.Fatal(err)
@@ -170,11 +217,9 @@ func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
 		for _, c := range o.Chunks {
 			got += c.Data
 		}
-		if from = o.Next; o.Closed {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // a long poll answers at once: the exec itself is over
-	}
+		from = o.Next
+		return o.Closed
+	})
 	if got != "now\nlate\n" {
 		t.Errorf("journal has %q", got)
 	}
@@ -235,11 +280,7 @@ func TestBusyWaitAndCancel(t *testing.T) {
 // waitFor polls for something that has no event a caller could wait on.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never came true")
-		}
-	}
+	trltest.Eventually(t, "it came true", ok)
 }
 
 func TestKeyRunsOnce(t *testing.T) {
@@ -402,39 +443,51 @@ func TestShellThatCrashes(t *testing.T) {
 func TestDestroyAndAfter(t *testing.T) {
 	p := newPool(t, Config{SessionRetention: time.Hour})
 	for _, force := range []bool{false, true} {
-		s := create(t, p, api.SessionCreateParams{Name: "n", Env: map[string]string{"SECRET": "canary"}})
-		sh(t, p, s, `sh -c 'trap "" TERM; while :; do sleep 1; done' & setsid sleep 100 & (setsid sh -c "sleep 100" &)`)
-		r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
-		start := time.Now()
-		d, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: force})
-		if err != nil || d.State != api.StateTerminated || len(d.Survivors) != 0 {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		if took := time.Since(start); force && took > 2*time.Second || !force && (took < 4900*time.Millisecond || took > 6*time.Second) {
-			t.Errorf("force %v took %v", force, took)
-		}
-		i, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
-		if err != nil || i.State != api.StateTerminated || i.Terminated.Reason != api.ReasonDestroyed || len(i.Processes) != 0 {
-			t.Errorf("%+v, %v", i, err)
-		}
-		if diff := cmp.Diff([]string{"SECRET"}, i.EnvKeys); diff != "" {
-			t.Error(diff)
-		}
-		if e, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); e.Outcome != api.OutcomeCancelled {
-			t.Errorf("the running exec: %+v", e)
-		}
-		if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); !api.IsCode(err, api.CodeSessionTerminated) {
-			t.Errorf("run: %v", err)
-		}
-		if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); !api.IsCode(err, api.CodeSessionTerminated) {
-			t.Errorf("destroy again: %v", err)
-		}
+		trltest.Undisturbed(t, func() error { return destroyAndAfter(t, p, force) })
 	}
+}
+
+// destroyAndAfter returns an error if it took too long, which may be the
+// machine's doing.
+func destroyAndAfter(t *testing.T, p *Pool, force bool) error {
+	t.Helper()
+	s := create(t, p, api.SessionCreateParams{Name: "n", Env: map[string]string{"SECRET": "canary"}})
+	sh(t, p, s, `sh -c 'trap "" TERM; while :; do sleep 1; done' & setsid sleep 100 & (setsid sh -c "sleep 100" &)`)
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	start := time.Now()
+	d, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: force})
+	if err != nil || d.State != api.StateTerminated || len(d.Survivors) != 0 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	took := time.Since(start)
+	if !force && took < 4900*time.Millisecond {
+		t.Errorf("it had a grace of 5 s, and took %v", took)
+	}
+	i, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+	if err != nil || i.State != api.StateTerminated || i.Terminated.Reason != api.ReasonDestroyed || len(i.Processes) != 0 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if diff := cmp.Diff([]string{"SECRET"}, i.EnvKeys); diff != "" {
+		t.Error(diff)
+	}
+	if e, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); e.Outcome != api.OutcomeCancelled {
+		t.Errorf("the running exec: %+v", e)
+	}
+	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); !api.IsCode(err, api.CodeSessionTerminated) {
+		t.Errorf("run: %v", err)
+	}
+	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); !api.IsCode(err, api.CodeSessionTerminated) {
+		t.Errorf("destroy again: %v", err)
+	}
+	if force && took > 2*time.Second || took > 6*time.Second {
+		return fmt.Errorf("force %v took %v", force, took)
+	}
+	return nil
 }
 
 func TestHousekeeping(t *testing.T) {
 	p := newPool(t, Config{Housekeeping: 10 * time.Millisecond, SessionRetention: 200 * time.Millisecond, MaxExecs: 2})
-	s := create(t, p, api.SessionCreateParams{IdleTTLMS: ms(100)})
+	s := create(t, p, api.SessionCreateParams{}) // one that does not run out between its commands
 	var ids []string
 	for range 4 {
 		ids = append(ids, sh(t, p, s, "echo hi").ExecID)
@@ -442,14 +495,35 @@ func TestHousekeeping(t *testing.T) {
 	if _, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: ids[0]}); !api.IsCode(err, api.CodeExecNotFound) {
 		t.Errorf("the oldest exec is kept: %v", err)
 	}
-	waitFor(t, func() bool {
-		i, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
-		return err == nil && i.State == api.StateTerminated && i.Terminated.Reason == api.ReasonIdle
-	})
-	waitFor(t, func() bool {
-		_, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
-		return api.IsCode(err, api.CodeSessionNotFound)
-	})
+	_, events, err := p.Watch(t.Context(), api.SessionWatchParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
+		t.Fatal(err)
+	}
+	idle := create(t, p, api.SessionCreateParams{IdleTTLMS: ms(100)})
+	var ended []string // of events, for a session that has ended is forgotten soon
+	if err := events(t.Context(), func(n api.Notification) error {
+		if e := n.(*api.SessionEvent); e.Type == api.EventDestroyed {
+			ended = append(ended, e.SessionID+" "+string(e.Reason))
+		}
+		if len(ended) == 2 {
+			return errEnough
+		}
+		return nil
+	}); !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{s.SessionID + " " + string(api.ReasonDestroyed), idle.SessionID + " " + string(api.ReasonIdle)}, ended); diff != "" {
+		t.Error(diff)
+	}
+	for _, id := range []string{s.SessionID, idle.SessionID} {
+		waitFor(t, func() bool {
+			_, err := p.Info(t.Context(), api.SessionParams{SessionID: id})
+			return api.IsCode(err, api.CodeSessionNotFound)
+		})
+	}
 	if n := p.Stats().ExecsRetained; n != 0 {
 		t.Errorf("%d execs are retained", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func onTTY(t *testing.T, p *Pool, shell string) *api.Session {
@@ -16,16 +17,19 @@ func onTTY(t *testing.T, p *Pool, shell string) *api.Session {
 }
 
 // typing starts a command and types into it, each text once the one before was
-// answered by what is awaited.
+// answered by what is awaited. What is $GATE in the command waits for the end of
+// the dialogue.
 func typing(t *testing.T, p *Pool, s *api.Session, command string, dialogue ...string) *api.ExecResult {
 	t.Helper()
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: command, YieldMS: 1})
+	wait, open := trltest.Gate(t)
+	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: strings.ReplaceAll(command, "$GATE", wait), YieldMS: 1})
 	for i := 0; i+1 < len(dialogue); i += 2 {
 		awaitText(t, p, r.ExecID, dialogue[i])
 		if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: dialogue[i+1]}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	open()
 	e, err := p.exec(r.ExecID)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +49,7 @@ func awaitText(t *testing.T, p *Pool, exec, want string) {
 	if want == "" {
 		return
 	}
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(trltest.Patience)
 	for next := int64(0); ; {
 		out, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: exec, From: next, WaitMS: 100})
 		if err != nil {
@@ -88,11 +92,11 @@ func TestTTY(t *testing.T) {
 				{"interrupt of a loop", `echo go; while :; do :; done`, []string{"go", "\x03"}, 130, "go"},
 				{"a program that heeds it", `/bin/sh -c 'trap "echo heard; exit 0" INT; echo go; while :; do sleep 0.01; done'; echo goes on`, []string{"go", "\x03"}, 0, "goes on"},
 				{"quit", `/bin/sh -c 'echo go; exec sleep 100'`, []string{"go", "\x1c"}, 131, "go"},
-				{"no stop", `echo go; sleep 0.1; echo on`, []string{"go", "\x1a"}, 0, "on"},
+				{"no stop", `echo go; $GATE; echo on`, []string{"go", "\x1a"}, 0, "on"},
 				{"state after all that", `echo $x $PWD`, nil, 0, "kept /usr"},
 				{"settings are mended", `stty raw -echo; true`, nil, 0, ""},
 				{"for the next", `stty -a | grep -o ' icanon'`, nil, 0, "icanon"},
-				{"unread input is not", `sleep 0.1`, []string{"", "echo left\n"}, 0, ""},
+				{"unread input is not", `$GATE`, []string{"", "echo left\n"}, 0, ""},
 				{"the next one's", `sleep 0.01; echo clean`, nil, 0, "clean"},
 				{"exit code", `exit 3`, nil, 3, ""},
 				{"after it", `echo here >/dev/tty; echo $x $PWD`, nil, 0, "here\r\nkept /usr"},

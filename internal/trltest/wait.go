@@ -1,0 +1,64 @@
+package trltest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Patience is how long a test waits for something that must happen. It is not a
+// promise about speed: it only ends a test that would otherwise hang, so it is
+// longer than any stall of a machine that runs other work.
+const Patience = time.Minute
+
+// Eventually polls until is returns true, and fails the test if it never does.
+// Call it from the test's goroutine. what completes the sentence "it never
+// happened that …".
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	pause := 100 * time.Microsecond
+	for deadline := time.Now().Add(Patience); !is(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never happened that %s", what)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 20*time.Millisecond)
+	}
+}
+
+// tries is how often Undisturbed repeats before it believes a failure.
+const tries = 5
+
+// Undisturbed runs a measurement that other work on the machine can only make
+// worse: a time, an order, what fits into a window. A single failure means
+// nothing on a busy machine, so do is repeated; wrong code fails each time. do
+// must be repeatable. Use it only where the promise itself is about time: where
+// a test can wait for a condition, it must.
+func Undisturbed(t testing.TB, do func() error) {
+	t.Helper()
+	var failures []error
+	for range tries {
+		err := do()
+		if err == nil || t.Failed() {
+			return
+		}
+		failures = append(failures, err)
+	}
+	t.Errorf("%d times out of %d:\n%v", tries, tries, errors.Join(failures...))
+}
+
+// Gate returns shell code that waits until open is called, or for a minute if it
+// never is: a command can so be held at a place for as long as the test needs,
+// and no longer. The code is a simple list for any shell, to be followed by ;.
+func Gate(t testing.TB) (wait string, open func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "open")
+	return `gate=0; until [ -e '` + file + `' ] || [ $((gate+=1)) -gt 6000 ]; do sleep 0.01; done`, func() {
+		t.Helper()
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

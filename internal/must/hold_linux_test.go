@@ -1,12 +1,14 @@
 package must
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,9 +24,10 @@ import (
 
 const (
 	heldSessions = 1000
-	// heldMemory bounds the resident set of the holder, of which two thirds are
-	// pages of the binary that the daemon has too.
-	heldMemory = 16 << 20
+	// heldMemory bounds what the holder costs: the pages that it alone has. Two
+	// thirds of its resident set are pages of the binary, which the daemon has
+	// too, and how many of those are in memory is the kernel's choice.
+	heldMemory = 5 << 20
 	heldAgain  = time.Second // from the death of a daemon until the next answers for all
 	heldTries  = 6
 	heldOver   = 1.15 // exec.run true, over a daemon without a holder
@@ -38,7 +41,7 @@ func TestMustHoldCheaply(t *testing.T) {
 }
 
 // resident is what a process has in memory.
-type resident struct{ rss, pss, anonymous int64 }
+type resident struct{ rss, pss, anonymous, private int64 }
 
 func residentOf(pid int) (resident, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -48,7 +51,7 @@ func residentOf(pid int) (resident, error) {
 	var r resident
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
-		to := map[string]*int64{"Rss:": &r.rss, "Pss:": &r.pss, "Anonymous:": &r.anonymous}[fields[0]]
+		to := map[string]*int64{"Rss:": &r.rss, "Pss:": &r.pss, "Anonymous:": &r.anonymous, "Private_Dirty:": &r.private}[fields[0]]
 		if to == nil || len(fields) < 2 {
 			continue
 		}
@@ -62,7 +65,7 @@ func residentOf(pid int) (resident, error) {
 }
 
 func (r resident) String() string {
-	return fmt.Sprintf("%.1f MiB (%.1f proportional, %.1f of its own)", mib(r.rss), mib(r.pss), mib(r.anonymous))
+	return fmt.Sprintf("%.1f MiB (%.1f proportional, %.1f of its own, %.1f private)", mib(r.rss), mib(r.pss), mib(r.anonymous), mib(r.private))
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
@@ -103,7 +106,7 @@ func holdSessions(t *testing.T) {
 		if best = min(best, d); best < heldAgain && len(took) >= 3 {
 			break
 		}
-		time.Sleep(fastPause) // what slows the machine comes in bursts of seconds
+		time.Sleep(fastPause) // pace: what slows the machine comes in bursts of seconds
 	}
 	after, err := residentOf(r.PID)
 	if err != nil {
@@ -118,8 +121,8 @@ func holdSessions(t *testing.T) {
 	}
 	figures(t, "%d sessions: the holder has %s resident, and %s after %d deaths of the daemon; the next answered for all after %v",
 		heldSessions, holder, after, len(took), took)
-	if max(holder.rss, after.rss) > heldMemory {
-		t.Errorf("the holder has %s and then %s resident, want at most %.0f MiB", holder, after, mib(heldMemory))
+	if max(holder.private, after.private) > heldMemory {
+		t.Errorf("the holder has %s and then %s resident, want at most %.0f MiB that are private", holder, after, mib(heldMemory))
 	}
 	if best > heldAgain {
 		t.Errorf("%d sessions are there again after %v, want less than %v", heldSessions, best, heldAgain)
@@ -197,8 +200,11 @@ func startLone(t *testing.T) (socket string, stop func() error) {
 	return socket, func() error { return errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()) }
 }
 
-// holdLatency compares short commands with and without a holder, in turn, and
-// takes the quietest round of each.
+// holdLatency compares short commands with and without a holder. They take turns
+// call by call, so that both meet the same machine: with a hundred calls of the
+// one and then of the other, the ratio was 1.10 to 1.56 on a busy machine, and
+// 1.04 to 1.10 in turns. The quietest rounds count, for what else runs adds to a
+// time and never takes from it.
 func holdLatency(t *testing.T) {
 	r := start(t)
 	socket, stop := startLone(t)
@@ -218,19 +224,24 @@ func holdLatency(t *testing.T) {
 	defer bare.conn.Close()
 	conn, line := r.dialLines(), runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
 	bareLine := runLine(s.SessionID)
-	held := &series{n: 100, fn: func() error { return askTrue(conn, line) }}
-	lone := &series{n: 100, fn: func() error { return askTrue(bare, bareLine) }}
-	over := 0.0
+	held := &series{n: 1, fn: func() error { return askTrue(conn, line) }}
+	lone := &series{n: 1, fn: func() error { return askTrue(bare, bareLine) }}
+	var rounds turns
+	var quiet turn
 	for i := range fastRounds {
-		if err := errors.Join(held.round(), lone.round()); err != nil {
-			t.Fatal(err)
+		for range 100 {
+			if err := errors.Join(held.round(), lone.round()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if over = ratio(held.best, lone.best); i >= fastRoundsLeast && over <= heldOver {
+		rounds = append(rounds, turn{median(held.all), median(lone.all)})
+		held.all, lone.all = held.all[:0], lone.all[:0]
+		if quiet = rounds.quiet(); i >= fastRoundsLeast && quiet.over() <= heldOver {
 			break
 		}
 	}
-	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in all rounds %v and %v)",
-		held.best, lone.best, over, median(held.all), median(lone.all))
+	over := quiet.over()
+	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.held, quiet.lone, over, len(rounds))
 	if over > heldOver {
 		t.Errorf("a holder makes exec.run true %.2f × as long, want at most %.2f", over, heldOver)
 	}
@@ -238,4 +249,22 @@ func holdLatency(t *testing.T) {
 		t.Error(err)
 	}
 	r.stop()
+}
+
+// turn is what the same call took with a holder and without, in turns: medians
+// of one round.
+type turn struct{ held, lone time.Duration }
+
+func (t turn) over() float64 { return ratio(t.held, t.lone) }
+
+type turns []turn
+
+// quiet is the round with the median ratio among the quietest eighth of them.
+// Which those are is decided by both times together, so that neither side gains.
+func (all turns) quiet() turn {
+	best := slices.Clone(all)
+	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.held+a.lone, b.held+b.lone) })
+	best = best[:(len(best)+7)/8]
+	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.over(), b.over()) })
+	return best[len(best)/2]
 }

@@ -311,7 +311,7 @@ func TestLimiter(t *testing.T) {
 		if leave, _ := l.Enter("b"); leave == nil {
 			t.Error("another token has to wait")
 		}
-		time.Sleep(wait)
+		time.Sleep(wait) // pace: the clock is the bubble's
 		if leave, _ := l.Enter("a"); leave == nil {
 			t.Error("what was said to be long enough is not")
 		}
@@ -325,7 +325,7 @@ func TestLimiterForgetsThoseAtRest(t *testing.T) {
 		for i := range 10 * maxUsers {
 			leave, _ := l.Enter(fmt.Sprint(i))
 			leave()
-			time.Sleep(time.Second) // its account is full again
+			time.Sleep(time.Second) // pace: the clock is the bubble's; its account is full again
 		}
 		if len(l.users) > maxUsers {
 			t.Errorf("%d accounts", len(l.users))

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // A holder becomes the program at its path with all that it keeps. Many of its
@@ -161,9 +163,7 @@ func TestWoken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for unix.Kill(pid, 0) == nil { // the daemon
-		time.Sleep(time.Millisecond)
-	}
+	trltest.Eventually(t, "the daemon is gone", func() bool { return unix.Kill(pid, 0) != nil })
 	ended := make(chan struct{})
 	go func() { // again and again: the first may come before it is waited for
 		for {

@@ -14,7 +14,7 @@ func TestSparesShrink(t *testing.T) {
 		made, ended := 0, 0
 		s := Spares[int]{Make: func() (int, error) { made++; return made, nil }, End: func(int) { ended++ }, More: more}
 		rest := func(d time.Duration) {
-			time.Sleep(d)
+			time.Sleep(d) // pace: the clock is the bubble's
 			synctest.Wait()
 		}
 		take := func(n int) []int {

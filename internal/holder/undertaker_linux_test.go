@@ -9,9 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // diaryVar names a file into which undertakers write what they live through. A
@@ -98,15 +99,13 @@ func (m *mourned) entries() []string {
 // last says, if that is known.
 func (m *mourned) expect(count int, last string) {
 	m.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	trltest.Eventually(m.t, fmt.Sprintf("the undertaker's diary has %d entries, the last %q", count, last), func() bool {
 		got := m.entries()
-		if len(got) == count && (last == "" || got[count-1] == last) {
-			return
-		}
-		if len(got) > count || time.Now().After(end) {
+		if len(got) > count {
 			m.t.Fatalf("the undertaker's diary is %q, want %d entries and last %q", got, count, last)
 		}
-	}
+		return len(got) == count && (last == "" || got[count-1] == last)
+	})
 }
 
 func (m *mourned) kill(pids ...int) {

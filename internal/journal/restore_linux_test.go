@@ -206,7 +206,7 @@ func nothingIsKeptForNobody(t *testing.T) {
 	for _, j := range js {
 		j.Close()
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // pace: the clock is the bubble's
 	synctest.Wait()
 	if k.kept != 21 {
 		t.Errorf("%d kept, want 20 files and a spare lane", k.kept)

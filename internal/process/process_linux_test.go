@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func TestMain(m *testing.M) {
@@ -104,11 +106,7 @@ func read(t *testing.T, file string) string {
 // eventually polls for something the kernel gives no event for.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never came true")
-		}
-	}
+	trltest.Eventually(t, "it came true", ok)
 }
 
 func TestStatus(t *testing.T) {
@@ -275,7 +273,7 @@ func TestChildren(t *testing.T) {
 	eventually(t, func() bool { children = Children(p.PID()); return len(children) == 2 })
 	end := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(children[0], unix.SIGKILL) })
 	defer end.Stop()
-	AwaitEnd(children[:1], 10*time.Second)
+	AwaitEnd(children[:1], trltest.Patience)
 	if st, err := readStat(children[0]); err == nil && !st.dead() {
 		t.Errorf("it is awaited no longer, and lives: %+v", st)
 	}
@@ -344,7 +342,18 @@ func TestBurySparesTheLiving(t *testing.T) {
 	hosts(t, func(t *testing.T, h *Host) {
 		tree := newTree(t, h)
 		_, out := start(t, tree, "(setsid sleep 100 & echo >&2); sleep 100", true)
-		eventually(t, func() bool { return read(t, out) != "" && len(tree.PIDs()) == 3 })
+		// The shell and what it and the one in parentheses have become. That one
+		// counts for a moment too: a number of three alone may be one too early.
+		eventually(t, func() bool {
+			asleep := 0
+			pids := tree.PIDs()
+			for _, pid := range pids {
+				if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(line) == "sleep\x00100\x00" {
+					asleep++
+				}
+			}
+			return read(t, out) != "" && len(pids) == 3 && asleep == 2
+		})
 		dead := NameHost(4194399, h.id) // a pid that can't be
 		buried, err := dead.Bury(time.Now().Add(10 * time.Second))
 		if err != nil || buried.Found != 0 || len(buried.Left) > 0 || buried.CgroupLeft {

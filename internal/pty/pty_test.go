@@ -57,7 +57,7 @@ func TestDeadlineAndCloseUnblockRead(t *testing.T) {
 		_, err := master.Read(buf)
 		done <- err
 	}()
-	time.Sleep(10 * time.Millisecond) // it reads now, or will find it closed
+	time.Sleep(10 * time.Millisecond) // pace: it reads now, or will find it closed; both must end
 	master.Close()
 	if err := <-done; !errors.Is(err, os.ErrClosed) {
 		t.Errorf("after Close: %v", err)

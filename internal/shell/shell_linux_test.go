@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 func TestMain(m *testing.M) {
@@ -134,9 +135,8 @@ func TestSoftAbort(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 2*time.Second)
 		before, _ := d.PID()
-		stop := make(chan struct{})
-		time.AfterFunc(50*time.Millisecond, func() { close(stop) })
-		_, res := d.run("V=kept; while :; do :; done; echo NOT", stop)
+		mark, stop := stopAt(t)
+		_, res := d.run("V=kept; "+mark.code+"; while :; do :; done; echo NOT", stop)
 		if !res.Stopped || res.Signal != unix.SIGTERM || res.Ending != Exited || res.RolledBack {
 			t.Errorf("got %+v", res)
 		}
@@ -149,25 +149,63 @@ func TestSoftAbort(t *testing.T) {
 	})
 }
 
+// mark is a place in a command that can be seen from outside.
+type mark struct {
+	t    *testing.T
+	file string
+	code string // for the shell
+}
+
+// since is how long ago the command was there.
+func (m mark) since() time.Duration {
+	m.t.Helper()
+	info, err := os.Stat(m.file)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return time.Since(info.ModTime())
+}
+
+// stopAt returns a mark, and a channel that is closed once a command has come to
+// it: one that is stopped there has done what comes before.
+func stopAt(t *testing.T) (m mark, stop <-chan struct{}) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "here")
+	reached := make(chan struct{})
+	go func() {
+		for end := time.Now().Add(trltest.Patience); time.Now().Before(end); {
+			if _, err := os.Stat(file); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond) // poll: until the command is there
+		}
+		close(reached)
+	}()
+	return mark{t, file, ": >'" + file + "'"}, reached
+}
+
 // A shell that ignores the abort is killed after the grace, and its standby
 // takes over.
 func TestHardAbort(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 200*time.Millisecond)
-		d.run("V=before", nil)
-		stop := make(chan struct{})
-		time.AfterFunc(100*time.Millisecond, func() { close(stop) })
-		start := time.Now()
-		_, res := d.run("trap '' 16; V=lost; while :; do :; done", stop)
-		if !res.Stopped || res.Signal != unix.SIGKILL || !res.RolledBack || res.RolledBackTo != "1" {
-			t.Errorf("got %+v", res)
-		}
-		if took := time.Since(start); took > 300*time.Millisecond+lastChance+2*time.Second {
-			t.Errorf("took %v", took)
-		}
-		if out, _ := d.run(`echo "$V"`, nil); out != "before\n" {
-			t.Errorf("state: %q", out)
-		}
+		trltest.Undisturbed(t, func() error {
+			d.run("V=before", nil)
+			id := fmt.Sprint(d.mark)
+			mark, stop := stopAt(t)
+			_, res := d.run("trap '' 16; V=lost; "+mark.code+"; while :; do :; done", stop)
+			took := mark.since()
+			if !res.Stopped || res.Signal != unix.SIGKILL || !res.RolledBack || res.RolledBackTo != id {
+				t.Errorf("got %+v", res)
+			}
+			if out, _ := d.run(`echo "$V"`, nil); out != "before\n" {
+				t.Errorf("state: %q", out)
+			}
+			if took > 200*time.Millisecond+lastChance+2*time.Second {
+				return fmt.Errorf("took %v", took)
+			}
+			return nil
+		})
 	})
 }
 
@@ -178,17 +216,11 @@ func TestStandbyIsTakenInThePause(t *testing.T) {
 		d.run("N=$((N+1))", nil)
 	}
 	d.run("LAST=1", nil)
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	trltest.Eventually(t, "a standby has the last command", func() bool {
 		d.mu.Lock()
-		current := d.standby != nil && d.standby.id == d.lastID
-		d.mu.Unlock()
-		if current {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("no standby has the last command")
-		}
-	}
+		defer d.mu.Unlock()
+		return d.standby != nil && d.standby.id == d.lastID
+	})
 	if _, res := d.run("kill -9 $$", nil); res.RolledBackTo != "51" {
 		t.Errorf("got %+v", res)
 	}

@@ -221,7 +221,7 @@ func TestHalfClosedClientGetsItsAnswers(t *testing.T) {
 func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
 	big := strings.Repeat("x", 4<<20) // more than any socket buffer
 	gone := make(chan struct{}, 1)
-	_, path := start(t, Config{WriteTimeout: 50 * time.Millisecond}, func(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	_, path := start(t, Config{WriteTimeout: 300 * time.Millisecond}, func(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 		if p.Command == "wait" {
 			<-ctx.Done()
 			gone <- struct{}{}

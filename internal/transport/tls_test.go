@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // authority signs certificates.
@@ -174,11 +176,7 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 // eventually waits for something that is looked at once a second.
 func eventually(t testing.TB, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !reached(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come to it")
-		}
-	}
+	trltest.Eventually(t, "it came to it", reached)
 }
 
 func TestClientCertificates(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // socket is a raw WebSocket client.
@@ -24,7 +25,7 @@ type socket struct {
 
 func (rig *webRig) socket(token string) *socket {
 	rig.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, "ws://"+rig.address+"/ws", &websocket.DialOptions{ //nolint:bodyclose // it is the connection
 		HTTPClient: rig.client,
@@ -40,7 +41,7 @@ func (rig *webRig) socket(token string) *socket {
 
 func (s *socket) send(kind websocket.MessageType, text string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience)
 	defer cancel()
 	if err := s.Write(ctx, kind, []byte(text)); err != nil {
 		s.t.Fatal(err)
@@ -48,7 +49,7 @@ func (s *socket) send(kind websocket.MessageType, text string) {
 }
 
 func (s *socket) text() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second) // a test that hangs says where
+	ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience) // a test that hangs says where
 	defer cancel()
 	kind, text, err := s.Read(ctx)
 	if err == nil && kind != websocket.MessageText {
@@ -261,9 +262,7 @@ func TestWebSocketDrains(t *testing.T) {
 	<-g.begun
 	done := make(chan error, 1)
 	go func() { done <- rig.server.srv.Shutdown(context.Background()) }()
-	for !rig.server.srv.isClosing() {
-		time.Sleep(time.Millisecond)
-	}
+	trltest.Eventually(t, "the server is closing", rig.server.srv.isClosing)
 	close(g.open)
 	if r := s.reply(); string(r.ID) != "1" || r.Error != nil {
 		t.Errorf("answer %s %v", r.ID, r.Error)
@@ -282,7 +281,7 @@ func TestPingFindsOutWhoIsThere(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.onLink = func(l *wsLink) { links <- l } }})
 	s := rig.socket("trl_runner")
 	here := <-links
-	awaitReading(here)
+	awaitReading(t, here)
 	read := make(chan error, 1)
 	go func() { // a client answers pings while it reads
 		_, err := s.text()
@@ -296,7 +295,7 @@ func TestPingFindsOutWhoIsThere(t *testing.T) {
 
 	rig.socket("trl_runner") // and never reads
 	silent := <-links
-	awaitReading(silent)
+	awaitReading(t, silent)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if silent.alive(ctx) {
@@ -307,7 +306,7 @@ func TestPingFindsOutWhoIsThere(t *testing.T) {
 // The time limit of an answer is not that of a ping long after it.
 func TestPingAfterAnAnswer(t *testing.T) {
 	links := make(chan *wsLink, 1)
-	const limit = 50 * time.Millisecond
+	const limit = 300 * time.Millisecond
 	rig := startHTTP(t, webOptions{
 		config:  Config{WriteTimeout: limit},
 		prepare: func(h *HTTPServer) { h.onLink = func(l *wsLink) { links <- l } },
@@ -316,8 +315,8 @@ func TestPingAfterAnAnswer(t *testing.T) {
 	s.send(websocket.MessageText, call("system.ping", "{}"))
 	s.reply()
 	here := <-links
-	awaitReading(here)
-	time.Sleep(2 * limit)
+	awaitReading(t, here)
+	time.Sleep(2 * limit) // absence: the limit of the answer does not apply any more
 	read := make(chan error, 1)
 	go func() {
 		_, err := s.text()
@@ -330,10 +329,9 @@ func TestPingAfterAnAnswer(t *testing.T) {
 	<-read
 }
 
-func awaitReading(l *wsLink) {
-	for !l.messages.reading.Load() {
-		time.Sleep(time.Millisecond)
-	}
+func awaitReading(t *testing.T, l *wsLink) {
+	t.Helper()
+	trltest.Eventually(t, "the link is read", l.messages.reading.Load)
 }
 
 // FuzzWebSocket sends a message. Whatever it is, it is answered by one JSON
@@ -357,7 +355,7 @@ func FuzzWebSocket(f *testing.F) {
 		}
 		s.send(kind, string(sent))
 		const marker = "the one that came after"
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), trltest.Patience)
 		defer cancel()
 		_ = s.Write(ctx, websocket.MessageText, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%q,"method":"system.ping"}`, marker))
 		for {

@@ -254,7 +254,7 @@ func diskStorm(t *testing.T) {
 func (r *rig) storm(d *disk, rnd *rand.Rand, kills int) (changes int) {
 	r.t.Helper()
 	for n := 0; n < kills; {
-		time.Sleep(time.Duration(rnd.IntN(80)) * time.Millisecond) // a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(80)) * time.Millisecond) // pace: a random moment is what is wanted
 		if rnd.IntN(2) == 0 {
 			if changes++; changes%2 == 1 {
 				d.free()

@@ -7,7 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // echoVariable makes this test binary an echo server on the socket it names.
@@ -64,7 +65,7 @@ func startEcho(t *testing.T) *lines {
 		_ = cmd.Wait()
 	})
 	var l *lines
-	if err := eventually(10*time.Second, func() (err error) {
+	if err := eventually(trltest.Patience, func() (err error) {
 		l, err = dialLines(path)
 		return err
 	}); err != nil {

@@ -229,7 +229,7 @@ func (c *crowd) processesLeft() (err error) {
 	if err != nil {
 		return err
 	}
-	time.Sleep(stillFor)
+	time.Sleep(stillFor) // absence: nothing forks
 	if n := buryZombies(c.PID); n > 0 {
 		return fmt.Errorf("something forks: %d more have died", n)
 	}

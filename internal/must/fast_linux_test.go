@@ -51,7 +51,7 @@ func tries(t *testing.T, measure func(t *testing.T) error) {
 			return
 		}
 		t.Log("missed: ", err)
-		time.Sleep(fastPause)
+		time.Sleep(fastPause) // pace: what slows the machine comes in bursts
 	}
 	t.Error(err)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 const (
@@ -77,7 +78,7 @@ func TestMustSurviveGarbage(t *testing.T) {
 
 	g.throw(rng, garbageLines)
 	after := before
-	err := eventually(10*time.Second, func() error {
+	err := eventually(trltest.Patience, func() error {
 		if after = r.footprint(); after.goroutines != before.goroutines || after.fds.held != before.fds.held {
 			return fmt.Errorf("goroutines %d → %d, descriptors %d → %d", before.goroutines, after.goroutines, before.fds.held, after.fds.held)
 		}

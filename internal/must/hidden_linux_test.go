@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
@@ -60,7 +59,7 @@ func TestMustHideItsMemory(t *testing.T) {
 		}
 	}()
 	var c *client.Client
-	if err := eventually(10*time.Second, func() (err error) {
+	if err := eventually(trltest.Patience, func() (err error) {
 		c, err = client.Dial(t.Context(), socket)
 		return err
 	}); err != nil {
@@ -88,7 +87,7 @@ func TestMustHideItsMemory(t *testing.T) {
 		if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(10*time.Second, func() error {
+		if err := eventually(trltest.Patience, func() error {
 			if now := daemonOf(serve.Process.Pid); now == 0 || now == daemon {
 				return fmt.Errorf("no other daemon than %d", daemon)
 			}

@@ -194,7 +194,7 @@ func startLone(t *testing.T) (socket string, stop func() error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	if err := eventually(10*time.Second, func() error { return trltest.Ping(t.Context(), socket) }); err != nil {
+	if err := eventually(trltest.Patience, func() error { return trltest.Ping(t.Context(), socket) }); err != nil {
 		t.Fatal(err)
 	}
 	return socket, func() error { return errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()) }

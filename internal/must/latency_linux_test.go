@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // Roles of this test binary as another process.
@@ -41,7 +42,7 @@ func beTicker() {
 		return
 	}
 	for range ticks {
-		time.Sleep(tickEach)
+		time.Sleep(tickEach) // pace: it is a clock
 		fmt.Fprintf(os.Stdout, "%d\n", monotonic())
 	}
 	os.Exit(0)
@@ -144,7 +145,7 @@ func relayTicks(t *testing.T) (relayed []time.Duration) {
 	}
 	defer func() { _ = cmd.Wait() }()
 	var l *lines
-	if err := eventually(10*time.Second, func() (err error) {
+	if err := eventually(trltest.Patience, func() (err error) {
 		l, err = dialLines(path)
 		return err
 	}); err != nil {

@@ -68,7 +68,7 @@ func (r *rig) steady() *api.SystemStats {
 	const steady = 10 // looks that must agree, half a second
 	var stats *api.SystemStats
 	same := 0
-	if err := eventually(10*time.Second, func() error {
+	if err := eventually(trltest.Patience, func() error {
 		now := r.stats()
 		if stats == nil || now.FDs != stats.FDs || now.Goroutines != stats.Goroutines {
 			same = 0

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -66,7 +65,7 @@ func newMemoryGroup(t *testing.T) (*memoryGroup, error) {
 			continue
 		}
 		t.Cleanup(func() {
-			if err := eventually(10*time.Second, func() error { return unix.Rmdir(g.dir) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := eventually(trltest.Patience, func() error { return unix.Rmdir(g.dir) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Error("a cgroup is left: ", err)
 			}
 		})

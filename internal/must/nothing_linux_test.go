@@ -277,7 +277,7 @@ func (n *nothing) leave(c *client.Client) error {
 // calm waits until the daemon has forgotten all sessions and execs.
 func (n *nothing) calm() {
 	n.t.Helper()
-	if err := eventually(10*time.Second, func() error {
+	if err := eventually(trltest.Patience, func() error {
 		st := n.stats()
 		total := 0
 		for _, count := range st.Sessions {
@@ -304,7 +304,7 @@ func (n *nothing) atRest() footprint {
 		_, err = c.Run(n.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true"})
 	}
 	if err == nil {
-		err = eventually(5*time.Second, func() error { // it takes what was spare
+		err = eventually(trltest.Patience, func() error { // it takes what was spare
 			info, err := c.SessionInfo(n.ctx, api.SessionParams{SessionID: s.SessionID})
 			if err == nil && !slices.ContainsFunc(info.Processes, func(p api.Process) bool { return p.Role == api.RoleStandby }) {
 				err = errors.New("the shell has no standby")
@@ -334,7 +334,7 @@ func (n *nothing) leftovers() error {
 	// A chain of processes in which each starts the next can be missed by every
 	// look at the process table; but each of its links is reaped by the daemon.
 	reaped := n.stats().Orphans
-	time.Sleep(stillFor)
+	time.Sleep(stillFor) // absence: nothing forks
 	if more := n.stats().Orphans - reaped; more > 0 {
 		wrong = append(wrong, fmt.Errorf("something forks: %d more processes have been reaped", more))
 	}

@@ -150,7 +150,7 @@ func (r *rig) killDaemons(rnd *rand.Rand, kills int, enough chan<- struct{}) {
 		if rnd.IntN(2) == 0 && trltest.Ping(r.ctx, r.Socket) == nil {
 			most = 150
 		}
-		time.Sleep(time.Duration(rnd.IntN(most)) * time.Millisecond) // a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(most)) * time.Millisecond) // pace: a random moment is what is wanted
 		if pid := daemonOf(r.PID); pid != 0 && unix.Kill(pid, unix.SIGKILL) == nil {
 			n++
 		}
@@ -244,7 +244,7 @@ func (r *rig) killDaemon() {
 		r.t.Fatal("there is no daemon to kill")
 	}
 	r.client.Close()
-	if err := eventually(10*time.Second, func() error {
+	if err := eventually(trltest.Patience, func() error {
 		if now := daemonOf(r.PID); now == 0 || now == pid {
 			return errors.New("the daemon was not started again")
 		}

@@ -207,7 +207,7 @@ func killStrays() {
 		for _, fd := range held {
 			unix.Close(fd)
 		}
-		time.Sleep(10 * time.Millisecond) // the killed need a moment to become zombies
+		time.Sleep(10 * time.Millisecond) // poll: the killed need a moment to become zombies
 	}
 }
 
@@ -281,7 +281,7 @@ func (r *rig) footprint() footprint {
 		} else {
 			last, same = now, 0
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // poll: until it is the same for a while
 	}
 	return last
 }
@@ -294,7 +294,7 @@ func eventually(patience time.Duration, check func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // a look at the daemon is not free
+		time.Sleep(50 * time.Millisecond) // poll: a look at the daemon is not free
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 const (
@@ -71,7 +72,7 @@ func TestMustScale(t *testing.T) {
 	})
 
 	var idle *api.SystemStats
-	if err := eventually(10*time.Second, func() error { // the last standbys are being taken
+	if err := eventually(trltest.Patience, func() error { // the last standbys are being taken
 		if idle = r.stats(); idle.Goroutines > before.Goroutines+scaleAtOnce {
 			return fmt.Errorf("%d goroutines for %d idle sessions", idle.Goroutines, n)
 		}

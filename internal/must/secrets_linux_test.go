@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
 // TestMustKeepSecrets gives commands a secret in every way there is, and looks
@@ -170,7 +171,7 @@ func (k *keeper) useSecret(shell string) {
 func (k *keeper) lookAround(s *api.Session, res *api.ExecResult) {
 	k.t.Helper()
 	var out api.ExecOutputResult
-	if err := eventually(10*time.Second, func() error {
+	if err := eventually(trltest.Patience, func() error {
 		k.must(&out, api.MethodExecOutput, object{"exec_id": res.ExecID, "wait_ms": 5000})
 		if len(out.Chunks) == 0 || out.Chunks[0].Data != "same\n" {
 			return fmt.Errorf("%s: the command says %v, want that it has the secret", s.Shell, out.Chunks)

@@ -273,7 +273,7 @@ func TestMustKeepWhatItHas(t *testing.T) {
 		if err := unix.Kill(r.PID, unix.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(20*time.Second, func() error {
+		if err := eventually(trltest.Patience, func() error {
 			if n := strings.Count(r.Log(), "nothing is changed"); n != refused || !strings.Contains(r.Log(), why) {
 				return fmt.Errorf("refused %d times, want %d because of %q", n, refused, why)
 			}
@@ -312,7 +312,7 @@ func TestMustKeepWhatItHas(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGHUP); err != nil { // the daemon obeys too
 		t.Fatal(err)
 	}
-	if err := eventually(20*time.Second, func() error {
+	if err := eventually(trltest.Patience, func() error {
 		if now := daemonOf(r.PID); now == pid || now == 0 {
 			return errors.New("no other daemon")
 		}
@@ -366,7 +366,7 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 		if err := syscall.Kill(r.PID, syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(20*time.Second, func() error {
+		if err := eventually(trltest.Patience, func() error {
 			ctx, cancel := context.WithTimeout(r.ctx, time.Second)
 			defer cancel()
 			if now := daemonOf(r.PID); now == pid || now == 0 {

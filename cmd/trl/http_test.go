@@ -60,8 +60,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(flags.Arg(0))
 	ts.Check(err)
-	const patience = 20 * time.Second
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // poll: with -until, for the status
 		r, err := http.NewRequestWithContext(context.Background(), flags.Arg(1), flags.Arg(2), strings.NewReader(flags.Arg(3)))
 		ts.Check(err)
 		r.Host = *host
@@ -147,11 +146,11 @@ func (s *site) trl(dir string, args ...string) []byte {
 func (s *site) token(dir string, args ...string) string {
 	s.t.Helper()
 	secret := strings.TrimSpace(string(s.trl(dir, append([]string{"token", "create"}, args...)...)))
-	for s.daemon != nil {
-		if status, _ := s.call(secret, api.MethodSystemPing, nil, nil); status == 200 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond) // it looks once a second
+	if s.daemon != nil {
+		trltest.Eventually(s.t, "the daemon knows the token", func() bool {
+			status, _ := s.call(secret, api.MethodSystemPing, nil, nil)
+			return status == 200
+		})
 	}
 	return secret
 }
@@ -472,11 +471,11 @@ func TestShutdownAnswersOverHTTP(t *testing.T) {
 			ran <- nil
 		}
 	}()
-	for running := 0; running < 2; time.Sleep(10 * time.Millisecond) {
+	trltest.Eventually(t, "both commands run", func() bool {
 		var stats api.SystemStats
 		s.mustCall(secret, api.MethodSystemStats, nil, &stats)
-		running = stats.ExecsRunning
-	}
+		return stats.ExecsRunning == 2
+	})
 	if err := s.daemon.Stop(); err != nil {
 		t.Error(err)
 	}

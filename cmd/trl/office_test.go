@@ -30,7 +30,7 @@ type office struct {
 
 // patience is how long a window may take to show something on a machine that is
 // busy with other tests.
-const patience = 20 * time.Second
+const patience = trltest.Patience
 
 func newOffice(t *testing.T, programs ...string) *office {
 	t.Helper()
@@ -139,11 +139,7 @@ func (o *office) screen(session string) *api.SessionScreenResult {
 // await looks again and again until it is as it should be.
 func (o *office) await(what string, is func() bool) {
 	o.t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			o.t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
+	trltest.Eventually(o.t, what, is)
 }
 
 // awaitProgram waits until a program runs in some session: a key that comes while
@@ -285,7 +281,7 @@ func (w *window) sees(pattern string) {
 	w.t.Helper()
 	re := windowPattern(pattern)
 	var last string
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // poll: until the window shows it
 		if last = w.text(); re.MatchString(last) {
 			return
 		}

@@ -40,10 +40,19 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 //	[!] json -has PATH      the same, whatever the value
 //	json -set NAME PATH     put the value there into an environment variable
 //	http …                  make an HTTP request; see cmdHTTP
+//
+// $TOKEN is a number that no other story has: a process is looked for by it, and
+// never by what another test, or another user of the machine, may run too.
 func TestStories(t *testing.T) {
 	binary, err := trltest.Binary()
 	if err != nil {
 		t.Fatal(err)
+	}
+	// A script that hangs fails, with what it did before, instead of all of them
+	// when the time of the test binary is over.
+	deadline := time.Now().Add(3 * trltest.Patience)
+	if end, ok := t.Deadline(); ok && end.Before(deadline) {
+		deadline = end
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -61,6 +70,7 @@ func TestStories(t *testing.T) {
 			}
 			env.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("TRL_SOCKET", trltest.SocketIn(dir))
+			env.Setenv("TOKEN", trltest.Token())
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -72,6 +82,7 @@ func TestStories(t *testing.T) {
 			"http":    cmdHTTP,
 		},
 		RequireUniqueNames: true,
+		Deadline:           deadline,
 	})
 }
 
@@ -177,17 +188,17 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until RE cmd [arg...]")
 	}
-	const patience = 20 * time.Second
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(trltest.Patience); ; {
 		err := ts.Exec(args[1], args[2:]...)
 		if pattern.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("stdout did not match %q within %s (last: %v)", args[0], patience, err)
+			ts.Fatalf("stdout did not match %q within %s (last: %v)", args[0], trltest.Patience, err)
 		}
+		time.Sleep(20 * time.Millisecond) // poll: until it matches
 	}
 }
 
@@ -302,8 +313,8 @@ func TestRunIsLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signal := filepath.Join(t.TempDir(), "go-on")
-	cmd := exec.Command(binary, "run", "--timeout", "30s", "--", "echo first; until [ -e '"+signal+"' ]; do sleep 0.05; done; echo last >&2")
+	wait, open := trltest.Gate(t)
+	cmd := exec.Command(binary, "run", "--timeout", "60s", "--", "echo first; "+wait+"; echo last >&2")
 	cmd.Env = append(trltest.Environ(daemon.Dir), "TRL_SOCKET="+daemon.Socket)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -318,9 +329,7 @@ func TestRunIsLive(t *testing.T) {
 	if line, err := lines.ReadString('\n'); line != "first\n" {
 		t.Errorf("first line %q, %v", line, err)
 	}
-	if err := os.WriteFile(signal, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	open()
 	if rest, err := io.ReadAll(lines); len(rest) != 0 || err != nil {
 		t.Errorf("rest of stdout %q, %v", rest, err)
 	}

@@ -2,8 +2,10 @@ package trltest
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -48,6 +50,10 @@ func Undisturbed(t testing.TB, do func() error) {
 	}
 	t.Errorf("%d times out of %d:\n%v", tries, tries, errors.Join(failures...))
 }
+
+// Token returns a number that no other test has, of some digits. It can be a part
+// of what `sleep` is told, so that a test finds its own processes and no others.
+func Token() string { return strconv.Itoa(100_000_000 + rand.IntN(900_000_000)) }
 
 // Gate returns shell code that waits until open is called, or for a minute if it
 // never is: a command can so be held at a place for as long as the test needs,

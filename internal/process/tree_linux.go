@@ -124,11 +124,18 @@ func (t *Tree) Describe(pids []int) []Info {
 		if err != nil || st.dead() {
 			continue
 		}
+		command := commandLine(pid, st.comm)
+		if command[0] == '[' {
+			// It has no arguments: if it has no memory either, it is ending.
+			if st, err = readStat(pid); err != nil || st.dead() || st.rss == 0 {
+				continue
+			}
+		}
 		_, _, mark, _ := t.host.tag.read(pid)
 		infos = append(infos, Info{
 			PID: pid, PPID: st.ppid, Mark: mark, RSS: st.rss,
 			Age:     max(0, now-st.start),
-			Command: commandLine(pid, st.comm),
+			Command: command,
 		})
 	}
 	return infos

@@ -110,7 +110,7 @@ func TestProgressIsTold(t *testing.T) {
 					t.Errorf("%+v", p)
 				}
 				last = p.Progress
-			case <-time.After(5 * time.Second):
+			case <-time.After(trltest.Patience):
 				t.Fatal("no progress was told")
 			}
 		}

@@ -59,6 +59,7 @@ type shown struct {
 	gaps    []span // what nobody has any more
 	telling []line // of what is left out, lines that look like the reason
 	looked  int64  // up to here what is left out was looked through for them
+	stopped bool   // there, before its end: the time was over
 	page    span   // what it is of
 }
 
@@ -155,6 +156,9 @@ var tellingWords = [][]byte{
 	[]byte("segmentation fault"), []byte("permission denied"), []byte("not found"), []byte("undefined"), []byte("cannot "),
 }
 
+// tellingSearch is the search that finds the same words.
+const tellingSearch = `(?i)error|fail|fatal|panic|exception|traceback`
+
 // lowered copies b into buf in lower case.
 func lowered(buf, b []byte) []byte {
 	buf = append(buf[:0], b...)
@@ -223,6 +227,7 @@ func (s *server) telling(ctx context.Context, exec string, stream api.ChunkType,
 			return true
 		},
 	})
+	to.stopped = to.looked < part.To
 	to.telling = slices.Concat(words.lines, places.lines)
 	slices.SortFunc(to.telling, func(a, b line) int { return cmp.Compare(a.Offset, b.Offset) })
 	return err
@@ -275,7 +280,7 @@ func (s *server) lines(ctx context.Context, exec string, stream api.ChunkType, p
 type lineWalk struct {
 	do     scan
 	held   []byte // the begin of a line whose end has not come
-	heldAt int64
+	heldAt int64  // where that is; with nothing held, where the next line begins
 	on     bool
 }
 
@@ -298,7 +303,7 @@ func (w *lineWalk) walk(offset int64, data []byte) {
 			w.held = append(w.held, data...)
 			if len(w.held) > maxLine {
 				w.on = w.do.line(w.heldAt, w.held)
-				w.held = w.held[:0]
+				w.held, w.heldAt = w.held[:0], offset+int64(len(data))
 			}
 			return
 		}
@@ -310,6 +315,7 @@ func (w *lineWalk) walk(offset int64, data []byte) {
 		w.on = w.do.line(w.heldAt, text)
 		w.held = w.held[:0]
 		offset, data = offset+int64(end)+1, data[end+1:]
+		w.heldAt = offset // whoever goes on from there must not meet this line again
 	}
 }
 

@@ -201,15 +201,21 @@ func (r *report) show(o *shown) {
 		r.note("%s from offset %d on were not kept, for a quota or a full disk: they can't be read any more", bytesOf(gap.size()), gap.From)
 	}
 	if len(o.telling) > 0 {
-		where := ""
-		if o.looked < o.leftOut[0].To {
-			where = fmt.Sprintf(" (looked at up to offset %d)", o.looked)
-		}
-		r.note("lines in what is left out%s that may tell why are below", where)
+		r.note("lines in what is left out that may tell why are below")
+	}
+	if o.stopped {
+		r.stopped("looking for errors in what is left out", scanTime, o.looked, o.leftOut[0].To, tellingSearch)
 	}
 	if o.page.To < r.Size && len(o.leftOut) == 0 {
 		r.note("%s follow: go on with %s", bytesOf(r.Size-o.page.To), r.invoke("from", o.page.To))
 	}
+}
+
+// stopped says that something was cut short by its time limit, where, and which
+// call goes on from there: whoever reads nothing of it would take silence for
+// nothing found.
+func (r *report) stopped(what string, limit time.Duration, at, end int64, search string) {
+	r.note("%s stopped after %s, at offset %d of %d; %s goes on", what, limit, at, end, r.invoke("search", search, "from", at))
 }
 
 // invoke is the call of output that shows more of the same.

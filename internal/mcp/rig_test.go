@@ -275,12 +275,7 @@ func (r *rig) contains(text string, wanted ...string) {
 // eventually waits until something is so.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			r.Fatalf("it never came to be: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	trltest.Eventually(r, what, is)
 }
 
 func (r *rig) write(name, text string) string {

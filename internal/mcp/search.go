@@ -96,8 +96,10 @@ func (s *server) search(ctx context.Context, c *call, r *report, a outputArgumen
 		return err
 	}
 	f := &finder{pattern: re, context: a.Context, room: c.room.page(), found: []line{}, next: from}
+	until := searchUntil(ctx)
+	limit := time.Until(until).Round(time.Second)
 	looked, err := s.lines(ctx, r.Exec, api.ChunkType(a.Stream), span{from, r.Size}, scan{
-		line: f.line, skip: skipping(a), until: searchUntil(ctx),
+		line: f.line, skip: skipping(a), until: until,
 	})
 	if err != nil {
 		return err
@@ -107,6 +109,8 @@ func (s *server) search(ctx context.Context, c *call, r *report, a outputArgumen
 	case f.missed > 0:
 		r.Next = f.next
 		r.note("%d lines match; the first %d are shown: go on with %s", f.matches+f.missed, f.matches, r.invoke("search", a.Search, "from", r.Next))
+	case f.matches == 0 && looked < r.Size:
+		r.note("no line matches so far")
 	case f.matches == 0:
 		r.note("no line matches")
 	case f.matches == 1:
@@ -114,8 +118,8 @@ func (s *server) search(ctx context.Context, c *call, r *report, a outputArgumen
 	default:
 		r.note("%d lines match", f.matches)
 	}
-	if looked < r.Size {
-		r.note("it was searched up to offset %d of %d; go on with %s", looked, r.Size, r.invoke("search", a.Search, "from", r.Next))
+	if looked < r.Size && f.missed == 0 { // with some missed, the call above goes on before that
+		r.stopped("the search", limit, looked, r.Size, a.Search)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ class Daemon:
         self._serving = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
-        self._serving.wait(20)
+        self._serving.wait(60)
         try:
             with trl.connect(self.socket) as client:
                 if http:

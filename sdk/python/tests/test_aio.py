@@ -45,8 +45,13 @@ class OnEachCarrier(unittest.TestCase):
             async with client.session(shell="bash", cwd="/usr") as s:
                 r = await s.run("cd lib; echo hi")
                 self.assertEqual((r.stdout, r.cwd), ("hi\n", "/usr/lib"))
-                stream = s.stream("echo one; sleep 0.05; printf '\\377' >&2; exit 4")
-                chunks = [chunk async for chunk in stream]
+                # Two pipes have an order only if one is read before the other is written to.
+                stream = s.stream("echo one; read x; printf '\\377' >&2; exit 4", stdin_open=True)
+                chunks = []
+                async for chunk in stream:
+                    chunks.append(chunk)
+                    if chunk.data == b"one\n":
+                        await stream.input("\n")
                 self.assertEqual([c.data for c in chunks], [b"one\n", b"\xff", b""])
                 assert stream.result is not None
                 self.assertEqual(stream.result.exit_code, 4)
@@ -89,17 +94,24 @@ class OnEachCarrier(unittest.TestCase):
     def test_cancellation_leaves_the_client_whole(self) -> None:
         async def test(client: aio.Client) -> None:
             async with client.session() as s:
+                async def running() -> None:  # the daemon may get it after it was given up
+                    while (await s.info())["state"] != "running":
+                        await asyncio.sleep(0.02)
+
                 with self.assertRaises(asyncio.TimeoutError):
-                    await asyncio.wait_for(s.run("sleep 30"), 0.1)
+                    await asyncio.wait_for(s.run("sleep 600"), 0.3)
+                await asyncio.wait_for(running(), 60)
                 await s.cancel()
                 with self.assertRaises(trl.CallTimeout):
-                    await s.run("sleep 30", call_timeout=0.1)
+                    await s.run("sleep 600", call_timeout=0.3)
+                await asyncio.wait_for(running(), 60)
                 await s.cancel()
-                async with s.stream("echo a; sleep 0.4; echo b") as stream:
+                async with s.stream("echo a; read x; echo b", stdin_open=True) as stream:
                     self.assertEqual((await stream.__anext__()).data, b"a\n")
                     for _ in range(3):
                         with self.assertRaises(asyncio.TimeoutError):
                             await asyncio.wait_for(stream.__anext__(), 0.05)
+                    await stream.input("\n")
                     self.assertEqual(b"".join([c.data async for c in stream]), b"b\n")
                 self.assertEqual((await s.run("echo next")).stdout, "next\n")
 

@@ -17,7 +17,7 @@ from tests.support import Daemon, trl
 LINES = 150
 COMMAND = f"n=7; i=0; while [ $i -lt {LINES} ]; do echo line $i; echo error $i >&2; i=$((i+1)); sleep 0.01; done; exit 5"
 EXPECTED = "".join(f"line {i}\n" for i in range(LINES)).encode()
-RETRY = trl.Retry(initial=0.01, maximum=0.1, total=20)
+RETRY = trl.Retry(initial=0.01, maximum=0.1, total=60)
 
 
 @contextlib.contextmanager
@@ -53,6 +53,10 @@ class Killed(unittest.TestCase):
             ran = os.path.join(daemon.directory, "ran")
             once = f"echo once >>{ran}; sleep 0.6; (exit 3)"
 
+            def enough(runs: List[Any]) -> bool:
+                # A busy machine is slow to start daemons, and so to have them killed.
+                return len(runs) >= 3 and (len(set(killed)) >= 5 or len(runs) >= 60)
+
             async def follow() -> Any:
                 async with trl.aio.connect(address, token=daemon.token, retry=RETRY) as client:
                     out = b""
@@ -60,7 +64,10 @@ class Killed(unittest.TestCase):
                         async for chunk in stream:
                             if chunk.type == "stdout":
                                 out += chunk.data
-                    return out, stream.result, [await client.run(session.id, once) for _ in range(3)]
+                    runs: List[Any] = []
+                    while not enough(runs):
+                        runs.append(await client.run(session.id, once))
+                    return out, stream.result, runs
 
             with killing(daemon) as killed:
                 began = time.monotonic()
@@ -74,14 +81,16 @@ class Killed(unittest.TestCase):
                                 if chunk.type == "stdout":
                                     out += chunk.data
                         result = stream.result
-                        runs = [client.run(session.id, once) for _ in range(3)]
+                        runs = []
+                        while not enough(runs):
+                            runs.append(client.run(session.id, once))
                 took = time.monotonic() - began
             self.assertEqual(out, EXPECTED)
             assert result is not None
             self.assertEqual((result.exit_code, result.stdout_bytes), (5, len(EXPECTED)))
-            self.assertEqual([run.exit_code for run in runs], [3, 3, 3])
+            self.assertEqual([run.exit_code for run in runs], [3] * len(runs))
             with open(ran) as lines:
-                self.assertEqual(lines.read(), "once\n" * 3)
+                self.assertEqual(lines.read(), "once\n" * len(runs))
             self.assertEqual(session.run("echo $n").stdout, "7\n")
             self.assertGreaterEqual(len(set(killed)), 5, f"killed {killed} in {took:.1f} s")
 

@@ -61,9 +61,13 @@ describe("a client on the Unix socket", () => {
   test("a stream gives chunks with offsets, and ends after the exit", async () => {
     const session = await client.session({ shell: "bash" });
     const chunks = [];
-    const stream = session.stream("echo one; sleep 0.05; echo tw\u00f6 >&2; sleep 0.05; printf '\\377'; exit 4");
+    // Two pipes have an order only if one is read before the other is written to.
+    const stream = session.stream("echo one; read x; echo tw\u00f6 >&2; read x; printf '\\377'; exit 4", { stdinOpen: true });
     for await (const chunk of stream) {
       chunks.push(chunk);
+      if (chunk.text.endsWith("\n")) {
+        await client.exec(stream.execId).input("\n");
+      }
     }
     assert.deepEqual(
       chunks.map(({ type, offset, next, text, data }) => [type, offset, next, text, Buffer.from(data).toString("hex")]),
@@ -465,7 +469,7 @@ describe("a lost connection", () => {
       client.on("close", () => upstream.destroy());
       client.pipe(upstream).pipe(client);
     }).listen(path);
-    const client = await connect(path, { waitForDaemonMs: 5_000, reconnect: { firstDelayMs: 1, maxDelayMs: 20, limitMs: 100 } });
+    const client = await connect(path, { waitForDaemonMs: 5_000, reconnect: { firstDelayMs: 1, maxDelayMs: 20, limitMs: 2_000 } });
     const run = client.open(session.id).run("read line; echo $line", { stdinOpen: true });
     await until("it runs", async () => (await session.info()).state === "running");
     const queued = client.open(session.id).stream("echo followed", { wait: true });
@@ -477,7 +481,7 @@ describe("a lost connection", () => {
         socket.destroy();
       }
       await until("both are back", () => sockets.size >= connected + 2);
-      await new Promise((resolve) => setTimeout(resolve, 60)); // it holds for a while
+      await new Promise((resolve) => setTimeout(resolve, 600)); // it holds for a while: in all longer than the limit
     }
     await direct.exec((await session.info()).exec.exec_id).input("answer\n");
     assert.equal((await run).stdout, "answer\n");
@@ -492,10 +496,10 @@ describe("a lost connection", () => {
     const session = await direct.session({ shell: "bash" });
     const path = join(daemon.dir, "frozen.sock");
     const proxy = await startProxy({ listen: path, target: daemon.socket, cuts: 2, meanBytes: 40_000, seed: 5, freeze: true });
-    const frozen = await connect(path, { keepAliveMs: 100, waitForDaemonMs: 10_000 });
+    const frozen = await connect(path, { keepAliveMs: 1_000, waitForDaemonMs: 60_000 });
     let bytes = 0;
     // Longer silent than the keep-alive allows, and alive.
-    for await (const chunk of frozen.open(session.id).stream(`head -c ${1 << 20} /dev/zero; sleep 0.5; echo end`)) {
+    for await (const chunk of frozen.open(session.id).stream(`head -c ${1 << 20} /dev/zero; sleep 3; echo end`)) {
       bytes += chunk.data.length;
     }
     assert.equal(bytes, (1 << 20) + 4);

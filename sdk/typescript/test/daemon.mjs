@@ -61,14 +61,7 @@ export async function startDaemon(args = [], prepare = () => {}) {
   const socket = join(dir, "run", "trl", "trl.sock");
   let child;
   let log = "";
-  const end = async (signal, others = []) => {
-    if (child.exitCode === null && child.signalCode === null) {
-      const exit = once(child, "exit");
-      child.kill(signal);
-      others.forEach((pid) => process.kill(pid, signal));
-      await exit;
-    }
-  };
+  const alive = () => child.exitCode === null && child.signalCode === null;
   const daemon = {
     dir,
     env,
@@ -83,16 +76,29 @@ export async function startDaemon(args = [], prepare = () => {}) {
         throw new Error(`the daemon ended with ${code}: ${log}`);
       });
       gone.catch(() => {}); // later it ends as it is told
-      const ready = connect(socket, { waitForDaemonMs: 20_000 }).then((client) => client.close());
+      const ready = connect(socket, { waitForDaemonMs: 60_000 }).then((client) => client.close());
       ready.catch(() => {}); // said by gone, if that is first
       await Promise.race([ready, gone]);
     },
     /** Kills it as a crash of the machine would, with all that would start it again or tidy up, and waits for its end. */
     async kill() {
-      await end("SIGKILL", keepers(child.pid));
+      if (alive()) {
+        const exit = once(child, "exit");
+        // A daemon that sees its holder die tells its clients so: all are stopped before the first is killed, and the
+        // holder before it is asked for the others, for it starts new ones.
+        child.kill("SIGSTOP");
+        const others = keepers(child.pid);
+        others.forEach((pid) => process.kill(pid, "SIGSTOP"));
+        [...others, child.pid].forEach((pid) => process.kill(pid, "SIGKILL"));
+        await exit;
+      }
     },
     async stop() {
-      await end("SIGTERM");
+      if (alive()) {
+        const exit = once(child, "exit");
+        child.kill("SIGTERM");
+        await exit;
+      }
       rmSync(dir, { recursive: true, force: true });
     },
   };
@@ -107,7 +113,7 @@ export async function startDaemon(args = [], prepare = () => {}) {
 }
 
 /** Waits for a condition that nothing tells of. */
-export async function until(what, condition, patienceMs = 20_000) {
+export async function until(what, condition, patienceMs = 60_000) {
   const end = performance.now() + patienceMs;
   while (!(await condition())) {
     if (performance.now() > end) {

@@ -36,9 +36,12 @@ describe("a client over HTTP", () => {
     const session = await client.session({ shell: "bash", cwd: "/usr" });
     const result = await session.run("cd lib; pwd; exit 3");
     assert.deepEqual([result.exitCode, result.stdout, result.outcome], [3, "/usr/lib\n", "shell_exited"]);
-    const stream = session.stream("echo one; sleep 0.05; printf '\\377' >&2");
+    const stream = session.stream("echo one; read x; printf '\\377' >&2", { stdinOpen: true });
     const chunks = [];
     for await (const chunk of stream) {
+      if (chunk.text === "one\n") {
+        await client.exec(stream.execId).input("\n");
+      }
       chunks.push([chunk.type, chunk.offset, chunk.next, Buffer.from(chunk.data).toString("hex")]);
     }
     assert.deepEqual(chunks, [

@@ -34,10 +34,12 @@ function killing(socket) {
       }
     }
   })();
-  return async () => {
-    over = true;
-    await ended;
-    return killed;
+  return {
+    killed,
+    async stop() {
+      over = true;
+      await ended;
+    },
   };
 }
 
@@ -45,11 +47,11 @@ for (const transport of ["unix", "http"]) {
   test(`nothing is lost over ${transport}`, { timeout: 120_000 }, async () => {
     const http = transport === "http" ? await startHttpDaemon() : undefined;
     const daemon = http?.daemon ?? (await startDaemon());
-    const options = { token: http?.token, waitForDaemonMs: 20_000 };
+    const options = { token: http?.token, waitForDaemonMs: 60_000 };
     const client = await connect(http ? `http://127.0.0.1:${http.port}` : daemon.socket, options);
     try {
       const session = await client.session();
-      const stop = killing(daemon.socket);
+      const { killed, stop } = killing(daemon.socket);
       let out = "";
       let result;
       for await (const chunk of session.stream(command)) {
@@ -61,14 +63,15 @@ for (const transport of ["unix", "http"]) {
       }
       const file = join(daemon.dir, "ran");
       const codes = [];
-      for (let i = 0; i < 3; i++) {
+      // A busy machine is slow to start daemons, and so to have them killed.
+      for (let i = 0; i < 3 || (killed.size < 5 && i < 60); i++) {
         codes.push((await session.run(`echo once >>${file}; sleep 0.6; (exit 3)`)).exitCode);
       }
-      const killed = await stop();
+      await stop();
       assert.equal(out, expected);
       assert.equal(result.exitCode, 5);
-      assert.deepEqual(codes, [3, 3, 3]);
-      assert.equal(readFileSync(file, "utf8"), "once\n".repeat(3));
+      assert.deepEqual(codes, Array(codes.length).fill(3));
+      assert.equal(readFileSync(file, "utf8"), "once\n".repeat(codes.length));
       assert.equal((await session.run("echo $n")).stdout, "7\n");
       assert.ok(killed.size >= 5, `killed ${[...killed]}`);
     } finally {

@@ -179,7 +179,7 @@ func (r *rig) end() {
 // agent, but for what ends by itself in a moment.
 func (r *rig) without(variable string) {
 	var left []trltest.Process
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // poll: until they have ended
 		if left = trltest.WithEnv(variable); len(left) == 0 {
 			return
 		}

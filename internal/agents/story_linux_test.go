@@ -222,7 +222,7 @@ func (r *rig) await(patience time.Duration, otherwise string, so func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatal(otherwise)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks
+		time.Sleep(5 * time.Millisecond) // poll: between two looks
 	}
 }
 

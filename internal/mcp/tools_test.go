@@ -3,8 +3,6 @@ package mcp_test
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,12 +121,10 @@ func TestReadingByOffset(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		// Of two pipes nobody knows the order, so the second is written to when
 		// the first was read.
-		gate := filepath.Join(t.TempDir(), "gate")
-		got := r.ask("run", args{"command": "seq 1 20000; until [ -e " + gate + " ]; do sleep 0.05; done; echo oops >&2", "wait_s": 0})
+		wait, open := trltest.Gate(t)
+		got := r.ask("run", args{"command": "seq 1 20000; " + wait + "; echo oops >&2", "wait_s": 0})
 		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "^20000$"}).text, "matched")
-		if err := os.WriteFile(gate, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		open()
 		got = r.ask("output", args{"exec": got.exec(), "until": "exit"})
 		r.contains(got.text, "left out, from offset", `"from": `, "oops")
 		// Page by page it is all there, once.

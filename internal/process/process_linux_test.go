@@ -197,8 +197,8 @@ func TestMarks(t *testing.T) {
 		dir := t.TempDir()
 		// The first command's child forks a daemon only when it is told to.
 		p, _ := start(t, tree, fmt.Sprintf(
-			`cd %s; (: >ready; while ! [ -e go ]; do sleep 0.01; done; (setsid sleep 101 &); sleep 102) & 
-			 while ! [ -e two ]; do sleep 0.01; done; (setsid sleep 103 &); sleep 104`, dir), true)
+			`cd %s; (: >ready; until [ -e go ] || [ $((i+=1)) -gt 6000 ]; do sleep 0.01; done; (setsid sleep 101 &); sleep 102) & 
+			 until [ -e two ] || [ $((j+=1)) -gt 6000 ]; do sleep 0.01; done; (setsid sleep 103 &); sleep 104`, dir), true)
 		commands := func(mark uint32) string {
 			var out []string
 			for _, in := range tree.Describe(tree.Marked(mark, 0)) {

@@ -69,10 +69,15 @@ func Judge(want Expect, got Result, took time.Duration) error {
 	case want.StdoutMaxLen != nil && max(int64(len(stdout)), got.StdoutBytes) > *want.StdoutMaxLen:
 		return fmt.Errorf("stdout %s of %d bytes, want at most %d", clip(stdout), max(int64(len(stdout)), got.StdoutBytes), *want.StdoutMaxLen)
 	case want.MaxMS != nil && took.Milliseconds() > *want.MaxMS:
-		return fmt.Errorf("took %d ms, want at most %d", took.Milliseconds(), *want.MaxMS)
+		return lateError{took.Milliseconds(), *want.MaxMS}
 	}
 	return nil
 }
+
+// lateError says that a result is right and came late.
+type lateError struct{ took, most int64 } // in milliseconds
+
+func (e lateError) Error() string { return fmt.Sprintf("took %d ms, want at most %d", e.took, e.most) }
 
 func decode(data, encoding string) ([]byte, error) {
 	switch encoding {

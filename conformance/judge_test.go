@@ -84,13 +84,21 @@ func TestJudge(t *testing.T) {
 		for i, spoil := range j.bad {
 			result := good
 			spoil(&result)
-			if err := Judge(j.want, result, time.Second); err == nil {
+			err := Judge(j.want, result, time.Second)
+			if err == nil {
 				t.Errorf("%s: bad result %d passes", j.field, i)
+			}
+			if judged("%v", err).Late {
+				t.Errorf("%s: bad result %d is taken for a late one", j.field, i)
 			}
 		}
 		if j.slow {
-			if err := Judge(j.want, good, time.Second+time.Millisecond); err == nil {
+			err := Judge(j.want, good, time.Second+time.Millisecond)
+			if err == nil {
 				t.Errorf("%s: a late result passes", j.field)
+			}
+			if !judged("%v", err).Late {
+				t.Errorf("%s: a late result is not told from a wrong one", j.field)
 			}
 		}
 	}

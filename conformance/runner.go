@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -25,6 +26,9 @@ const (
 type Verdict struct {
 	State State
 	Why   string
+	// Late says that it failed for its time alone, which a machine that is busy
+	// with other work can cause: such a case is worth another try.
+	Late bool
 }
 
 // Runner runs cases against the TRL behind a socket. It keeps no state: runs
@@ -122,14 +126,14 @@ func (r *Runner) inSession(ctx context.Context, rpc *caller, c Case, session str
 		return failed("%v", err)
 	}
 	if err := Judge(c.Expect, result, took); err != nil {
-		return failed("%v", err)
+		return judged("%v", err)
 	}
 	verdict := Verdict{State: Pass}
 	if err := r.step(ctx, rpc, session, c.Followup); err != nil {
 		if c.FollowupDegraded == nil || r.step(ctx, rpc, session, *c.FollowupDegraded) != nil {
-			return failed("follow-up: %v", err)
+			return judged("follow-up: %v", err)
 		}
-		verdict = Verdict{Degraded, fmt.Sprintf("follow-up: %v", err)}
+		verdict = Verdict{State: Degraded, Why: fmt.Sprintf("follow-up: %v", err)}
 	}
 	if c.Late != nil {
 		if err := late(ctx, rpc, result.ExecID, *c.Late); err != nil {
@@ -227,6 +231,13 @@ func within(ctx context.Context, rpc *caller, limit time.Duration, method string
 	return rpc.call(ctx, method, params, result)
 }
 
+// judged is the verdict on what the judge did not accept.
+func judged(format string, err error) Verdict {
+	v := failed(format, err)
+	v.Late = errors.As(err, new(lateError))
+	return v
+}
+
 func failed(format string, args ...any) Verdict {
-	return Verdict{Fail, fmt.Sprintf(format, args...)}
+	return Verdict{State: Fail, Why: fmt.Sprintf(format, args...)}
 }

@@ -134,9 +134,9 @@ type Daemon struct {
 
 // How long things may take on a machine that is busy with other tests.
 const (
-	startPatience = 20 * time.Second
+	startPatience = Patience
 	// The grace a daemon gives its sessions is 5 s, some of it twice.
-	stopPatience = 30 * time.Second
+	stopPatience = Patience + 10*time.Second
 )
 
 // Layout of a daemon's directory.

@@ -4,13 +4,20 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
 
-.PHONY: build install test check lint fuzz bench torture stories sdk dist clean
+.PHONY: build install quick test check lint fuzz bench torture stories sdk dist clean
 
 build: ## the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
 
 install: ## the same, into GOBIN
 	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/trl
+
+# The packages whose tests neither start the binary nor drive shells.
+QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/cast ./internal/cli ./internal/contract \
+	./internal/journal ./internal/ledger ./internal/pty ./internal/service/... ./internal/spelling ./internal/svg ./internal/vt
+
+quick: ## what most changes break, in less than half a minute
+	$(GO) test -short -timeout 2m -skip '^(TestMust|TestStories|TestTorture|TestImages)' $(QUICK)
 
 test: ## every test but the long tables, with the race detector
 	$(GO) test -race -short ./...

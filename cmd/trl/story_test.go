@@ -50,7 +50,7 @@ func TestStories(t *testing.T) {
 	}
 	// A script that hangs fails, with what it did before, instead of all of them
 	// when the time of the test binary is over.
-	deadline := time.Now().Add(3 * trltest.Patience)
+	deadline := time.Now().Add(5 * trltest.Patience)
 	if end, ok := t.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}

@@ -53,10 +53,12 @@ func TestMustNotAllocate(t *testing.T) {
 // Plain text at 40 MB/s is more than any program writes and any pipe carries
 // to a terminal; it is a tenth of what an idle machine does.
 func TestMustBeFast(t *testing.T) {
-	data := bytes.Repeat([]byte(strings.Repeat("lorem ipsum ", 8)+"\r\n"), 20_000)
+	// In pieces that are shorter than what a process is given at once: some of
+	// them are not interrupted, also on a busy machine.
+	data := bytes.Repeat([]byte(strings.Repeat("lorem ipsum ", 8)+"\r\n"), 1000)
 	s := New(Config{Rows: 24, Cols: 80, Scrollback: 1000})
 	best := 0.0
-	for range 5 {
+	for range 200 {
 		start := time.Now()
 		s.Write(data)
 		best = max(best, float64(len(data))/1e6/time.Since(start).Seconds())

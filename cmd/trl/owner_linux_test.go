@@ -66,7 +66,7 @@ func TestOwnersOfTwoUsers(t *testing.T) {
 	}()
 	c, err := client.DialWith(t.Context(), socket, client.Options{Patience: 20 * time.Second})
 	for deadline := time.Now().Add(20 * time.Second); errors.Is(err, client.ErrNoDaemon) && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // poll: the daemon is starting
 		c, err = client.Dial(t.Context(), socket)
 	}
 	if err != nil {

@@ -237,7 +237,7 @@ func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
 	pings := func() int { return strings.Count(p.daemon.Log(), api.MethodSystemPing) }
 	over := filepath.Join(t.TempDir(), "over")
 	t.Cleanup(func() { _ = os.WriteFile(over, nil, 0o600) })
-	stubborn := "trap '' TERM; echo begun; until [ -e " + over + " ]; do sleep 0.1; done"
+	stubborn := "trap '' TERM; echo begun; i=0; until [ -e " + over + " ] || [ $((i += 1)) -gt 1200 ]; do sleep 0.1; done"
 	run := p.trl("run", "-n", "--", stubborn)
 	run.says("begun")
 	before := pings()

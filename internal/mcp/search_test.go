@@ -48,7 +48,7 @@ func TestAScanThatStopsSaysSo(t *testing.T) {
 			"both":     {fine + "an error\n" + quiet + "an error\n", true, true},
 			"nothing":  {fine, false, false},
 		} {
-			s := &server{Config{Runtime: slow{c.text, 2 * len(fine)}}}
+			s := &server{Config: Config{Runtime: slow{c.text, 2 * len(fine)}}}
 			whole := span{0, int64(len(c.text))}
 			o := &shown{leftOut: []span{whole}, page: whole}
 			if err := s.telling(t.Context(), "e-1", "", whole, o); err != nil {

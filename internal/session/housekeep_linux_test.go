@@ -71,22 +71,22 @@ func TestHousekeepingSleeps(t *testing.T) {
 		}
 		p.begin(p.housekeep)
 		end("one")
-		time.Sleep(30 * time.Minute)
+		time.Sleep(30 * time.Minute) // pace: synctest's clock
 		end("two")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // pace: synctest's clock
 		if n := kept(); n != 2 {
 			t.Errorf("%d sessions are kept, want 2: nobody has said that a sweep is due", n)
 		}
 		p.sweepSooner()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2 * time.Second) // pace: synctest's clock
 		if n := kept(); n != 1 {
 			t.Errorf("%d sessions are kept, want 1", n)
 		}
-		time.Sleep(58*time.Minute + 50*time.Second) // "two" is an hour old in 8 s
+		time.Sleep(58*time.Minute + 50*time.Second) // pace: "two" is an hour old in 8 s
 		if n := kept(); n != 1 {
 			t.Errorf("%d sessions are kept, want 1", n)
 		}
-		time.Sleep(12 * time.Second)
+		time.Sleep(12 * time.Second) // pace: synctest's clock
 		if n := kept(); n != 0 {
 			t.Errorf("%d sessions are kept, want none", n)
 		}
@@ -102,7 +102,7 @@ func TestInputPause(t *testing.T) {
 		for _, tc := range []struct{ quiet, want time.Duration }{
 			{0, inputTick}, {200 * time.Millisecond, inputTick}, {2 * time.Second, 200 * time.Millisecond}, {time.Hour, inputMost},
 		} {
-			time.Sleep(tc.quiet)
+			time.Sleep(tc.quiet) // pace: synctest's clock
 			if got := e.inputPause(false); got < tc.want || got > tc.want+tc.want/5 {
 				t.Errorf("%s later the pause is %s, want %s", tc.quiet, got, tc.want)
 			}

@@ -67,7 +67,7 @@ func TestClockSleeps(t *testing.T) {
 		stop := make(chan struct{})
 		for i := range commands {
 			go func() {
-				time.Sleep(time.Duration(i) * 7 * time.Millisecond) // they begin one after another
+				time.Sleep(time.Duration(i) * 7 * time.Millisecond) // pace: they begin one after another
 				w := &watch{}
 				c.start(w, clockTick)
 				defer c.stop(w)
@@ -86,14 +86,14 @@ func TestClockSleeps(t *testing.T) {
 		}
 		count := func(d time.Duration) int {
 			before := c.lookCount()
-			time.Sleep(d)
+			time.Sleep(d) // pace: synctest's clock
 			return c.lookCount() - before
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // pace: synctest's clock
 		if n := count(time.Minute); n > 30 {
 			t.Errorf("the clock woke %d times in the second minute", n)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // pace: synctest's clock
 		if n := count(time.Hour); n > 3600/15 {
 			t.Errorf("the clock woke %d times in the second hour", n)
 		}
@@ -105,7 +105,7 @@ func TestClockSleeps(t *testing.T) {
 		if most := commands * (7200/15 + 100); looked > most {
 			t.Errorf("%d looks at %d commands, want at most %d", looked, commands, most)
 		}
-		time.Sleep(2 * time.Hour)
+		time.Sleep(2 * time.Hour) // pace: synctest's clock
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.timer != nil {
@@ -124,7 +124,7 @@ func TestWedgePause(t *testing.T) {
 			if ran := time.Since(w.since); w.every > max(wedgeSlow, min(ran/wedgePart, wedgeMost)) {
 				t.Fatalf("after %s the next look is in %s", ran, w.every)
 			}
-			time.Sleep(w.every)
+			time.Sleep(w.every) // pace: synctest's clock
 		}
 		if w.every != wedgeMost {
 			t.Errorf("after %s the next look is in %s", time.Since(w.since), w.every)

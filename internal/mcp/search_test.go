@@ -74,7 +74,7 @@ func TestASearchGoesOn(t *testing.T) {
 			fmt.Fprintf(&text, "line %03d\n", i)
 		}
 		for _, piece := range []int{1, 7, 9, 18, 50, 1 << 20} {
-			s := &server{Config{Runtime: slow{text.String(), piece}}}
+			s := &server{Config: Config{Runtime: slow{text.String(), piece}}}
 			size := int64(text.Len())
 			var found []string
 			for from := int64(0); ; {

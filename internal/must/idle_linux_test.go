@@ -1,0 +1,162 @@
+package must
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+)
+
+const (
+	// idleCPU bounds the processor time of daemon and holder while commands run that
+	// do nothing, as a part of one core; idleSwitches how often they wake up in a
+	// second, all threads of both together.
+	idleCPU      = 0.005
+	idleSwitches = 20.0
+	// idleTries is how often it is measured until both are met: for some seconds
+	// after the last command started, memory is given back and caches are tidied.
+	idleTries = 3
+)
+
+// idled is how many sessions run something, and for how long they are watched.
+func idled() (sessions int, watched time.Duration) {
+	if os.Getenv("TRL_LONG") == "1" {
+		return 500, 30 * time.Second
+	}
+	return 100, 10 * time.Second
+}
+
+// TestMustSleepWithItsCommands runs a sleep in each of many sessions: daemon and
+// holder must sleep too.
+func TestMustSleepWithItsCommands(t *testing.T) {
+	sessions, watched := idled()
+	r := start(t, "--max-sessions", fmt.Sprint(sessions), "--grace-ms", "1000")
+	baseline := r.wakefulness(watched / 2)
+	clients := make(chan *client.Client, scaleAtOnce)
+	for range scaleAtOnce {
+		clients <- r.dial()
+	}
+	if err := inParallel(sessions, scaleAtOnce, func(i int) error {
+		c := <-clients
+		defer func() { clients <- c }()
+		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: shells[i%len(shells)]})
+		if err != nil {
+			return err
+		}
+		res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 1000", YieldMS: 1})
+		if err == nil && res.State != api.ExecRunning {
+			err = fmt.Errorf("a sleep ended with %s", described(res))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range scaleAtOnce {
+		(<-clients).Close()
+	}
+	var busy wakefulness
+	for range idleTries {
+		if busy = r.wakefulness(watched); busy.cpu <= idleCPU && busy.switches <= idleSwitches {
+			break
+		}
+		t.Log("missed: ", busy)
+	}
+	figures(t, "%d sessions that run a sleep each cost %s; a daemon without sessions costs %s", sessions, busy, baseline)
+	if busy.cpu > idleCPU || busy.switches > idleSwitches {
+		t.Errorf("they cost %s, want at most %.1f %% of a core and %.0f wake-ups a second", busy, 100*idleCPU, idleSwitches)
+	}
+	list, err := r.client.ListSessions(r.ctx, api.SessionListParams{State: api.StateRunning})
+	if err != nil || len(list.Sessions) != sessions {
+		t.Errorf("%d sessions run something (%v), want %d", len(list.Sessions), err, sessions)
+	}
+	r.stop()
+}
+
+// wakefulness is what daemon and holder do in a second.
+type wakefulness struct {
+	cpu      float64 // part of one core
+	switches float64 // voluntary context switches of all threads
+}
+
+func (w wakefulness) String() string {
+	return fmt.Sprintf("%.2f %% of a core and %.1f wake-ups a second", 100*w.cpu, w.switches)
+}
+
+// wakefulness watches daemon and holder for so long, without asking them anything.
+func (r *rig) wakefulness(watched time.Duration) wakefulness {
+	r.t.Helper()
+	pids := []int{r.PID, daemonOf(r.PID)}
+	cpu, switches := activity(r.t, pids)
+	began := time.Now()
+	time.Sleep(watched) // this time is what is measured
+	cpuAfter, switchesAfter := activity(r.t, pids)
+	seconds := time.Since(began).Seconds()
+	if now := daemonOf(r.PID); now != pids[1] {
+		r.t.Fatalf("the daemon is %d and was %d", now, pids[1])
+	}
+	return wakefulness{cpu: (cpuAfter - cpu).Seconds() / seconds, switches: float64(switchesAfter-switches) / seconds}
+}
+
+// activity is how much processor time some processes have used, and how often their
+// threads have given the processor up.
+func activity(t *testing.T, pids []int) (cpu time.Duration, switches int64) {
+	t.Helper()
+	for _, pid := range pids {
+		used, err := cpuOf(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := switchesOf(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cpu, switches = cpu+used, switches+n
+	}
+	return cpu, switches
+}
+
+// cpuOf reads the processor time of a process, threads that have ended included, by
+// the clock that the kernel has for it.
+func cpuOf(pid int) (time.Duration, error) {
+	const processClock = 2 // CPUCLOCK_SCHED of all threads
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|processClock), &ts); err != nil {
+		return 0, fmt.Errorf("the processor time of %d: %w", pid, err)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
+// switchesOf adds up the voluntary context switches of the threads of a process. A
+// thread that ends meanwhile takes its own with it.
+func switchesOf(pid int) (int64, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	if err != nil || len(files) == 0 {
+		return 0, errors.Join(err, fmt.Errorf("process %d has no threads", pid))
+	}
+	var sum int64
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if count, ok := strings.CutPrefix(line, "voluntary_ctxt_switches:"); ok {
+				n, err := strconv.ParseInt(strings.TrimSpace(count), 10, 64)
+				if err != nil {
+					return 0, err
+				}
+				sum += n
+			}
+		}
+	}
+	return sum, nil
+}

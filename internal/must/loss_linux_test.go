@@ -1,0 +1,303 @@
+package must
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// lossKinds are twenty sessions; the last of them is idle.
+func lossKinds() []*witnessKind {
+	kinds := witnessKinds()
+	for i, n := range []int{4, 3, 2, 2, 2, 2, 2, 3} {
+		kinds[i].n = n
+	}
+	return kinds
+}
+
+// TestMustKeepOneSessionsLossToItself makes the record of one session among twenty
+// unreadable while no daemon is there. The next daemon must go on with the other
+// nineteen and report the one, which must not be forgotten.
+func TestMustKeepOneSessionsLossToItself(t *testing.T) {
+	t.Run("running", func(t *testing.T) { loseOne(t, 0) })
+	t.Run("idle", func(t *testing.T) { loseOne(t, -1) })
+}
+
+func loseOne(t *testing.T, victim int) {
+	r := start(t, "--grace-ms", "1000")
+	all, end := r.beginWitnesses(lossKinds())
+	if err := r.checkWitnesses(all, positions(all)); err != nil {
+		t.Fatal(err)
+	}
+	lost := all[(victim+len(all))%len(all)]
+	others := slices.DeleteFunc(slices.Clone(all), func(w *witness) bool { return w == lost })
+	was := positions(others)
+	r.whileDead(func() {
+		if err := r.changeLedger(func(l *ledger.Ledger) error {
+			return l.Put(sessionRecord(t, l, lost.session), unreadableValue)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := r.checkWitnesses(others, was); err != nil {
+		t.Fatal(err)
+	}
+	r.reconnect()
+	if err := r.reports(lost.session); err != nil {
+		t.Error(err)
+	}
+	// Another daemon must not forget it either.
+	was = positions(others)
+	r.killDaemon()
+	if err := errors.Join(r.checkWitnesses(others, was), r.reports(lost.session)); err != nil {
+		t.Error(err)
+	}
+	end()
+	size, err := r.finishWitnesses(others)
+	if err != nil {
+		t.Error(err)
+	}
+	figures(t, "of %d sessions one could not be read: it is reported, and the others went on (%d KiB, every byte once)", len(all), size>>10)
+	r.stop()
+}
+
+// TestMustRefuseWhatItCantRead makes a record unreadable under a daemon that lives,
+// which therefore still knows what it said. An upgrade would lose the session, so it
+// must be refused, with the daemon still serving.
+func TestMustRefuseWhatItCantRead(t *testing.T) {
+	// A value that no program can decode, and one that is not what was written.
+	t.Run("undecodable", func(t *testing.T) { refuseRecord(t, true) })
+	t.Run("damaged", func(t *testing.T) { refuseRecord(t, false) })
+}
+
+func refuseRecord(t *testing.T, whole bool) {
+	r, binary := startInstalled(t, "--grace-ms", "1000")
+	all, end := r.beginWitnesses(lossKinds())
+	if err := r.checkWitnesses(all, positions(all)); err != nil {
+		t.Fatal(err)
+	}
+	pid := daemonOf(r.PID)
+	if err := r.overwriteRecord(all[len(all)-1].session, whole); err != nil {
+		t.Fatal(err)
+	}
+	r.install(true, binary)
+	was := positions(all)
+	out, err := r.command(binary, "upgrade").CombinedOutput()
+	if err == nil || daemonOf(r.PID) != pid {
+		t.Errorf("trl upgrade says %s (%v), and the daemon is %d where it was %d; want it refused", out, err, daemonOf(r.PID), pid)
+	}
+	if err := r.checkWitnesses(all, was); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	size, err := r.finishWitnesses(all)
+	if err != nil {
+		t.Error(err)
+	}
+	figures(t, "an upgrade that could not read one of %d sessions was refused, and all went on (%d KiB, every byte once): %s",
+		len(all), size>>10, strings.TrimSpace(string(out)))
+	r.reconnect()
+	r.stop()
+}
+
+// reports checks that a session which could not be taken over is said to be so, with
+// its id, by session.info, in the log and by trl doctor.
+func (r *rig) reports(session string) error {
+	var info struct {
+		State      api.State
+		Unreadable string
+		Terminated *api.Terminated
+	}
+	if err := r.client.Call(r.ctx, api.MethodSessionInfo, api.SessionParams{SessionID: session}, &info); err != nil {
+		return fmt.Errorf("session.info of a session that can't be read: %w", err)
+	}
+	if info.Unreadable == "" && (info.Terminated == nil || info.Terminated.Reason != api.ReasonLost) {
+		return fmt.Errorf("session.info says of a session that can't be read that it is %s (%+v), and not why", info.State, info.Terminated)
+	}
+	if !slices.ContainsFunc(lossesIn(r.Log()), func(line string) bool { return strings.Contains(line, session) }) {
+		return fmt.Errorf("the log does not name %s, which can't be read", session)
+	}
+	binary, err := trltest.Binary()
+	if err != nil {
+		return err
+	}
+	out, _ := r.command(binary, "doctor").CombinedOutput() // its status tells of other findings too
+	if !bytes.Contains(out, []byte(session)) {
+		return fmt.Errorf("trl doctor does not name %s, which can't be read: %s", session, out)
+	}
+	return nil
+}
+
+// whileDead kills the daemon and calls fn before the holder starts another.
+func (r *rig) whileDead(fn func()) {
+	r.t.Helper()
+	pid := daemonOf(r.PID)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Kill(r.PID, unix.SIGSTOP); err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(r.PID, unix.SIGCONT) }()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); err != nil && !errors.Is(err, unix.EINTR) {
+		r.t.Fatal(err)
+	}
+	r.client.Close()
+	fn()
+}
+
+// What follows is all that these tests know of how state is kept: it is a ledger in
+// the slot holder.Root, of which a session has the key s/ID.
+
+// unreadableValue is no value in any of the encodings: it begins as a number that
+// does not end.
+var unreadableValue = bytes.Repeat([]byte{0xff}, 40)
+
+// sessionRecord is the key that a session has.
+func sessionRecord(t *testing.T, l *ledger.Ledger, session string) string {
+	t.Helper()
+	key := "s/" + session
+	if _, ok := l.Get(key); !ok {
+		t.Fatalf("the ledger has no %s: sessions have other keys now, which this test must use", key)
+	}
+	return key
+}
+
+// openKept opens the memory of the ledger.
+func (r *rig) openKept() (*os.File, []byte, error) {
+	file, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", r.PID, holder.Root), os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<40))
+	return file, content, err
+}
+
+// copyLedger opens a ledger with that content.
+func copyLedger(content []byte) (*ledger.Ledger, holder.Keeper, error) {
+	fd, err := unix.MemfdCreate("copy", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Pwrite(fd, content, 0); err != nil {
+		return nil, nil, err
+	}
+	keep := holder.Alone()
+	if err := keep.Replace(holder.Root, fd); err != nil {
+		return nil, nil, err
+	}
+	l, err := ledger.Open(keep)
+	return l, keep, err
+}
+
+// changeLedger changes the ledger while no daemon has it: a copy is changed, and what
+// is different then is written into it.
+func (r *rig) changeLedger(change func(*ledger.Ledger) error) error {
+	file, before, err := r.openKept()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	l, keep, err := copyLedger(before)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(change(l), l.Close()); err != nil {
+		return err
+	}
+	after, err := keptContent(keep)
+	keep.Drop(holder.Root)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(after, 0)
+	return err
+}
+
+// overwriteRecord overwrites the record of a session in place with one that has an
+// unreadable value. If it is not whole, only the value is overwritten: the checksum
+// then says so.
+func (r *rig) overwriteRecord(session string, whole bool) error {
+	file, content, err := r.openKept()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	l, keep, err := copyLedger(content)
+	if err != nil {
+		return err
+	}
+	key := sessionRecord(r.t, l, session)
+	value, _ := l.Get(key)
+	keep.Drop(holder.Root)
+	if err := l.Close(); err != nil {
+		return err
+	}
+	is, err1 := encodeRecord(key, value)
+	bad, err2 := encodeRecord(key, bytes.Repeat(unreadableValue[:1], len(value)))
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	at := bytes.LastIndex(content, is)
+	if at < 0 || len(is) != len(bad) {
+		return fmt.Errorf("the record of %s is not in the ledger as it is written", session)
+	}
+	if !whole {
+		skip := len(bad) - len(value)
+		bad, at = bad[skip:], at+skip
+	}
+	_, err = file.WriteAt(bad, int64(at))
+	return err
+}
+
+// encodeRecord is how the ledger writes a record: as the only one of a new ledger.
+func encodeRecord(key string, value []byte) ([]byte, error) {
+	keep := holder.Alone()
+	defer keep.Drop(holder.Root)
+	l, err := ledger.New(keep)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	if err := l.Put(key, value); err != nil {
+		return nil, err
+	}
+	content, err := keptContent(keep)
+	if err != nil {
+		return nil, err
+	}
+	at := bytes.Index(content, value)
+	if at < len(key) {
+		return nil, errors.New("a ledger does not have what was just put")
+	}
+	return content[:at+len(value)], nil
+}
+
+// keptContent reads the memory of a ledger.
+func keptContent(keep holder.Keeper) ([]byte, error) {
+	fd, err := keep.Take(holder.Root)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "ledger")
+	defer file.Close()
+	return io.ReadAll(io.NewSectionReader(file, 0, 1<<40))
+}

@@ -231,7 +231,7 @@ func (ch *churn) disturb(rnd *rand.Rand, kills, upgrades int) {
 		if rnd.IntN(4) > 0 {
 			life = time.Second + time.Duration(rnd.IntN(5000))*time.Millisecond
 		}
-		time.Sleep(life) // a random moment is what is wanted
+		time.Sleep(life) // pace: a random moment is what is wanted
 		ch.kill()
 		if n%every == 0 && int(ch.upgrades.Load()) < upgrades {
 			ch.upgrade(rnd, n/every%4 == 3)
@@ -246,7 +246,7 @@ func (ch *churn) kill() {
 			ch.kills.Add(1) // before anything that it did not finish can be answered
 			return
 		}
-		time.Sleep(time.Millisecond) // the holder is about to start it
+		time.Sleep(time.Millisecond) // poll: the holder is about to start it
 	}
 }
 
@@ -273,7 +273,7 @@ func (ch *churn) upgrade(rnd *rand.Rand, disturbed bool) {
 		return
 	}
 	if disturbed {
-		time.Sleep(time.Duration(rnd.IntN(200)) * time.Millisecond) // a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(200)) * time.Millisecond) // pace: a random moment is what is wanted
 		ch.kill()
 	}
 	if err := cmd.Wait(); err != nil && !disturbed {

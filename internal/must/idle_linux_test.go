@@ -97,7 +97,7 @@ func (r *rig) wakefulness(watched time.Duration) wakefulness {
 	pids := []int{r.PID, daemonOf(r.PID)}
 	cpu, switches := activity(r.t, pids)
 	began := time.Now()
-	time.Sleep(watched) // this time is what is measured
+	time.Sleep(watched) // pace: this time is what is measured
 	cpuAfter, switchesAfter := activity(r.t, pids)
 	seconds := time.Since(began).Seconds()
 	if now := daemonOf(r.PID); now != pids[1] {

@@ -36,14 +36,19 @@ func (l *Ledger) Rewrite(values map[string][]byte) error {
 }
 
 // Copy returns a descriptor of memory that holds what the ledger holds now, for
-// Read in another process.
+// Read in another process. It fails if something of that was overwritten.
 func (l *Ledger) Copy() (fd int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if fd, err = newMemory(); err != nil {
 		return -1, fmt.Errorf("ledger: %w", err)
 	}
-	if _, err = l.copyTo(fd, map[string]place{}); err != nil {
+	known := len(l.damage)
+	_, err = l.copyTo(fd, map[string]place{})
+	if err == nil && len(l.damage) > known {
+		err = fmt.Errorf("what was written is overwritten: %v", l.damage[known:])
+	}
+	if err != nil {
 		return -1, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
 	return fd, nil

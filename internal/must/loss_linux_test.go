@@ -284,12 +284,15 @@ func encodeRecord(key string, value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := bytes.Index(content, value)
-	if at < len(key) {
+	at := bytes.Index(content, append([]byte(key), value...))
+	if at < recordHeader {
 		return nil, errors.New("a ledger does not have what was just put")
 	}
-	return content[:at+len(value)], nil
+	return content[at-recordHeader : at+len(key)+len(value)], nil
 }
+
+// recordHeader is what the ledger writes before a key.
+const recordHeader = 11
 
 // keptContent reads the memory of a ledger.
 func keptContent(keep holder.Keeper) ([]byte, error) {

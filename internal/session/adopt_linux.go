@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -357,6 +358,7 @@ func (p *Pool) restore(records []record) {
 	var r reading
 	for _, rec := range records {
 		p.read(&r, rec)
+		runtime.Gosched()
 	}
 	maps.DeleteFunc(r.sessions, func(_ string, f *found) bool {
 		if f.record == nil && f.bad == nil { // of one that was just being forgotten
@@ -368,6 +370,7 @@ func (p *Pool) restore(records []record) {
 	})
 	for _, f := range r.sorted() {
 		p.rebuild(f)
+		runtime.Gosched() // what is asked of living sessions comes first
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -191,6 +191,9 @@ func (j *Journal) Release() {
 	}
 	j.closed, j.released = true, true
 	sp, l, used := j.spill, j.lane, j.held()
+	if l != nil {
+		j.sayFilled()
+	}
 	j.mem, j.head, j.spill, j.times, j.lane = nil, index{}, nil, nil, nil
 	j.charge()
 	j.broadcast()

@@ -31,6 +31,8 @@ type lane struct {
 	ring   []byte
 	data   []byte
 	base   int64 // where in data the journal's first byte is
+	filled int64 // bytes of data that a journal which has left wrote to
+	whole  bool  // it wrote elsewhere in the lane too
 }
 
 // file is a descriptor whose position says how far a pull came. The position is
@@ -180,15 +182,30 @@ func (s *Store) inexact(why error) {
 	}
 }
 
-// putLane takes back a lane, of which so many bytes were used.
+// putLane takes back a lane, of which so many bytes were used. What a command
+// wrote is not left where every later one can open it.
 func (s *Store) putLane(l *lane, used int64) {
 	atomic.StoreUint64(&l.header.number, 0)
+	err := l.wipe(used)
 	// One from before a restart may be of another size.
-	if l.slot == notKept || l.header.bounds != s.fresh || used > keptPages && l.clear() != nil {
+	if l.slot == notKept || l.header.bounds != s.fresh || err != nil {
 		s.lanes.Drop(l)
 		return
 	}
 	s.lanes.Put(l)
+}
+
+// wipe makes the bytes zero that a journal has left. Those of a short command are
+// few, and mapped.
+func (l *lane) wipe(used int64) error {
+	if l.fd < 0 {
+		return nil // only this process has it
+	}
+	if l.whole || used > keptPages {
+		return l.clear()
+	}
+	clear(l.data[l.base : l.base+l.filled])
+	return nil
 }
 
 func (s *Store) endLane(l *lane) {
@@ -232,6 +249,7 @@ func (j *Journal) leave() (l *lane, used int64) {
 		return nil, 0
 	}
 	l, used = j.lane, j.held()
+	j.sayFilled()
 	j.mem = exact(j.mem)
 	j.head = indexOf(j.head.runs())
 	if sp := j.spill; sp != nil {
@@ -245,6 +263,10 @@ func (j *Journal) leave() (l *lane, used int64) {
 	j.charge()
 	return l, used
 }
+
+// sayFilled says in the lane, before it is left, what there is to be wiped. The
+// caller holds a lock.
+func (j *Journal) sayFilled() { j.lane.filled, j.lane.whole = min(j.size, j.data), j.spill != nil }
 
 // exact returns a copy of s without spare room.
 func exact[T any](s []T) []T {

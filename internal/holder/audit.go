@@ -21,11 +21,11 @@ type Problem struct {
 	Err   error // ErrEmpty, ErrOther or ErrShared
 }
 
-// Audit compares what is kept with what its owners name. A slot that nobody
-// keeps, that is kept in another generation, or that several owners name is a
-// problem of each owner that names it; an owner may name its own slot twice.
-// strays are the slots that no owner names. Both are in the order of the
-// arguments.
+// Audit compares the slots that the holder keeps with those that owners name. It
+// reports a problem to each owner of a slot that is not kept, is kept in another
+// generation, or is named by several owners; an owner may name its own slot
+// twice. strays are the kept slots that no owner names. Both results are in the
+// order of the arguments.
 func Audit(kept []Slot, claims []Claim) (problems []Problem, strays []Slot) {
 	there := make(map[int]Slot, len(kept))
 	for _, slot := range kept {

@@ -53,7 +53,7 @@ type Client struct {
 	next    int           // above all numbers that were ever used
 	kept    map[int]int64 // generations of the slots in use, by number
 	used    int64         // the last generation that was used, by any daemon
-	failed  error         // what the holder could not keep, until a Sync has told
+	failed  error         // what the holder could not keep, until a Sync has returned it
 	refused func(Slot, error)
 	asked   map[uint32]chan<- answer
 	lastID  uint32
@@ -278,16 +278,17 @@ func (c *Client) ask(r record) (answer, error) {
 	return a, nil
 }
 
-// OnRefusal makes fn be told of every slot that the holder would not keep or give
-// up, or that was given up here twice: in a program without a defect none is. fn
-// must not wait for anything of this client. It is set before the client is used.
+// OnRefusal calls fn for every slot that the holder refused to keep or to drop,
+// and for every Drop of a slot that is not in use. Each of them is a bug, or a
+// lack of descriptors. fn must not call this client. OnRefusal must be called
+// before the client is used.
 func (c *Client) OnRefusal(fn func(Slot, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused = fn
 }
 
-// hearRefusal takes in that something about a slot was not done.
+// hearRefusal handles the holder's answer that it did not keep or drop a slot.
 func (c *Client) hearRefusal(r record) {
 	slot, errno := newSlot(int(r.num), r.extra), unix.Errno(r.value)
 	var err error
@@ -355,9 +356,9 @@ func (c *Client) Keep(fd int) (Slot, error) {
 	return slot, nil
 }
 
-// newSlot returns a number that is free, in a generation that never was. A
-// generation that is used up here and that the holder never hears of is known to
-// nobody, so the next daemon may use it.
+// newSlot returns a free number with a new generation. If this process is killed
+// before it has sent the generation to the holder, the next daemon may use the
+// same one: no caller has got it.
 func (c *Client) newSlot() (Slot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -441,8 +442,7 @@ func (c *Client) giveBack(slot Slot) {
 	}
 }
 
-// Sync implements Keeper. What could not be kept is told by the first that
-// returns after it.
+// Sync implements Keeper. The first Sync after a refused Keep returns its error.
 func (c *Client) Sync() error {
 	if _, err := c.ask(record{kind: wantSync}); err != nil {
 		return err
@@ -454,8 +454,8 @@ func (c *Client) Sync() error {
 	return err
 }
 
-// Path implements Keeper. That of a slot which is another's, or nobody's, leads
-// nowhere.
+// Path implements Keeper. For a slot that is not in use it returns a path that
+// does not exist.
 func (c *Client) Path(slot Slot) string {
 	if c.has(slot) != nil {
 		return c.fds + "none"

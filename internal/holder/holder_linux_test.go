@@ -189,7 +189,7 @@ func init() { // the scenes refer to themselves through play
 		"flood": flood, "exits": exits, "late": late, "storm": storm, "garbage": garbage, "burst": burst,
 		"many": many, "signals": signals, "deaf": deaf, "kept": kept, "group": group, "crash": crash, "size": size,
 		"renewed": renewed, "stays": stays, "woken": woken, "watched": watched, "obedient": obedient,
-		"stale": stale, "impossible": impossible, "crowded": crowded,
+		"stale": stale, "impossible": impossible, "crowded": crowded, "regenerated": regenerated,
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Slot names one kept descriptor: the number it has in the process that keeps
 // it, and a generation. Numbers are used again; a number and a generation
-// together never are while the holder lives, so a slot that was written down and
-// given up since does not lead to what another has kept in its place.
+// together never are while the holder lives. So a record that names a slot which
+// has been dropped since can't lead to another owner's descriptor.
 //
 // Callers store a Slot as one opaque integer. 0 is no slot.
 type Slot int64
@@ -24,8 +24,8 @@ const (
 	Root Slot = 1000
 
 	// numberBits is the part of a Slot that is the number. The kernel allows
-	// 2^20 descriptors unless it is told otherwise; what is left for generations
-	// lasts 17 years at a thousand a second.
+	// 2^20 descriptors by default; what is left for generations lasts 17 years at
+	// a thousand a second.
 	numberBits = 24
 	maxNumber  = 1<<numberBits - 1
 )
@@ -55,9 +55,9 @@ func (s Slot) String() string {
 	return strconv.Itoa(s.Number()) + "." + strconv.FormatInt(s.Generation(), 10)
 }
 
-// Errors about a slot, told by errors.Is.
+// Errors about a slot, for errors.Is.
 var (
-	// ErrOther says that the number of a slot has been given to another since.
+	// ErrOther says that the number of a slot belongs to another owner now.
 	ErrOther = errors.New("the slot is another's")
 	// ErrEmpty says that nothing is kept under the number of a slot.
 	ErrEmpty = fmt.Errorf("nothing is kept in the slot: %w", unix.EBADF)

@@ -406,3 +406,52 @@ func TestLeftByFormat2(t *testing.T) {
 		t.Error("what has no end was read")
 	}
 }
+
+// Generations outlive the program of the holder.
+func TestGenerationsAreRenewed(t *testing.T) {
+	t.Setenv(programVar, executable(t))
+	h := hold(t, "regenerated")
+	if got := h.line(t); got != "3 programs, no slot twice" {
+		t.Error(got)
+	}
+	h.end(t, 0)
+}
+
+func regenerated(s stage) {
+	const programs = 3
+	var last int64 // the highest generation that earlier daemons used
+	if s.life > 1 {
+		fd, err := s.Take(Root)
+		check(err)
+		var b [16]byte
+		_, err = unix.Pread(fd, b[:], 0)
+		check(err)
+		kept := Slot(binary.LittleEndian.Uint64(b[:]))
+		last = int64(binary.LittleEndian.Uint64(b[8:]))
+		if !slices.Contains(s.Kept(), kept) {
+			check(fmt.Errorf("slot %v is not among %v", kept, s.Kept()))
+		}
+		taken, err := s.Take(kept)
+		check(err)
+		check(unix.Close(taken))
+	}
+	if s.life > programs {
+		fmt.Println(programs, "programs, no slot twice")
+		s.leave(0)
+	}
+	kept, err := s.Keep(0)
+	check(err)
+	dropped, err := s.Keep(0)
+	check(err)
+	s.Drop(dropped) // its generation is used up all the same
+	if kept.Generation() <= last || dropped.Generation() <= last {
+		check(fmt.Errorf("slots %v and %v, after generation %d", kept, dropped, last))
+	}
+	fd, err := unix.MemfdCreate("note", unix.MFD_CLOEXEC)
+	check(err)
+	_, err = unix.Write(fd, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(kept)), uint64(dropped.Generation())))
+	check(err)
+	check(s.Replace(Root, fd))
+	check(s.Bye(0, Again))
+	os.Exit(0)
+}

@@ -9,8 +9,8 @@
 // there are several for every command. Nothing is ever on a disk.
 //
 // A record that a later one replaced, or whose key was deleted, is wiped at once:
-// its place stays, its content is zero. What commands and environments said is
-// not left lying about in memory that every later command can open. The places
+// its place stays, its content is zero. Every later command can open this memory,
+// and must not find texts and environments of commands that have ended. The places
 // are left out when the ledger is written anew, once they are the larger part.
 //
 // The memory is sealed against being cut off, so that no command can make a
@@ -123,8 +123,8 @@ func isSealed(fd int) bool {
 	return err == nil && has&unix.F_SEAL_SHRINK != 0
 }
 
-// Open reads the ledger again that is kept. The error is ErrLost if there is
-// nothing to read; what can't be read between records that can is told by Damage.
+// Open reads the ledger that is kept. The error is ErrLost if no record can be
+// read. If some records can't be read, Damage returns where they are.
 func Open(keep holder.Keeper) (*Ledger, error) {
 	fd, err := keep.Take(holder.Root)
 	if err != nil {
@@ -524,8 +524,8 @@ func (l *Ledger) replaceBy(fd int) error {
 	return nil
 }
 
-// copyTo writes the records that count. What was overwritten is left out, and
-// told by Damage.
+// copyTo writes the records that count. It leaves out what was overwritten and
+// adds it to damage.
 func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error) {
 	end = headerSize
 	buf := make([]byte, 0, copyBytes)

@@ -12,7 +12,7 @@ import (
 // part with none behind it is what a killed process was writing.)
 type Damage struct {
 	Offset, Size int64
-	Key          string // whose record it may have been; "" if that can't be told
+	Key          string // whose record it may have been; "" if unknown
 }
 
 // String describes the damage for a log.

@@ -187,8 +187,8 @@ func (h *Hub) keepText(name, contents string) (kept, error) {
 	return k, nil
 }
 
-// sealedMemfd makes a memfd that nobody can change any more: a command can open
-// what is kept, and every later shell would run what it had written there.
+// sealedMemfd returns a memfd that can't be changed any more. Every command can
+// open what is kept, and later shells would run what a command wrote there.
 func sealedMemfd(name, contents string) (int, error) {
 	fd, err := newMemfd(name, contents, unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -398,6 +398,16 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// A process on its way out has lost its arguments, and is not dead for a moment.
+func TestExitingIsTold(t *testing.T) {
+	const line = "7 (sh) R 1 7 7 0 -1 %d 1 1 1 1 1 1 1 1 20 0 1 0 100 0 0 18446744073709551615 0"
+	for flags, want := range map[int]bool{0x404000: false, 0x40c044: true} {
+		if st, err := parseStat(fmt.Appendf(nil, line, flags)); err != nil || st.exiting != want || st.dead() {
+			t.Errorf("%#x: %+v, %v", flags, st, err)
+		}
+	}
+}
+
 func FuzzStat(f *testing.F) {
 	f.Add([]byte("1 (a b) c) S 0 1 1 0 -1 4194560 1 1 1 1 1 1 1 1 20 0 1 0 100 1000 10 18446744073709551615 0"))
 	f.Add([]byte("1 () Z"))

@@ -21,7 +21,12 @@ type stat struct {
 	start time.Duration // since boot
 	rss   int64         // bytes
 	comm  string
+
+	exiting bool // it runs no more code of its own, and may have no memory any more
 }
+
+// flagExiting is PF_EXITING of the kernel's include/linux/sched.h.
+const flagExiting = 0x4
 
 // dead is true for a process that only waits to be reaped.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
@@ -73,7 +78,7 @@ func parseStat(b []byte) (stat, error) {
 		return stat{}, errStat
 	}
 	f := strings.Fields(string(b[end+1:]))
-	const ppid, startTime, rss = 1, 19, 21                // counted from the state field
+	const ppid, flags, startTime, rss = 1, 6, 19, 21      // counted from the state field
 	if len(f) <= rss || len(f[0]) != 1 || f[0][0] < 'A' { // the state is a letter
 		return stat{}, errStat
 	}
@@ -86,6 +91,11 @@ func parseStat(b []byte) (stat, error) {
 	if errors.Join(errs[:]...) != nil {
 		return stat{}, errStat
 	}
+	bits, err := strconv.ParseUint(f[flags], 10, 64)
+	if err != nil {
+		return stat{}, errStat
+	}
+	s.exiting = bits&flagExiting != 0
 	s.start = time.Duration(ticks) * clockTick
 	s.rss = pages * int64(os.Getpagesize())
 	return s, nil

@@ -126,8 +126,8 @@ func (t *Tree) Describe(pids []int) []Info {
 		}
 		command := commandLine(pid, st.comm)
 		if command[0] == '[' {
-			// It has no arguments: if it has no memory either, it is ending.
-			if st, err = readStat(pid); err != nil || st.dead() || st.rss == 0 {
+			// It has no arguments: it is ending, or just becoming another program.
+			if st, err = readStat(pid); err != nil || st.dead() || st.exiting {
 				continue
 			}
 		}

@@ -53,7 +53,7 @@ func (c *capture) slot() holder.Slot {
 }
 
 // path is how the command's shell opens its end.
-func (c *capture) path() string { return c.exec.session.pool.cfg.Keeper.Path(c.out.slot) }
+func (c *capture) path() string { return c.out.path }
 
 // inherited opens a writing end to be a program's own, for one that is started
 // with it.

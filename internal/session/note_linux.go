@@ -197,7 +197,9 @@ func (e *execution) write(r *execRecord, whole bool) {
 	}
 	e.mu.Lock()
 	r.state, r.began, r.ended, r.result, r.sizes = e.res.State, e.res.StartedAt.Time, e.ended, e.res, e.sizes
-	r.running, r.at = time.Since(e.began), process.SinceBoot()
+	if r.running = time.Since(e.began); r.state != api.ExecExited {
+		r.at = process.SinceBoot() // its clocks go on
+	}
 	r.command = e.command // dropped at its end; until its shell has it, only this tells what to run
 	e.mu.Unlock()
 	if whole {
@@ -205,8 +207,17 @@ func (e *execution) write(r *execRecord, whole bool) {
 	} else {
 		r.lane, _ = e.journal.Lane()
 	}
-	e.session.pool.put(execKey+e.id, r.append(nil))
+	buf := e.session.pool.notes.Get().(*[]byte)
+	*buf = r.append((*buf)[:0])
+	e.session.pool.put(execKey+e.id, *buf)
+	if cap(*buf) <= maxPooledNote {
+		e.session.pool.notes.Put(buf)
+	}
 }
+
+// maxPooledNote keeps the memory of one note with much output in it from being
+// held for good.
+const maxPooledNote = 4 << 10
 
 // outputEnded is called when nothing more can come: the journal is given up
 // once it is noted what was in it.

@@ -18,8 +18,9 @@ import (
 // and the next command gets it: so a short command needs nothing kept.
 type outlet struct {
 	slot  holder.Slot
-	read  int // non-blocking
-	write int // for a program that inherits it; -1: none
+	path  string // by which a shell opens it
+	read  int    // non-blocking
+	write int    // for a program that inherits it; -1: none
 }
 
 func newOutlets(keep holder.Keeper) *holder.Spares[*outlet] {
@@ -53,6 +54,7 @@ func newOutlet(keep holder.Keeper) (*outlet, error) {
 		o.close()
 		return nil, err
 	}
+	o.path = keep.Path(o.slot)
 	return o, nil
 }
 
@@ -85,5 +87,5 @@ func adoptOutlet(keep holder.Keeper, slot holder.Slot) (*outlet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &outlet{slot: slot, read: fd, write: -1}, nil
+	return &outlet{slot: slot, path: keep.Path(slot), read: fd, write: -1}, nil
 }

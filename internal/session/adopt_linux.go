@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,18 +80,30 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func())
 	wg.Wait()
 	var goOn []func()
 	for _, c := range sessions {
-		if c.err != nil {
+		switch {
+		case c.err != nil && c.found.bad == nil && c.found.record.ending != "":
+			goOn = append(goOn, func() { c.finishEnding(c.found) })
+		case c.err != nil:
 			c.leave(c.found, c.err)
-			continue
+		default:
+			goOn = append(goOn, c.goOn)
 		}
-		goOn = append(goOn, c.goOn)
 	}
-	p.history.Add(1)
+	wanted, done := p.history.expect()
 	return func() {
 		for _, fn := range goOn {
 			fn()
 		}
-		p.begin(func() { p.restore(others) })
+		p.begin(func() {
+			defer close(done)
+			pause := time.NewTimer(historyPause)
+			defer pause.Stop()
+			select {
+			case <-wanted:
+			case <-pause.C:
+			}
+			p.restore(others)
+		})
 	}
 }
 
@@ -354,11 +365,9 @@ func (r *reading) sorted() []*found {
 
 // restore makes the sessions again that had ended.
 func (p *Pool) restore(records []record) {
-	defer p.history.Done()
 	var r reading
 	for _, rec := range records {
 		p.read(&r, rec)
-		runtime.Gosched()
 	}
 	maps.DeleteFunc(r.sessions, func(_ string, f *found) bool {
 		if f.record == nil && f.bad == nil { // of one that was just being forgotten
@@ -370,16 +379,50 @@ func (p *Pool) restore(records []record) {
 	})
 	for _, f := range r.sorted() {
 		p.rebuild(f)
-		runtime.Gosched() // what is asked of living sessions comes first
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	slices.SortStableFunc(p.order, func(a, b *Session) int { return cmp.Compare(a.number, b.number) })
 }
 
+// historyPause is how long what has ended is left alone after a restart: clients
+// of what lives come back meanwhile.
+const historyPause = 250 * time.Millisecond
+
+// history makes those wait whose question may be about a session that ended
+// before this process took over, or must be after all of them. Its zero value is
+// for a process that took nothing over.
+type history struct {
+	mu     sync.Mutex
+	wanted chan struct{} // closed when somebody waits; nil: nothing was taken over
+	asked  bool          // it is closed
+	done   chan struct{} // closed when all is known
+}
+
+// expect makes everybody wait until done is closed.
+func (h *history) expect() (wanted <-chan struct{}, done chan<- struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wanted, h.done = make(chan struct{}), make(chan struct{})
+	return h.wanted, h.done
+}
+
+func (h *history) await() {
+	h.mu.Lock()
+	done := h.done
+	if done != nil && !h.asked {
+		h.asked = true
+		close(h.wanted)
+	}
+	h.mu.Unlock()
+	if done != nil {
+		<-done
+	}
+}
+
 // AwaitHistory returns when the sessions are known that ended before this process
 // took over.
-func (p *Pool) AwaitHistory() { p.history.Wait() }
+func (p *Pool) AwaitHistory() { p.history.await() }
 
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.
@@ -509,10 +552,10 @@ func (e *execution) restoreJournal(r *execRecord) {
 // only descriptors of its own; on an error it closes those.
 func (s *Session) adopt(f *found) (err error) {
 	p, r := s.pool, f.record
+	s.tree = p.host.AdoptTree(s.id, r.tree)
 	if err := f.commandOf(); err != nil {
 		return err
 	}
-	s.tree = p.host.AdoptTree(s.id, r.tree)
 	if r.terminal != nil {
 		if s.term, err = p.adoptTerminal(s, r.terminal); err != nil {
 			return err
@@ -562,6 +605,28 @@ func (f *found) commandOf() error {
 		return nil
 	}
 	return fmt.Errorf("there is no record of %s, the command that its shell runs", id)
+}
+
+// finishEnding ends a session that was being ended, and of which what is gone
+// already can't be taken over.
+func (s *Session) finishEnding(f *found) {
+	for _, e := range f.execs {
+		s.rebuildExec(e)
+	}
+	s.mu.Lock()
+	s.state, s.ending, s.endWhy = api.StateIdle, true, f.record.ending
+	execs := append(slices.Clone(s.queue), s.running)
+	s.queue, s.running = nil, nil
+	s.mu.Unlock()
+	for _, e := range execs {
+		if e != nil {
+			e.neverRan()
+			s.mu.Lock()
+			s.keep(e)
+			s.mu.Unlock()
+		}
+	}
+	s.pool.begin(func() { s.end(f.record.ending, nil) })
 }
 
 // leave is for a session that can't be taken over. Its processes are ended, or

@@ -16,8 +16,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// history is a ledger with sessions that have ended, each with one exec.
-func history(t testing.TB, sessions int) *ledger.Ledger {
+// endedSessions is a ledger with sessions that have ended, each with one exec.
+func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.New(holder.Alone())
 	if err != nil {
@@ -54,7 +54,7 @@ func history(t testing.TB, sessions int) *ledger.Ledger {
 // BenchmarkAdoptHistory is what a restart costs with a thousand sessions that
 // have ended, before anything is served.
 func BenchmarkAdoptHistory(b *testing.B) {
-	l := history(b, 1000)
+	l := endedSessions(b, 1000)
 	host, err := process.NewHost(process.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -87,7 +87,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 // order, for whoever asks at once; and one whose end was being noted is not
 // brought back to life.
 func TestHistory(t *testing.T) {
-	l := history(t, 50)
+	l := endedSessions(t, 50)
 	half := sessionRecord{number: 7, tree: 7} // it had ended, and what says so was written
 	for key, value := range map[string][]byte{
 		sessionKey + "s-0000000006": half.encode(), shellKey + "s-0000000006": nil, treeKey + "s-0000000006": nil,

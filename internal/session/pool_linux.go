@@ -124,10 +124,7 @@ type Pool struct {
 	work     sync.WaitGroup // every goroutine of the pool; see begin
 	events   events         // its lock is taken last
 	spent    spentKeys      // its lock too
-	// history is done when the sessions are known that ended before this process
-	// took over. What may be about one of them, or must be after all of them, waits
-	// for it.
-	history sync.WaitGroup
+	history  history        // of sessions that ended before this process took over
 
 	sessionsTotal, execsTotal atomic.Int64
 	numbers                   atomic.Int64 // of sessions, in the order of creation
@@ -173,7 +170,7 @@ func newID(prefix string) string {
 // Create starts a session and returns when it can be used. If it can't be
 // started, nothing is left behind.
 func (p *Pool) Create(_ context.Context, params api.SessionCreateParams, owner string) (*api.Session, error) {
-	p.history.Wait() // sessions are numbered
+	p.history.await() // sessions are numbered
 	s, err := p.newSession(params)
 	if err != nil {
 		return nil, err
@@ -240,7 +237,7 @@ func find[T any](p *Pool, in map[string]*T, id string) *T {
 	if v := look(); v != nil {
 		return v
 	}
-	p.history.Wait()
+	p.history.await()
 	return look()
 }
 
@@ -272,7 +269,7 @@ func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.Sessi
 		return nil, api.Errorf(api.CodeInvalidParams, "state is not a session state").With("field", "state").
 			WithHint("use creating, idle, running or terminated")
 	}
-	p.history.Wait()
+	p.history.await()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	p.mu.Unlock()
@@ -369,7 +366,7 @@ func (p *Pool) Lose() {
 }
 
 func (p *Pool) endAll(ctx context.Context, why string) {
-	p.history.Wait()
+	p.history.await()
 	p.mu.Lock()
 	if !p.closing {
 		p.closing = true

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ type cgroupRoot struct {
 	path  string
 	fd    int // of path; trees are opened relative to it
 	lists lists
+	mu    sync.Mutex // held to make the directory anew
 }
 
 // cgroupPrefix begins the name of a host's cgroup; the host's own name follows,
@@ -203,7 +205,40 @@ func (r *cgroupRoot) names() ([]string, error) {
 	return names, err
 }
 
-func (r *cgroupRoot) make(name string) error { return unix.Mkdirat(r.fd, name, 0o755) }
+// make makes a group, and the directory of all groups if that is gone: root may
+// have removed it, with all that was in it.
+func (r *cgroupRoot) make(name string) error {
+	err := unix.Mkdirat(r.fd, name, 0o755)
+	if err != unix.ENOENT {
+		return err
+	}
+	if err := r.makeAnew(); err != nil {
+		return err
+	}
+	return unix.Mkdirat(r.fd, name, 0o755)
+}
+
+func (r *cgroupRoot) makeAnew() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.has("cgroup.procs") {
+		return nil // another session was quicker
+	}
+	if err := os.Mkdir(r.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fd, err := unix.Open(r.path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Dup3(fd, r.fd, unix.O_CLOEXEC) // the number stays: others use it meanwhile
+}
+
+// has reports whether something is in the directory.
+func (r *cgroupRoot) has(name string) bool {
+	return unix.Faccessat(r.fd, name, unix.F_OK, 0) == nil
+}
 
 func (r *cgroupRoot) drop(name string) error { return unix.Unlinkat(r.fd, name, unix.AT_REMOVEDIR) }
 

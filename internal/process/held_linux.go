@@ -79,6 +79,7 @@ func (t *Tree) Number() uint32 { return t.num }
 // AdoptTree takes over a tree of an earlier process of ours.
 func (h *Host) AdoptTree(name string, num uint32) *Tree {
 	t := &Tree{host: h, num: num, name: treeName(name, num)}
+	t.tagged.Store(h.cgroup != nil && !h.cgroup.has(t.name)) // it was gone, or it is
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trees[num] = t

@@ -15,7 +15,7 @@ func (t *Tree) Kill(deadline time.Time) []Info {
 	t.dying.Store(true)
 	t.host.awaitStarts()
 	var left []int
-	if t.host.cgroup != nil {
+	if t.cgroup() != nil {
 		left = t.killCgroup(deadline)
 	} else {
 		left = t.killTagged(deadline)
@@ -29,10 +29,10 @@ func (t *Tree) Kill(deadline time.Time) []Info {
 }
 
 func (t *Tree) killCgroup(deadline time.Time) []int {
-	cg := t.host.cgroup
+	cg := t.cgroup()
 	for wait := 100 * time.Microsecond; ; wait = min(wait*2, 5*time.Millisecond) {
 		if err := cg.write(t.name, "cgroup.kill", "1"); errors.Is(err, unix.ENOENT) {
-			return nil
+			return t.killTagged(deadline) // others removed it; what was in it may be elsewhere
 		}
 		pids, err := cg.pids(t.name)
 		if err == nil && len(pids) == 0 {
@@ -50,29 +50,28 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 
 // killTagged kills without a cgroup.
 func (t *Tree) killTagged(deadline time.Time) []int {
-	return t.killRounds(func(int, uint32) bool { return true }, true, deadline)
+	return t.hunt(func(int, uint32) bool { return true }, true).kill(deadline)
 }
 
 // KillMarked kills every process for which doomed says yes, and comes back when
 // none is left or the deadline is past; it returns the pids that are left. What
 // the doomed fork meanwhile dies too.
 func (t *Tree) KillMarked(doomed func(pid int, mark uint32) bool, deadline time.Time) []int {
-	return t.killRounds(doomed, false, deadline)
-}
-
-// killRounds kills what is doomed. groups says that whole process groups may be
-// killed.
-func (t *Tree) killRounds(doomed func(pid int, mark uint32) bool, groups bool, deadline time.Time) []int {
-	if t.host.cgroup != nil {
+	if t.cgroup() != nil {
 		return inRounds(deadline, func(round int) ([]int, bool) { return t.killHeld(doomed, round > 1), false })
 	}
-	prey := hunt{
+	return t.hunt(doomed, false).kill(deadline)
+}
+
+// hunt returns what kills by tags those of the tree that are doomed. groups says
+// that whole process groups may be killed.
+func (t *Tree) hunt(doomed func(pid int, mark uint32) bool, groups bool) hunt {
+	return hunt{
 		tag: t.host.tag, groups: groups, counts: t.host.counts, heirs: []int{t.host.parent},
 		doomed: func(pid int, host uint16, tree, mark uint32) bool {
 			return host == t.host.id && tree == t.num && doomed(pid, mark)
 		},
 	}
-	return prey.kill(deadline)
 }
 
 // inRounds kills in rounds, until two in a row have found nothing: no list of
@@ -106,8 +105,9 @@ func inRounds(deadline time.Time, strike func(round int) (left []int, again bool
 // faster than it is killed, the freezer keeps all of it still meanwhile.
 func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int {
 	if hold {
-		_ = t.host.cgroup.freeze(t.name, true)
-		defer func() { _ = t.host.cgroup.freeze(t.name, false) }()
+		cg := t.host.cgroup
+		_ = cg.freeze(t.name, true)
+		defer func() { _ = cg.freeze(t.name, false) }()
 	}
 	left := t.pick(doomed)
 	for _, pid := range left {

@@ -118,13 +118,14 @@ func (t *Tree) start(spec Spec, more ...int) (*Proc, error) {
 		// The holder's child from the start. The kernel does not let such a one
 		// begin in a cgroup of choice, so it is moved before it does anything.
 		attr.Sys.Cloneflags = unix.CLONE_PARENT
-	} else if h.cgroup != nil {
-		fd, err := h.cgroup.open(t.name)
-		if err != nil {
-			return nil, fmt.Errorf("open the cgroup: %w", err)
-		}
-		defer unix.Close(fd)
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+	} else if err := t.intoCgroup(func(cg *cgroupRoot) (err error) {
+		attr.Sys.CgroupFD, err = cg.open(t.name)
+		attr.Sys.UseCgroupFD = err == nil
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("open the cgroup: %w", err)
+	} else if attr.Sys.UseCgroupFD {
+		defer unix.Close(attr.Sys.CgroupFD)
 	}
 	if spec.Gated || h.gateAll && len(more) == 0 { // the leader of a terminal forks when it is asked
 		return t.startGated(spec, attr)
@@ -146,8 +147,8 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 		return nil, err
 	}
 	p, err := t.track(pid)
-	if err == nil && h.held != nil && h.cgroup != nil {
-		err = h.cgroup.join(t.name, pid)
+	if err == nil && h.held != nil {
+		err = t.intoCgroup(func(cg *cgroupRoot) error { return cg.join(t.name, pid) })
 	}
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)

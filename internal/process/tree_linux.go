@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,6 +21,54 @@ type Tree struct {
 	procs []*Proc
 	// dying is set when Kill begins; nothing is started or adopted after.
 	dying atomic.Bool
+	// tagged is set when the tree has no cgroup though the host has: it is gone
+	// and can't be made again.
+	tagged atomic.Bool
+}
+
+// cgroup returns where the tree's cgroup is; nil means that it has none.
+func (t *Tree) cgroup() *cgroupRoot {
+	if t.tagged.Load() {
+		return nil
+	}
+	return t.host.cgroup
+}
+
+// makeCgroup makes the tree's cgroup. Where that is impossible because the
+// directory of all cgroups was removed, the tree goes on with tags alone.
+func (t *Tree) makeCgroup() error {
+	cg := t.cgroup()
+	if cg == nil {
+		return nil
+	}
+	err := cg.make(t.name)
+	if err == nil || errors.Is(err, unix.EEXIST) || cg.has("cgroup.procs") {
+		return err
+	}
+	t.tagged.Store(true)
+	t.host.log.Warn("the cgroup of sessions is gone and can't be made again; tracking processes by tags",
+		"event", "cgroup_gone", "tree", t.name, "error", err)
+	return nil
+}
+
+// intoCgroup does what puts a process into the tree's cgroup, which is made anew
+// first if it is gone.
+func (t *Tree) intoCgroup(put func(cg *cgroupRoot) error) error {
+	cg := t.cgroup()
+	if cg == nil {
+		return nil
+	}
+	err := put(cg)
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := t.makeCgroup(); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if cg = t.cgroup(); cg == nil {
+		return nil
+	}
+	return put(cg)
 }
 
 // NewTree makes an empty tree. The name is for people who look at cgroups.
@@ -33,11 +82,9 @@ func (h *Host) NewTree(name string) (*Tree, error) {
 	t.name = treeName(name, num)
 	h.trees[num] = t
 	h.mu.Unlock()
-	if h.cgroup != nil {
-		if err := h.cgroup.make(t.name); err != nil {
-			h.forget(t)
-			return nil, fmt.Errorf("make a cgroup: %w", err)
-		}
+	if err := t.makeCgroup(); err != nil {
+		h.forget(t)
+		return nil, fmt.Errorf("make a cgroup: %w", err)
 	}
 	return t, nil
 }
@@ -84,8 +131,8 @@ func (t *Tree) Holds(p *Proc) bool {
 // PIDs lists the processes of the tree. With cgroups a zombie is not listed,
 // and a list costs about 2 µs.
 func (t *Tree) PIDs() []int {
-	if t.host.cgroup != nil {
-		pids, err := t.host.cgroup.pidsAgain(t.name)
+	if cg := t.cgroup(); cg != nil {
+		pids, err := cg.pidsAgain(t.name)
 		if err != nil {
 			return nil // removed: the tree was killed
 		}
@@ -191,7 +238,7 @@ func (t *Tree) pickBut(except int, fn func(pid int, mark uint32) bool) []int {
 		}
 		_, tree, mark, ok := t.host.tag.read(pid)
 		if !ok || tree != t.num {
-			if t.host.cgroup == nil {
+			if t.cgroup() == nil {
 				return true
 			}
 			mark = UnknownMark
@@ -206,8 +253,9 @@ func (t *Tree) pickBut(except int, fn func(pid int, mark uint32) bool) []int {
 
 // CPU is the processor time the tree has used, where cgroups tell.
 func (t *Tree) CPU() (time.Duration, bool) {
-	if t.host.cgroup == nil {
+	cg := t.cgroup()
+	if cg == nil {
 		return 0, false
 	}
-	return t.host.cgroup.cpu(t.name)
+	return cg.cpu(t.name)
 }

@@ -71,9 +71,10 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 type manner int
 
 const (
-	// inline: in the caller's own goroutine, which has nothing else to do. To
-	// wake another costs as much as a short command. It stays for the command
-	// also when its caller is gone.
+	// inline: in the caller's own goroutine, which has nothing else to do. It
+	// stays for the command also when its caller is gone. To wake another costs
+	// 15 % of exec.run true (p50 304 µs against 263 µs over the socket, p10
+	// 174 µs against 152 µs, both daemons in turn on a busy machine of 2 cores).
 	inline manner = iota
 	// beside: in a goroutine of the pool.
 	beside

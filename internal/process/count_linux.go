@@ -21,6 +21,9 @@ func (h *Host) counts(pid int, st stat) bool {
 	if st.ppid == h.parent || ownUID(pid) || descends(pid, st, func(ancestor int) bool { return ancestor == h.parent }) {
 		return true
 	}
+	if _, err := readStat(pid); err != nil {
+		return false // it has ended meanwhile, and nothing is known of it
+	}
 	h.foreign.Do(func() {
 		h.log.Warn("ignoring processes of another user that carry a session's tag", "event", "foreign_tag", "pid", pid)
 	})

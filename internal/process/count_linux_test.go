@@ -2,8 +2,10 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -155,5 +157,17 @@ func TestDescends(t *testing.T) {
 		if st.ppid != os.Getpid() && !descends(pid, st, func(a int) bool { return a == p.PID() }) {
 			t.Errorf("%d, whose parent is %d, does not descend from %d", pid, st.ppid, p.PID())
 		}
+	}
+}
+
+// A process that ends while it is looked at is not another user's.
+func TestEndedIsNotForeign(t *testing.T) {
+	var log bytes.Buffer
+	h := newHost(t, Config{NoCgroup: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if h.counts(4194399, stat{ppid: 1}) {
+		t.Error("a process that can't be counts")
+	}
+	if strings.Contains(log.String(), "foreign_tag") {
+		t.Errorf("logged: %s", &log)
 	}
 }

@@ -317,7 +317,7 @@ func TestLogSaysThatNothingEndsByItself(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(d.Dir)
+		t.Cleanup(func() { os.RemoveAll(d.Dir) })
 		if err := d.Stop(); err != nil {
 			t.Error(err)
 		}

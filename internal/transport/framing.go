@@ -17,7 +17,7 @@ import "bytes"
 type framing struct {
 	state framingState
 	name  [len("transfer-encoding")]byte // the name of the header, in lower case, as far as it fits
-	len   int                            // of the name; longer than name for others
+	size  int                            // of the name; longer than name for others
 
 	hasLength, hasEncoding bool
 	length                 int64 // of the body
@@ -56,7 +56,7 @@ func (f *framing) filter(b []byte) {
 			if end < 0 {
 				return
 			}
-			f.state, f.len = inName, 0
+			f.state, f.size = inName, 0
 			i += end + 1
 		case inName:
 			f.inName(&b[i])
@@ -80,21 +80,21 @@ func (f *framing) filter(b []byte) {
 // inName takes a byte of a line up to its colon.
 func (f *framing) inName(c *byte) {
 	switch {
-	case *c == '\n' && f.len == 0:
+	case *c == '\n' && f.size == 0:
 		f.endHeader()
 	case *c == '\n': // a line without a colon: net/http refuses it
-		f.len = 0
+		f.size = 0
 	case *c == '\r':
-	case f.len == 0 && (*c == ' ' || *c == '\t'):
+	case f.size == 0 && (*c == ' ' || *c == '\t'):
 		*c = spoiled
 		f.state = afterFraming
 	case *c == ':':
 		f.endName(c)
 	default:
-		if f.len < len(f.name) {
-			f.name[f.len] = lower(*c)
+		if f.size < len(f.name) {
+			f.name[f.size] = lower(*c)
 		}
-		f.len++
+		f.size++
 	}
 }
 
@@ -108,12 +108,12 @@ func lower(c byte) byte {
 // endName takes the colon after a name.
 func (f *framing) endName(colon *byte) {
 	f.state = inValue
-	switch string(f.name[:min(f.len, len(f.name))]) {
+	switch string(f.name[:min(f.size, len(f.name))]) {
 	case "content-length":
 		f.hasLength, f.length = true, 0
 		f.state = inLength
 	case "transfer-encoding":
-		f.hasEncoding = f.hasEncoding || f.len == len(f.name)
+		f.hasEncoding = f.hasEncoding || f.size == len(f.name)
 	}
 	if f.hasLength && f.hasEncoding {
 		*colon = spoiled
@@ -125,7 +125,7 @@ func (f *framing) endName(colon *byte) {
 func (f *framing) inLength(c byte) {
 	switch {
 	case c == '\n':
-		f.state, f.len = inName, 0
+		f.state, f.size = inName, 0
 	case '0' <= c && c <= '9':
 		f.length = min(f.length, maxBodyLength/10-1)*10 + int64(c-'0')
 	}

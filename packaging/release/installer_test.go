@@ -116,9 +116,9 @@ func trusting(t *testing.T, downloader, flag string, s *httptest.Server) string 
 		t.Fatal(err)
 	}
 	dir := programs(t, "sha256sum")
-	real, err := exec.LookPath(downloader)
+	program, err := exec.LookPath(downloader)
 	trltest.Need(t, err)
-	wrapper := "#!/bin/sh\n[ \"$1\" != --version ] || exec " + real + " --version\nexec " + real + " " + flag + " " + cert + " \"$@\"\n"
+	wrapper := "#!/bin/sh\n[ \"$1\" != --version ] || exec " + program + " --version\nexec " + program + " " + flag + " " + cert + " \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(dir, downloader), []byte(wrapper), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ var imports = []importRule{
 		why: "a program must be able to speak to TRL without linking anything else",
 	},
 	{
-		about: "client", only: []string{"api"}, bare: true, but: []string{"github.com/coder/websocket"},
-		why: "a client knows the vocabulary and not the daemon; of others, only what carries it",
+		about: "client", only: []string{"api", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
+		why: "a client knows the vocabulary, whom to believe on its machine, and not the daemon; of others, only what carries it",
 	},
 	{
 		about: "conformance", only: []string{}, bare: true,
@@ -87,6 +87,10 @@ var imports = []importRule{
 		why: "a picture is made of what any client is told; how wide a character is, is decided in one place",
 	},
 	{
+		about: "internal/trust", only: []string{},
+		why: "both ends of a socket ask it, so it knows neither",
+	},
+	{
 		about: "internal/access", only: []string{"api", "internal/printable"}, without: []string{"net", "net/http"},
 		why: "who may do what does not depend on how a request came",
 	},
@@ -108,7 +112,7 @@ var imports = []importRule{
 		why:   "carriers only, no decisions: what a request does is the method table's",
 	},
 	{
-		about: "internal/doctor", only: []string{"api", "internal/access", "internal/process", "internal/shell"},
+		about: "internal/doctor", only: []string{"api", "internal/access", "internal/process", "internal/shell", "internal/trust"},
 		why: "what is tried is what a daemon would use; whom to ask, and where, it is told",
 	},
 	{
@@ -120,7 +124,7 @@ var imports = []importRule{
 		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/printable", "internal/spelling", "internal/svg", "internal/tour", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/printable", "internal/spelling", "internal/svg", "internal/tour", "internal/trust", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 	{
@@ -174,6 +178,10 @@ var doors = []doorRule{
 	{
 		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/service", "internal/transport"},
 		why: "asked at the doors and in the method table; below it everybody has been let in",
+	},
+	{
+		about: "internal/trust", from: []string{"client", "internal/cli", "internal/daemon", "internal/doctor", "internal/transport"},
+		why: "asked where a path of this machine is opened; the command line explains its refusals",
 	},
 	{
 		about: "internal/service", from: []string{"internal/daemon", "internal/transport"},

@@ -13,9 +13,10 @@ const Protocol = 1
 // Method names. The set is closed: the service's method table is checked
 // against it by a test.
 const (
-	MethodSystemPing  = "system.ping"
-	MethodSystemInfo  = "system.info"
-	MethodSystemStats = "system.stats"
+	MethodSystemPing    = "system.ping"
+	MethodSystemInfo    = "system.info"
+	MethodSystemStats   = "system.stats"
+	MethodSystemUpgrade = "system.upgrade"
 
 	MethodSessionCreate  = "session.create"
 	MethodSessionList    = "session.list"

@@ -50,3 +50,8 @@ type SystemStats struct {
 	Goroutines     int           `json:"goroutines"`
 	Orphans        int64         `json:"orphans_reaped"`
 }
+
+// UpgradeResult is the answer to system.upgrade: the daemon is about to be replaced.
+type UpgradeResult struct {
+	Version string `json:"version"` // of the binary that takes over
+}

@@ -24,6 +24,12 @@ func (c *Client) SystemInfo(ctx context.Context) (*api.SystemInfo, error) {
 	return call[api.SystemInfo](ctx, c, api.MethodSystemInfo, nil)
 }
 
+// Upgrade has the binary that is now at the daemon's path take over its sessions,
+// if it can, and returns before it does. It is for a Unix socket.
+func (c *Client) Upgrade(ctx context.Context) (*api.UpgradeResult, error) {
+	return call[api.UpgradeResult](ctx, c, api.MethodSystemUpgrade, nil)
+}
+
 // Stats counts what the daemon does and holds.
 func (c *Client) Stats(ctx context.Context) (*api.SystemStats, error) {
 	return call[api.SystemStats](ctx, c, api.MethodSystemStats, nil)

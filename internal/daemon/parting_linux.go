@@ -5,34 +5,48 @@ import (
 	"os"
 	"time"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// renew begins a restart with the program that is at this one's path now, if
-// that can take over. Else nothing changes.
+// renew is upgrade for a caller that can't be answered: a signal. The log says
+// what became of it.
 func (d *daemon) renew() {
 	if d.held == nil {
 		d.log.Warn("SIGHUP has no effect: without a holder the sessions would end")
 		return
 	}
-	if !d.renewing.CompareAndSwap(false, true) {
-		return // it is being looked at
+	d.tasks.start("check the program", func() { _, _ = d.upgrade(context.Background()) })
+}
+
+// upgrade begins a restart with the program that is now at the path that the
+// holder was started by, if that program can take over, and returns its version.
+// Else nothing changes. The path is what the holder passed to this process: it
+// keeps it in its own memory, also when it becomes another program.
+func (d *daemon) upgrade(ctx context.Context) (version string, err error) {
+	if d.held == nil {
+		return "", api.Errorf(api.CodeRuntimeUnavailable, "this daemon has no holder that could keep its sessions").
+			WithHint("end it, which ends its sessions, and start the new one")
 	}
-	d.tasks.start("check the program", func() {
-		defer d.renewing.Store(false)
-		version, err := d.checkNext()
-		if err != nil {
-			d.log.Error("nothing is changed", "event", "not_restarted", "error", err)
-			return
-		}
-		d.log.Info("restarting; the sessions live on", "event", "restarting", "from", d.opts.Version, "to", version)
-		d.part(holder.Again)
-	})
+	if !d.renewing.CompareAndSwap(false, true) {
+		return "", api.Errorf(api.CodeRuntimeUnavailable, "another upgrade of this daemon is being checked").
+			WithHint("call system.upgrade again in a moment")
+	}
+	defer d.renewing.Store(false)
+	version, err = d.checkNext(ctx)
+	if err != nil {
+		d.log.Error("nothing is changed", "event", "not_restarted", "error", err)
+		return "", api.Errorf(api.CodeRuntimeUnavailable, "nothing has changed: %w", err).
+			WithHint("repair that and call system.upgrade again")
+	}
+	d.log.Info("restarting; the sessions live on", "event", "restarting", "from", d.opts.Version, "to", version)
+	d.part(holder.Again)
+	return version, nil
 }
 
 // checkNext asks the program that is at this one's path now whether it can take
 // over, and read all that is in the ledger.
-func (d *daemon) checkNext() (version string, err error) {
+func (d *daemon) checkNext(ctx context.Context) (version string, err error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -43,7 +57,7 @@ func (d *daemon) checkNext() (version string, err error) {
 	}
 	records := os.NewFile(uintptr(fd), "ledger")
 	defer records.Close()
-	return checkProgram(context.Background(), d.opts.Args[0], d.opts.Args[2:], os.Environ(), dir, records, format)
+	return checkProgram(ctx, d.opts.Args[0], d.opts.Args[2:], os.Environ(), dir, records, format)
 }
 
 // keep begins the end of this daemon without its sessions.

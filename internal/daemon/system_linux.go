@@ -83,6 +83,15 @@ func (s *system) Stats(context.Context) *api.SystemStats {
 	}
 }
 
+// Upgrade answers system.upgrade.
+func (s *system) Upgrade(ctx context.Context) (*api.UpgradeResult, error) {
+	version, err := s.daemon.upgrade(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &api.UpgradeResult{Version: version}, nil
+}
+
 func residentBytes() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -74,7 +74,7 @@ func tagOf(ctx context.Context) string {
 // exec. They keep to the tag of their caller by themselves, or say nothing of
 // sessions.
 var tagAware = []string{
-	api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats,
+	api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats, api.MethodSystemUpgrade,
 	api.MethodSessionCreate, api.MethodSessionList, api.MethodSessionWatch,
 	api.MethodExecCancel, // one of its two names is required by its handler
 	api.MethodStreamClose,
@@ -134,6 +134,18 @@ func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStat
 		}
 		out.ExecsRunning = out.Sessions[api.StateRunning]
 		return out, nil
+	}
+}
+
+// upgrade replaces the daemon only for callers on its Unix socket, who are its own
+// user and root: those could replace it anyway. No token is to do that from afar.
+func upgrade(s System) func(context.Context, api.None) (*api.UpgradeResult, error) {
+	return func(ctx context.Context, _ api.None) (*api.UpgradeResult, error) {
+		if actor, _ := access.From(ctx); actor.Transport != "unix" {
+			return nil, api.Errorf(api.CodeForbidden, "%s is for callers on the daemon's Unix socket", api.MethodSystemUpgrade).
+				WithHint("run `trl upgrade` on the daemon's machine, as its user")
+		}
+		return s.Upgrade(ctx)
 	}
 }
 

@@ -24,6 +24,9 @@ func methods(b Backend, s System, who *accounts) []Method {
 		method(api.MethodSystemStats, ScopeRead,
 			"Count what the daemon does and holds: sessions by state, commands run, bytes captured, memory.",
 			stats(b, s)),
+		method(api.MethodSystemUpgrade, ScopeAdmin,
+			"Let the binary that is now at the daemon's path take over its sessions; answers whether it can, before it does.",
+			upgrade(s)),
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",

@@ -58,6 +58,7 @@ type System interface {
 	Ping(context.Context) *api.PingResult
 	SystemInfo(context.Context) *api.SystemInfo
 	Stats(context.Context) *api.SystemStats
+	Upgrade(context.Context) (*api.UpgradeResult, error)
 }
 
 // Config is what a table is made of.

@@ -42,6 +42,9 @@ func (fakeSystem) Ping(context.Context) *api.PingResult {
 }
 func (fakeSystem) SystemInfo(context.Context) *api.SystemInfo { return &api.SystemInfo{} }
 func (fakeSystem) Stats(context.Context) *api.SystemStats     { return &api.SystemStats{} }
+func (fakeSystem) Upgrade(context.Context) (*api.UpgradeResult, error) {
+	return &api.UpgradeResult{}, nil
+}
 
 func TestTableServesExactlyTheMethodsOfTheContract(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../api/doc.go", nil, 0)

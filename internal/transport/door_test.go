@@ -60,6 +60,7 @@ var methodDoors = map[string]struct {
 	api.MethodExecInfo:       {`{"exec_id":"e-1"}`, forRead},
 	api.MethodExecList:       {`{"session_id":"s-1"}`, forRead},
 	api.MethodStreamClose:    {`{"stream_id":"st-1"}`, forRead},
+	api.MethodSystemUpgrade:  {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // for the Unix socket
 }
 
 type door struct {

@@ -35,6 +35,9 @@ func (fakeSystem) Ping(context.Context) *api.PingResult {
 }
 func (fakeSystem) SystemInfo(context.Context) *api.SystemInfo { return &api.SystemInfo{} }
 func (fakeSystem) Stats(context.Context) *api.SystemStats     { return &api.SystemStats{} }
+func (fakeSystem) Upgrade(context.Context) (*api.UpgradeResult, error) {
+	return &api.UpgradeResult{}, nil
+}
 
 type runFunc = func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 

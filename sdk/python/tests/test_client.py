@@ -191,6 +191,11 @@ class OnEachCarrier(unittest.TestCase):
         self.assertGreater(timed[1].at or 0, timed[0].at or 0)
         return client.output(exec_id, wait=5, stream="stderr").text == "err\n"
 
+    def upgrade(self, client: trl.Client) -> bool:
+        with self.assertRaises((trl.InvalidParams, trl.Forbidden)):
+            client.call("system.upgrade", no=1)
+        return True
+
     def test_every_method(self) -> None:
         def test(client: trl.Client) -> None:
             tag = os.urandom(4).hex()
@@ -206,6 +211,8 @@ class OnEachCarrier(unittest.TestCase):
                     "system.ping": lambda: client.ping()["protocol"] == 1,
                     "system.info": lambda: client.system_info()["pid"] > 0,
                     "system.stats": lambda: client.stats()["execs_running"] >= 1,
+                    # Without the field it would do it.
+                    "system.upgrade": lambda: self.upgrade(client),
                     "session.list": lambda: [x["session_id"] for x in client.sessions(tag=tag)] == [s.id],
                     "session.info": lambda: client.session_info(s.id)["state"] == "running",
                     "exec.output": lambda: self.output(client, e),

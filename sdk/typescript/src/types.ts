@@ -95,6 +95,12 @@ export interface SystemStats {
   orphans_reaped: number;
 }
 
+/** UpgradeResult is the answer to system.upgrade: the daemon is about to be replaced. */
+export interface UpgradeResult {
+  /** of the binary that takes over */
+  version: string;
+}
+
 /** TTYSize is the size of a terminal in characters. */
 export interface TTYSize {
   /** height in characters */
@@ -1090,6 +1096,11 @@ export interface Methods {
    * memory. Scope: read.
    */
   "system.stats": { params: NoParams; result: SystemStats };
+  /**
+   * Let the binary that is now at the daemon's path take over its sessions; answers whether it
+   * can, before it does. Scope: admin.
+   */
+  "system.upgrade": { params: NoParams; result: UpgradeResult };
   /**
    * Start a session: a long-lived shell whose directory, variables and functions persist from
    * command to command. Scope: run.

@@ -108,6 +108,13 @@ class SystemStats(TypedDict):
     orphans_reaped: int
 
 
+class UpgradeResult(TypedDict):
+    """UpgradeResult is the answer to system.upgrade: the daemon is about to be replaced."""
+
+    #: of the binary that takes over
+    version: str
+
+
 class TTYSize(TypedDict):
     """TTYSize is the size of a terminal in characters."""
 
@@ -1105,6 +1112,7 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
     "system.ping": ("NoParams", "PingResult", "read"),
     "system.info": ("NoParams", "SystemInfo", "read"),
     "system.stats": ("NoParams", "SystemStats", "read"),
+    "system.upgrade": ("NoParams", "UpgradeResult", "admin"),
     "session.create": ("SessionCreateParams", "Session", "run"),
     "session.list": ("SessionListParams", "SessionListResult", "read"),
     "session.info": ("SessionParams", "SessionInfo", "read"),

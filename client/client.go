@@ -69,7 +69,10 @@ type carrier interface {
 
 // Dial connects to the daemon at addr with the default options:
 //
-//	unix:/path        a Unix socket; so is a path alone
+//	unix:/path        a Unix socket; so is a path alone. It is refused where another
+//	                  user could have made it: the process that listens must be the
+//	                  caller's or root's, and so must the directories of the path;
+//	                  root may also use a daemon of the user in whose directory it is
 //	http://host:port  and https://: calls are requests, streams Server-Sent Events
 //	ws://host:port    and wss://: one WebSocket for calls, one for each stream
 //	stdio:trl serve --stdio

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // dial makes the carrier for an address.
@@ -50,10 +52,19 @@ func dialLines(ctx context.Context, connect func(context.Context) (wire, error))
 }
 
 func dialUnix(ctx context.Context, path string) (wire, error) {
+	// Whoever listens gets commands, environments and secrets.
+	user, err := trust.Server(path)
+	if err != nil {
+		return nil, noDaemon(path, err)
+	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, noDaemon(path, err)
+	}
+	if err := trust.Reach(c.(*net.UnixConn), path, user); err != nil {
+		_ = c.Close()
+		return nil, err
 	}
 	return newLineWire(c), nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/spelling"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // The exit statuses that are not a command's. `run` has its own for failures
@@ -102,8 +103,17 @@ type localError struct{ api *api.Error }
 func (e localError) Error() string { return e.api.Error() }
 func (e localError) Unwrap() error { return e.api }
 
+// refused is the error of a path, or of a process behind it, that is another
+// user's.
+func refused(r *trust.Refusal) error {
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s", r.Message).WithHint("%s", r.Hint)}
+}
+
 // noDaemon explains why there is no connection.
 func (a *app) noDaemon(path string, err error) error {
+	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
+		return refused(refusal)
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s is another user's, or its directory is", path).
 			WithHint("run this as that user, as in `sudo -u USER trl …`; or `trl serve --socket PATH &` starts a daemon of your own")}
@@ -207,6 +217,7 @@ func forPeople(hint string) string {
 		api.MethodExecInfo, "`trl exec list`",
 		api.MethodExecList, "`trl exec list`",
 		api.MethodSystemInfo, "`trl info`",
+		"call "+api.MethodSystemUpgrade, "run `trl upgrade`",
 		api.MethodSessionHold+" with force: true", "`trl attach --write`",
 		api.MethodSessionWatch, "`trl attach`",
 		api.MethodSessionScreen, "`trl screen`",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -82,6 +83,9 @@ func (a *app) serveCommand() *cobra.Command {
 
 // notServing says what to do where a daemon can't have its socket.
 func notServing(err error) error {
+	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
+		return refused(refusal)
+	}
 	hint := ""
 	switch {
 	case errors.Is(err, daemon.ErrServing):

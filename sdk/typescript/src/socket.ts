@@ -4,7 +4,8 @@ import { createConnection, type Socket } from "node:net";
 
 import { abortable, type Carrier, type Feed } from "./carrier.js";
 import { Connection, follow } from "./connection.js";
-import { ClosedError, ConnectionLostError, NoDaemonError } from "./errors.js";
+import { ClosedError, ConnectionLostError, ForbiddenError, NoDaemonError } from "./errors.js";
+import { trustSocket } from "./trust.js";
 import type { Chunk, ExecAttachResult, ExecStreamParams, ExecStreamResult, SessionEvent, SessionWatchParams } from "./types.js";
 
 /** Nobody has made the socket, or nobody listens at it any more. */
@@ -93,11 +94,17 @@ export class SocketCarrier implements Carrier {
   }
 }
 
-function dial(path: string, address: string): Promise<Socket> {
+async function dial(path: string, address: string): Promise<Socket> {
+  const failure = (error: NodeJS.ErrnoException) =>
+    absent.has(error.code ?? "") ? new NoDaemonError(address, error) : new ConnectionLostError(`can't connect to ${address}`, "none", { cause: error });
+  try {
+    await trustSocket(path);
+  } catch (error) {
+    throw error instanceof ForbiddenError ? error : failure(error as NodeJS.ErrnoException);
+  }
   return new Promise((resolve, reject) => {
     const socket = createConnection({ path });
-    const fail = (error: NodeJS.ErrnoException) =>
-      reject(absent.has(error.code ?? "") ? new NoDaemonError(address, error) : new ConnectionLostError(`can't connect to ${address}`, "none", { cause: error }));
+    const fail = (error: NodeJS.ErrnoException) => reject(failure(error));
     socket.once("error", fail);
     socket.once("connect", () => {
       socket.off("error", fail);

@@ -18,6 +18,7 @@ import threading
 import time
 from typing import Any, AsyncContextManager, Awaitable, Coroutine, Generic, Optional, TypeVar, cast
 
+from . import _trust
 from ._errors import CallTimeout, ConnectionLost, NoDaemon, ProtocolError, TRLError
 
 T = TypeVar("T")
@@ -235,7 +236,9 @@ class BlockingIO(IO):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.settimeout(remaining(deadline))
+            user = _trust.server(path)
             sock.connect(path)
+            _trust.reach(sock, path, user)
         except socket.timeout:
             sock.close()
             raise timed_out() from None
@@ -363,7 +366,14 @@ class AsyncIO(IO):
 
     async def open_unix(self, path: str, deadline: Optional[float] = None) -> ByteStream:
         try:
-            return _LoopStream(*await _within(asyncio.open_unix_connection(path, limit=READ_BYTES), deadline))
+            user = _trust.server(path)
+            reader, writer = await _within(asyncio.open_unix_connection(path, limit=READ_BYTES), deadline)
+            try:
+                _trust.reach(writer.get_extra_info("socket"), path, user)
+            except BaseException:
+                writer.close()
+                raise
+            return _LoopStream(reader, writer)
         except OSError as error:
             if isinstance(error, CallTimeout):
                 raise

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
 	"github.com/terminal-runtime/trl/internal/doctor"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -40,12 +42,18 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 	cfg, err := daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: file})
 	var found []doctor.Finding
 	if err != nil {
-		found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Says: err.Error(), Run: "trl serve --help"})
+		refusal, refused := errors.AsType[*trust.Refusal](err)
+		if !refused {
+			found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Says: err.Error(), Run: "trl serve --help"})
+		}
 		// What the file does not spoil still counts.
 		if cfg, err = daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: os.DevNull}); err != nil {
 			cfg = daemon.Defaults(a.environment)
 		}
 		cfg.File = ""
+		if refused {
+			cfg.File = refusal.Path // the doctor says what is wrong with it
+		}
 	}
 	return append(found, doctor.Examine(ctx, doctor.Patient{
 		Version: buildVersion(), Socket: cfg.Socket, ConfigFile: cfg.File, TokenFile: cfg.TokenFile,

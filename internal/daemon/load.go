@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // Sources is where settings come from, the strongest first: flags, variables,
@@ -60,7 +63,7 @@ func (c *Config) readFile(src Sources) error {
 	if !named {
 		name = src.Environment.defaultFile()
 	}
-	text, err := os.ReadFile(name)
+	text, err := readOwn(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil
@@ -72,6 +75,20 @@ func (c *Config) readFile(src Sources) error {
 	}
 	c.File = name
 	return nil
+}
+
+// readOwn reads a file that nobody but its owner can write to, who is this user
+// or root: it says whom the daemon lets in.
+func readOwn(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := trust.File(file, os.Geteuid()); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
 }
 
 // parse applies the text of a configuration file. Every key must be known, and

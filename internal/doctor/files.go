@@ -13,6 +13,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // answerTime is how long a daemon may take to say who it is. It does so from
@@ -93,7 +94,7 @@ func locked(name string) bool {
 func (p Patient) directory() Finding {
 	const check, elsewhere = "socket directory", "trl serve --socket DIRECTORY/trl.sock # in one of your own"
 	dir := filepath.Dir(p.Socket)
-	err := access.CheckDir(dir)
+	err := trust.Directory(dir, os.Geteuid())
 	switch {
 	case err == nil:
 		return ok(check, "%s: only its owner can put something there", dir)
@@ -121,14 +122,19 @@ func (p Patient) config() Finding {
 	if p.ConfigFile == "" {
 		return ok(check, "no file: defaults, TRL_… variables and flags")
 	}
-	info, err := os.Stat(p.ConfigFile)
-	switch {
+	file, err := os.Open(p.ConfigFile)
+	if err != nil {
+		return problem(check, "ls -l "+p.Quote(p.ConfigFile), "%v", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	switch refused := trust.File(file, os.Geteuid()); {
 	case err != nil:
 		return problem(check, "ls -l "+p.Quote(p.ConfigFile), "%v", err)
-	case info.Mode().Perm()&0o022 != 0:
-		return problem(check, "chmod go-w "+p.Quote(p.ConfigFile), "others may write %s, and with it decide whom the daemon lets in", p.ConfigFile)
-	case ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
+	case refused != nil && ownerOf(info) != 0 && ownerOf(info) != os.Geteuid():
 		return problem(check, "sudo chown "+strconv.Itoa(os.Geteuid())+" "+p.Quote(p.ConfigFile), "%s belongs to uid %d, who decides with it whom the daemon lets in", p.ConfigFile, ownerOf(info))
+	case refused != nil:
+		return problem(check, "chmod go-w "+p.Quote(p.ConfigFile), "others may write %s, and with it decide whom the daemon lets in", p.ConfigFile)
 	}
 	return ok(check, "%s", p.ConfigFile)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,6 +34,9 @@ func (a *app) stopCommand() *cobra.Command {
 			return err
 		}
 		holder, err := daemon.FindHolder(path)
+		if err != nil && !errors.Is(err, daemon.ErrNoHolder) {
+			return notSignalled(err)
+		}
 		if err != nil {
 			if _, _, err := a.lookAt(ctx, path); err != nil {
 				return err

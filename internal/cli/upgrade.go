@@ -11,6 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 func (a *app) upgradeCommand() *cobra.Command {
@@ -20,8 +21,9 @@ func (a *app) upgradeCommand() *cobra.Command {
 		Short: "Let a new binary take over from the daemon, with its sessions",
 		Long: "Let the binary that is now at the path from which the daemon was started take its\n" +
 			"place, and read the configuration again. Sessions, their commands and their output\n" +
-			"live on; clients wait for a moment. If the new binary or the configuration is no\n" +
-			"good, nothing changes. SIGHUP to the daemon does the same.",
+			"live on; clients wait for a moment. The daemon asks the new binary first: if it\n" +
+			"can't take over, if another user could have written to it, or if the configuration\n" +
+			"is no good, nothing changes. SIGHUP to the daemon does the same.",
 		Example: "  mv trl.new /usr/local/bin/trl && trl upgrade",
 	}
 	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); the daemon goes on")
@@ -42,20 +44,10 @@ func (a *app) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holder, err := daemon.FindHolder(path)
-	if err != nil {
-		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s (pid %d, version %s) has no holder that could keep its sessions", path, before.PID, before.Version).
-			WithHint("end it, which ends its sessions, and start the new one with `trl serve`")}
-	}
-	defer holder.Close()
-	if _, err := holder.Check(ctx); err != nil {
-		return localError{api.Errorf(api.CodeInvalidParams, "nothing has changed: %w", err).
-			WithHint("mend it and run `trl upgrade` again")}
-	}
-	began := time.Now()
-	if err := holder.Renew(); err != nil {
+	if err := a.askUpgrade(ctx, path); err != nil {
 		return err
 	}
+	began := time.Now()
 	after, sessions, err := a.awaitOther(ctx, path, before.PID)
 	if err != nil {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no new daemon has answered yet: %w", err).
@@ -67,6 +59,44 @@ func (a *app) upgrade(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.stdout, "trl: %s has taken over from %s in %s; %s\n", after.Version, before.Version, took.Round(time.Millisecond), liveOn(sessions))
 	return nil
+}
+
+// askUpgrade has the daemon check the new binary, and begin to be replaced by it.
+func (a *app) askUpgrade(ctx context.Context, path string) error {
+	c, err := client.DialWith(ctx, path, client.Options{})
+	if err != nil {
+		return a.noDaemon(path, err)
+	}
+	defer c.Close()
+	_, err = c.Upgrade(ctx)
+	switch {
+	case errors.Is(err, client.ErrClosed):
+		return nil // it may have left before its answer did; who answers next tells
+	case !api.IsCode(err, api.CodeMethodNotFound):
+		return err
+	}
+	// An older daemon checks the binary when it gets the signal, and says in its
+	// log what it found.
+	holder, err := daemon.FindHolder(path)
+	switch {
+	case errors.Is(err, daemon.ErrNoHolder):
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s has no holder that could keep its sessions", path).
+			WithHint("end it, which ends its sessions, and start the new one with `trl serve`")}
+	case err != nil:
+		return notSignalled(err)
+	}
+	defer holder.Close()
+	return holder.Renew()
+}
+
+// notSignalled is the error of a holder that could not be told from another
+// process.
+func notSignalled(err error) error {
+	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
+		return refused(refusal)
+	}
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "nothing was signalled: %w", err).
+		WithHint("`trl doctor` looks at the daemon; if none is there, remove the lock beside its socket")}
 }
 
 func liveOn(sessions int) string {

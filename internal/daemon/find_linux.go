@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/transport"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // format numbers what one daemon leaves to the next: the ledger and all that it
@@ -53,6 +55,22 @@ func readCard(text string) (c card, ok bool) {
 	return c, ok && err == nil
 }
 
+// dead returns an error if the holder that the card names lives.
+func (c card) dead() error {
+	if c.host.Namespace != process.NameHost(0, 0).Namespace {
+		return nil // its number means nothing here
+	}
+	other, err := process.OpenOther(c.host.Parent, c.started)
+	if err != nil {
+		return nil
+	}
+	defer other.Close()
+	if other.Gone(process.DyingTime) {
+		return nil
+	}
+	return process.ErrHostLives
+}
+
 // card is that of this daemon's holder, which waits without it.
 func (d *daemon) card() (card, error) {
 	host := d.host.Name()
@@ -63,7 +81,7 @@ func (d *daemon) card() (card, error) {
 // endLost ends the daemon of a socket whose holder has died, which would tell of
 // that for some seconds more: there is a new one now.
 func endLost(socket string) error {
-	text, err := transport.ReadLock(socket)
+	text, owner, err := transport.ReadLock(socket)
 	c, ok := readCard(text)
 	if err != nil || !ok || c.daemon == 0 {
 		return nil // nobody has it, or not one that we know
@@ -77,7 +95,17 @@ func endLost(socket string) error {
 		return nil // it has died too
 	}
 	defer daemon.Close()
-	if err := daemon.Signal(unix.SIGTERM); err == nil && !daemon.Gone(lostTime+loseTime) {
+	if uid, err := process.UserOf(c.daemon); err != nil || uid != owner {
+		return nil // it is not the daemon, which runs as the owner of its lock
+	}
+	// Only the process that listens on the socket is signalled. One that has
+	// stopped listening is ending by itself.
+	if peer, err := transport.PeerAt(socket); err == nil && peer.PID == c.daemon {
+		_ = daemon.Signal(unix.SIGTERM) // it fails for one that has ended
+	} else if err == nil {
+		return nil
+	}
+	if !daemon.Gone(lostTime + loseTime) {
 		return fmt.Errorf("process %d has lost its holder, and does not end", c.daemon)
 	}
 	return nil
@@ -94,11 +122,20 @@ type Holder struct {
 // ErrNoHolder says that nobody holds sessions for a socket.
 var ErrNoHolder = errors.New("no holder")
 
-// FindHolder finds the holder of a socket's sessions by the lock beside it.
+// ErrNotHolder says that the process that the lock names does not hold the
+// sessions of its socket. It is not to be signalled.
+var ErrNotHolder = errors.New("it does not hold the sessions of this socket")
+
+// FindHolder finds the holder of a socket's sessions by the lock beside it. The
+// lock is only believed if nobody else could have written it, and the process it
+// names only if it is the holder by what the kernel says; see verify.
 func FindHolder(socket string) (*Holder, error) {
-	text, err := transport.ReadLock(socket)
-	if err != nil {
+	text, owner, err := transport.ReadLock(socket)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, errors.Join(ErrNoHolder, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	c, ok := readCard(text)
 	if !ok {
@@ -108,12 +145,44 @@ func FindHolder(socket string) (*Holder, error) {
 	if err != nil {
 		return nil, errors.Join(ErrNoHolder, err)
 	}
-	return &Holder{Other: other, socket: socket, card: c}, nil
+	h := &Holder{Other: other, socket: socket, card: c}
+	if err := h.verify(owner); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// verify refuses a process that is not the holder. That the number and the time
+// of its start are right is known. It must run as the owner of the lock, and be
+// the parent of the daemon that listens on the socket. Where there is no such daemon
+// (after `trl stop --keep`, while one is started, or where another process made the
+// socket listen) it must have the lock.
+func (h *Holder) verify(owner int) error {
+	uid, err := process.UserOf(h.PID())
+	if err != nil {
+		return errors.Join(ErrNoHolder, err)
+	}
+	if uid != owner {
+		return fmt.Errorf("process %d, which the lock of %s names, runs as uid %d and not %d: %w", h.PID(), h.socket, uid, owner, ErrNotHolder)
+	}
+	if peer, err := transport.PeerAt(h.socket); err == nil && peer.UID == owner {
+		if parent, err := process.ParentOf(peer.PID); err == nil && parent == h.PID() {
+			return nil
+		}
+	}
+	if process.HasLock(h.PID(), h.socket+".lock") {
+		return nil
+	}
+	if _, ok := h.present(); !ok || h.Gone(process.DyingTime) {
+		return ErrNoHolder // it is ending
+	}
+	return fmt.Errorf("process %d, which the lock of %s names: %w", h.PID(), h.socket, ErrNotHolder)
 }
 
 // present returns what the lock says now, if it is still the holder's.
 func (h *Holder) present() (c card, ok bool) {
-	text, err := transport.ReadLock(h.socket)
+	text, _, err := transport.ReadLock(h.socket)
 	if err != nil {
 		return card{}, false
 	}
@@ -138,23 +207,34 @@ func (h *Holder) Keep() error { return h.Signal(unix.SIGUSR2) }
 // Stop asks for the end of everything.
 func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
 
-// Check asks the program that is at the holder's path now whether it could go
-// on with its sessions, and returns its version.
-func (h *Holder) Check(ctx context.Context) (version string, err error) {
+// check asks this program whether it could go on with the holder's sessions. The
+// holder becomes the program at the path that it was started by, which it alone
+// knows for certain: what the lock says of it is compared with this program, and
+// never run.
+func (h *Holder) check(ctx context.Context) error {
+	const self = "/proc/self/exe"
+	there, err := os.Stat(h.card.program)
+	if err != nil {
+		return err
+	}
+	if this, err := os.Stat(self); err != nil || !os.SameFile(there, this) {
+		return fmt.Errorf("they go on with the program %q, and this is another: run `trl serve` of that one", h.card.program)
+	}
 	args, err := h.arguments()
 	if err != nil {
-		return "", err
+		return err
 	}
 	proc := "/proc/" + strconv.Itoa(h.PID())
 	env, err := os.ReadFile(proc + "/environ")
 	if err != nil {
-		return "", err
+		return err
 	}
 	dir, err := os.Readlink(proc + "/cwd")
 	if err != nil {
-		return "", err
+		return err
 	}
-	return checkProgram(ctx, h.card.program, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, nil, h.card.format)
+	_, err = checkProgram(ctx, self, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, nil, h.card.format)
+	return err
 }
 
 // arguments are those that the holder was started with.
@@ -175,10 +255,14 @@ func (h *Holder) arguments() ([]string, error) {
 const checkTime = 10 * time.Second
 
 // checkProgram runs a program as a daemon that only says whether it could be one.
-// If ledger is not nil, the program reads all of it.
+// It refuses one that another user could have put there. If ledger is not nil, the
+// program reads all of it.
 func checkProgram(ctx context.Context, program string, args, env []string, dir string, ledger *os.File, has int) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
+	if err := trust.Program(program, os.Geteuid()); err != nil {
+		return "", fmt.Errorf("%s can't take over: %w", program, err)
+	}
 	said, err := process.Output(ctx, program, append([]string{HeldWord, CheckWord}, args...), env, dir, ledger)
 	if err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -36,6 +38,15 @@ func TestFindHolder(t *testing.T) {
 		"something else":       {"1234\n", false},
 		"of something foreign": {"other-holder 1-0001-1 2 3 4 5\n/x\n", false},
 	}
+	// The lock is this process's, and so is what it names.
+	lock, err := os.OpenFile(socket+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	for name, test := range tests {
 		if err := os.WriteFile(socket+".lock", []byte(test.text), 0o600); err != nil {
 			t.Fatal(err)

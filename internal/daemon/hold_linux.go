@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // Hold makes this process the holder: it runs the daemon as a child, with the
@@ -36,14 +38,22 @@ func Hold(cfg Config, args []string, again bool, stderr *os.File) (code int, err
 	}
 	program := args[0]
 	if !again {
-		if h, err := FindHolder(cfg.Socket); err == nil {
-			defer h.Close()
-			if h.Waiting() {
-				return h.wake(args[1:], log)
+		// Only in a directory that the daemon will accept: in another's, which
+		// root can reach as a client, it is not ours to give it a daemon.
+		if trust.Directory(filepath.Dir(socket), os.Geteuid()) == nil {
+			h, err := FindHolder(socket)
+			switch {
+			case err == nil:
+				defer h.Close()
+				if h.Waiting() {
+					return h.wake(args[1:], log)
+				}
+			case errors.Is(err, ErrNotHolder):
+				return 1, err
 			}
-		}
-		if err := endLost(cfg.Socket); err != nil {
-			return 1, err
+			if err := endLost(socket); err != nil {
+				return 1, err
+			}
 		}
 		if program, err = programOf(args[0]); err != nil {
 			return 1, err

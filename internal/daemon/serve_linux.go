@@ -316,7 +316,7 @@ func (d *daemon) outliveHolder(stop context.Context) error {
 	enough := time.NewTimer(lostTime)
 	defer enough.Stop()
 	d.pool.Lose()
-	d.bury(d.host.Name()) // what no session knew of
+	_ = d.bury(d.host.Name()) // what no session knew of
 	select {
 	case <-enough.C:
 	case <-stop.Done():
@@ -332,13 +332,26 @@ func (d *daemon) replaceTheDead() error {
 	}
 	left, ok := readCard(d.listener.Left())
 	if ok && left.host != d.host.Name() { // in containers pids repeat, and once in 65,536 times the number too
-		d.bury(left.host)
+		if err := left.dead(); err != nil {
+			return d.refuseLock(left, err)
+		}
+		if err := d.bury(left.host); errors.Is(err, process.ErrHostLives) {
+			return d.refuseLock(left, err)
+		}
 	}
 	return d.present()
 }
 
-// bury ends what a host left that nobody owns any more.
-func (d *daemon) bury(name process.HostName) {
+// refuseLock is the error of a lock that names a living host. This daemon has the
+// lock, so that one serves elsewhere: to end what it left would end its sessions.
+func (d *daemon) refuseLock(left card, err error) error {
+	return fmt.Errorf("the lock of %s says that process %d held its sessions and died, which is not true; nothing of it was ended: %w",
+		d.cfg.Socket, left.host.Parent, err)
+}
+
+// bury ends what a host left that nobody owns any more. What it could not end is
+// logged.
+func (d *daemon) bury(name process.HostName) error {
 	buried, err := name.Bury(time.Now().Add(buryTime))
 	switch {
 	case err != nil || len(buried.Left) > 0 || buried.CgroupLeft:
@@ -346,6 +359,7 @@ func (d *daemon) bury(name process.HostName) {
 	case buried.Found > 0:
 		d.log.Warn("ended what dead sessions left", "event", "undertaken", "host", name.String(), "processes", buried.Found)
 	}
+	return err
 }
 
 // again reports whether another daemon was here before, and died.

@@ -31,7 +31,7 @@ func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
 		log.Warn("the sessions that are kept go on with the arguments of their first daemon; those given now do not apply",
 			"apply", strings.Join(started, " "))
 	}
-	if _, err := h.Check(context.Background()); err != nil {
+	if err := h.check(context.Background()); err != nil {
 		return 1, fmt.Errorf("sessions are kept by process %d, and nothing has changed: %w", h.PID(), err)
 	}
 	if err := h.wakeUp(); err != nil {
@@ -52,7 +52,7 @@ func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
 		case <-gone:
 			// Its status is its parent's to know. One that shut down has removed
 			// the lock.
-			if _, err := transport.ReadLock(h.socket); errors.Is(err, fs.ErrNotExist) {
+			if _, _, err := transport.ReadLock(h.socket); errors.Is(err, fs.ErrNotExist) {
 				return 0, nil
 			}
 			return 1, fmt.Errorf("process %d, which held the sessions, has died", h.PID())

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,14 +61,60 @@ type Buried struct {
 	CgroupLeft bool
 }
 
+// ErrHostLives says that a host that was taken for dead is not.
+var ErrHostLives = errors.New("it lives")
+
+// DyingTime is how long a process that has let go of its descriptors may take to
+// be dead: what others see of its end first is that its locks and pipes are free.
+const DyingTime = 5 * time.Second
+
+// lives reports whether the parent of the host's processes does, and goes on to. A
+// living process with its number may be another one by now: the host's own has
+// children with the host's tag, or one that is told the host's name, its
+// undertaker.
+func (n HostName) lives(tag tagger) bool {
+	if n.Namespace != NameHost(0, 0).Namespace {
+		return false // that number means nothing here
+	}
+	if os.Getppid() == n.Parent {
+		return false // this is its undertaker, which it has told to do this
+	}
+	fd, err := unix.PidfdOpen(n.Parent, 0)
+	if err != nil {
+		return false
+	}
+	parent := Other{n.Parent, fd}
+	defer parent.Close()
+	return !parent.Gone(0) && n.isOf(tag) && !parent.Gone(DyingTime)
+}
+
+// isOf reports whether the process with the number of the host's parent has
+// children of the host.
+func (n HostName) isOf(tag tagger) bool {
+	for _, pid := range Children(n.Parent) {
+		if host, _, _, ok := tag.read(pid); ok && host == n.Number {
+			return true
+		}
+		if line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); err == nil &&
+			slices.Contains(strings.Split(string(line), "\x00"), n.String()) {
+			return true
+		}
+	}
+	return false
+}
+
 // Bury ends everything that a host left whose processes nobody owns any more:
 // what is in its cgroup, and what carries its tag however far it strayed. It
 // comes back when nothing is found any more, or at the deadline. It waits for
-// no zombie: those are for who has inherited them.
+// no zombie: those are for who has inherited them. It refuses a host that lives,
+// with ErrHostLives.
 func (n HostName) Bury(deadline time.Time) (Buried, error) {
 	tag, err := newTagger()
 	if err != nil {
 		return Buried{}, err
+	}
+	if n.lives(tag) {
+		return Buried{}, fmt.Errorf("host %s: %w", n, ErrHostLives)
 	}
 	m := &mourned{HostName: n, tag: tag, started: map[int]time.Duration{}}
 	ours, foreign := m.members()

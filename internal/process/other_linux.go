@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,53 @@ func OpenOther(pid int, started time.Duration) (*Other, error) {
 		return nil, fmt.Errorf("process %d: %w", pid, unix.ESRCH)
 	}
 	return &Other{pid, fd}, nil
+}
+
+// UserOf returns the effective user of a process.
+func UserOf(pid int) (int, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return -1, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
+			var uid, effective int
+			_, err := fmt.Sscan(rest, &uid, &effective)
+			return effective, err
+		}
+	}
+	return -1, fmt.Errorf("process %d: %w", pid, errStat)
+}
+
+// ParentOf returns the parent of a process that lives.
+func ParentOf(pid int) (int, error) {
+	st, err := readStat(pid)
+	if err == nil && st.dead() {
+		err = unix.ESRCH
+	}
+	return st.ppid, err
+}
+
+// HasLock reports whether a process has an open descriptor by which the file at
+// path is locked with flock(2), whichever process took that lock. The caller must
+// be allowed to look at the descriptors of the process.
+func HasLock(pid int, path string) bool {
+	var file unix.Stat_t
+	if unix.Lstat(path, &file) != nil {
+		return false
+	}
+	proc := "/proc/" + strconv.Itoa(pid)
+	for _, fd := range numbersIn(proc + "/fd/") {
+		var open unix.Stat_t
+		if unix.Stat(proc+"/fd/"+strconv.Itoa(fd), &open) != nil || open.Dev != file.Dev || open.Ino != file.Ino {
+			continue
+		}
+		info, err := os.ReadFile(proc + "/fdinfo/" + strconv.Itoa(fd))
+		if err == nil && strings.Contains(string(info), "FLOCK") {
+			return true
+		}
+	}
+	return false
 }
 
 // PID is its number.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 // UnixListener listens on a Unix socket that only its owner (and root) can
@@ -49,7 +50,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's may have %d: choose a shorter one", path, len(path), maxPath)
 	}
-	if err := access.PrivateDir(filepath.Dir(path)); err != nil {
+	if err := privateDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	lock, err := lockBeside(path)
@@ -71,6 +72,15 @@ func ListenUnix(path string) (*UnixListener, error) {
 	return l, nil
 }
 
+// privateDir makes the directory of a socket if it is missing, and refuses one in
+// which, or above which, somebody else could put something in the place of ours.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return trust.Directory(dir, os.Geteuid())
+}
+
 // Left is what the lock said of a daemon that died without removing its socket,
 // which this one has replaced; "" if there was none.
 func (l *UnixListener) Left() string { return l.left }
@@ -81,7 +91,7 @@ func (l *UnixListener) Left() string { return l.left }
 // a moment to go, up to patience.
 func RemoveUnix(path string, theirs func(told string) bool, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockPause) {
-		told, err := ReadLock(path)
+		told, _, err := ReadLock(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
@@ -98,7 +108,7 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 			return err
 		}
 		l := &UnixListener{path: path, lock: lock}
-		if told, err = ReadLock(path); err != nil || !theirs(told) {
+		if told, _, err = ReadLock(path); err != nil || !theirs(told) {
 			return errors.Join(err, lock.Close())
 		}
 		return errors.Join(l.clear(), l.release())
@@ -184,15 +194,25 @@ func (l *UnixListener) Tell(text string) error {
 // maxTold bounds what is read of a lock: who has it, in two lines with a path.
 const maxTold = 8 << 10
 
-// ReadLock returns what Tell has written into the lock of a path.
-func ReadLock(path string) (string, error) {
-	lock, err := os.Open(path + ".lock")
+// ReadLock returns what Tell has written into the lock of a path, and the user
+// whose lock it is. It refuses a lock, or a directory of one, that somebody else
+// could have written to; see package trust.
+func ReadLock(path string) (text string, owner int, err error) {
+	user, err := trust.Server(path)
 	if err != nil {
-		return "", err
+		return "", -1, err
+	}
+	// O_NONBLOCK: to open a pipe would wait for its writer.
+	lock, err := os.OpenFile(path+".lock", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", -1, err
 	}
 	defer lock.Close()
-	text, err := io.ReadAll(io.LimitReader(lock, maxTold))
-	return string(text), err
+	if owner, err = trust.Lock(lock, user); err != nil {
+		return "", owner, err
+	}
+	told, err := io.ReadAll(io.LimitReader(lock, maxTold))
+	return string(told), owner, err
 }
 
 // Leave stops listening, removes the socket, and then says so in the lock, which
@@ -226,8 +246,15 @@ func (l *UnixListener) Inherited() bool {
 func lockBeside(path string) (*os.File, error) {
 	name := path + ".lock"
 	for {
-		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", path, err)
+		}
+		if _, err := trust.Lock(lock, os.Geteuid()); err != nil {
+			lock.Close()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // its holder has just removed it
+			}
 			return nil, fmt.Errorf("listen on %s: %w", path, err)
 		}
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -273,14 +300,21 @@ func reachable(path string) bool {
 	return true
 }
 
-func alreadyServing(path string) error {
-	err := fmt.Errorf("%w on %s", ErrServing, path)
-	nc, dialErr := net.DialTimeout("unix", path, probeTimeout)
-	if dialErr != nil {
-		return err // it is starting or stopping
+// PeerAt returns the process that listens at path: the one that made the socket
+// listen, which may have died since.
+func PeerAt(path string) (trust.Peer, error) {
+	nc, err := net.DialTimeout("unix", path, probeTimeout)
+	if err != nil {
+		return trust.Peer{UID: -1}, err
 	}
 	defer nc.Close()
-	if peer, peerErr := peerOf(nc.(*net.UnixConn)); peerErr == nil && peer.PID > 0 {
+	return trust.PeerOf(nc.(*net.UnixConn))
+}
+
+func alreadyServing(path string) error {
+	err := fmt.Errorf("%w on %s", ErrServing, path)
+	// Else it is starting or stopping.
+	if peer, peerErr := PeerAt(path); peerErr == nil && peer.PID > 0 {
 		return fmt.Errorf("%w (pid %d)", err, peer.PID)
 	}
 	return err

@@ -37,8 +37,8 @@ func files(t *testing.T, dir string) []string {
 }
 
 func TestSocketIsPrivateAndLeavesNothing(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0)) // the worst one
 	dir := filepath.Join(t.TempDir(), "a", "b")
+	defer syscall.Umask(syscall.Umask(0)) // the worst one
 	l, err := ListenUnix(filepath.Join(dir, "trl.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,51 @@ func TestWhatIsInTheWay(t *testing.T) {
 		"a lock elsewhere":  {asAnyone, func(t *testing.T, path string) { os.Symlink(path+"2", path+".lock") }, "listen on"},
 		"writable by group": {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o770) }, "others may write"},
 		"writable by all":   {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777) }, "others may write"},
-		"sticky":            {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777|fs.ModeSticky) }, ""},
+		"sticky":            {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777|fs.ModeSticky) }, "others may write"},
+		"above, writable by all": {asAnyone, func(t *testing.T, path string) {
+			if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}, "others may write"},
+		"above, sticky": {asAnyone, func(t *testing.T, path string) {
+			if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777|fs.ModeSticky); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+		"above, another's": {asRoot, func(t *testing.T, path string) {
+			if err := os.Chown(filepath.Dir(filepath.Dir(path)), 65534, -1); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to another user (uid 65534)"},
+		"a lock that others may write": {asAnyone, func(t *testing.T, path string) {
+			write(t, path+".lock")
+			if err := os.Chmod(path+".lock", 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}, "others may write to the lock"},
+		"a lock of a group": {asAnyone, func(t *testing.T, path string) {
+			write(t, path+".lock")
+			if err := os.Chmod(path+".lock", 0o620); err != nil {
+				t.Fatal(err)
+			}
+		}, "others may write to the lock"},
+		"a lock with two names": {asAnyone, func(t *testing.T, path string) {
+			write(t, path+".lock")
+			if err := os.Link(path+".lock", path+".2"); err != nil {
+				t.Fatal(err)
+			}
+		}, "has 2 names"},
+		"a lock that is a pipe": {asAnyone, func(t *testing.T, path string) {
+			if err := unix.Mkfifo(path+".lock", 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "not a regular file"},
+		"another's lock": {asRoot, func(t *testing.T, path string) {
+			write(t, path+".lock")
+			if err := os.Chown(path+".lock", 65534, -1); err != nil {
+				t.Fatal(err)
+			}
+		}, "belongs to another user (uid 65534)"},
 		"another's directory": {asRoot, func(t *testing.T, path string) {
 			if err := os.Chown(filepath.Dir(path), 65534, -1); err != nil {
 				t.Fatal(err)
@@ -138,6 +182,44 @@ func TestWhatIsInTheWay(t *testing.T) {
 			}
 			if after := files(t, filepath.Dir(path)); strings.Join(after, " ") != strings.Join(before, " ") {
 				t.Errorf("files were %v, are %v", before, after)
+			}
+		})
+	}
+}
+
+// What a daemon refuses of a lock, its clients refuse too.
+func TestReadLockRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		needsRoot bool
+		spoil     func(lock string) error
+		want      string
+	}{
+		"nothing":            {false, func(string) error { return nil }, ""},
+		"writable":           {false, func(lock string) error { return os.Chmod(lock, 0o602) }, "others may write to the lock"},
+		"of a group":         {false, func(lock string) error { return os.Chmod(lock, 0o660) }, "others may write to the lock"},
+		"two names":          {false, func(lock string) error { return os.Link(lock, lock+"2") }, "has 2 names"},
+		"a link":             {false, func(lock string) error { return errors.Join(os.Rename(lock, lock+"2"), os.Symlink(lock+"2", lock)) }, "too many levels of symbolic links"},
+		"a pipe":             {false, func(lock string) error { return errors.Join(os.Remove(lock), unix.Mkfifo(lock, 0o600)) }, "not a regular file"},
+		"a directory":        {false, func(lock string) error { return errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)) }, "not a regular file"},
+		"a directory of all": {false, func(lock string) error { return os.Chmod(filepath.Dir(lock), 0o777|fs.ModeSticky) }, "others may write"},
+		"another's":          {true, func(lock string) error { return os.Chown(lock, 65534, -1) }, "belongs to another user"},
+		// Root may use a daemon of the user whose directory it is in.
+		"another's, in their directory": {true, func(lock string) error {
+			return errors.Join(os.Chown(lock, 65534, -1), os.Chown(filepath.Dir(lock), 65534, -1))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.needsRoot && os.Geteuid() != 0 {
+				t.Skip("needs root")
+			}
+			path := filepath.Join(t.TempDir(), "x.sock")
+			write(t, path+".lock")
+			if err := tc.spoil(path + ".lock"); err != nil {
+				t.Fatal(err)
+			}
+			text, _, err := ReadLock(path)
+			if tc.want == "" && (err != nil || text != "precious") || tc.want != "" && (err == nil || text != "" || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%q, %v; want %q", text, err, tc.want)
 			}
 		})
 	}
@@ -434,7 +516,7 @@ func TestLockStaysBehind(t *testing.T) {
 		if err := l.Tell(text); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadLock(path); got != text || err != nil {
+		if got, _, err := ReadLock(path); got != text || err != nil {
 			t.Errorf("the lock says %q, %v", got, err)
 		}
 	}
@@ -444,7 +526,7 @@ func TestLockStaysBehind(t *testing.T) {
 	if got := files(t, filepath.Dir(path)); !slices.Equal(got, []string{"trl.sock.lock"}) {
 		t.Errorf("left: %v", got)
 	}
-	if got, err := ReadLock(path); got != "left" || err != nil {
+	if got, _, err := ReadLock(path); got != "left" || err != nil {
 		t.Errorf("the lock says %q, %v", got, err)
 	}
 	if _, err := ListenUnix(path); err == nil {

@@ -1,0 +1,686 @@
+package main_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// Users of one machine who do not trust each other. Alice and root run TRL;
+// mallory puts files, sockets and processes in their way.
+const (
+	root    = 0
+	alice   = 64001
+	mallory = 64002
+)
+
+// victims are those who must not be deceived.
+var victims = map[string]int{"root": root, "alice": alice}
+
+// machine is the part of a machine that these users share.
+type machine struct {
+	t      *testing.T
+	dir    string // root's, and everybody may look into it
+	binary string // root's
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		trltest.Need(t, errors.New("only root can be several users"))
+	}
+	built, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "users-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	m := &machine{t: t, dir: dir, binary: filepath.Join(dir, "trl")}
+	text, err := os.ReadFile(built)
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(m.binary, text, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// mkdir makes a directory of a user.
+func (m *machine) mkdir(uid int, mode fs.FileMode, names ...string) string {
+	m.t.Helper()
+	dir := filepath.Join(append([]string{m.dir}, names...)...)
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, uid, uid), os.Chmod(dir, mode)); err != nil {
+		m.t.Fatal(err)
+	}
+	return dir
+}
+
+// write makes a file of a user.
+func (m *machine) write(uid int, mode fs.FileMode, path, text string) string {
+	m.t.Helper()
+	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chown(path, uid, uid), os.Chmod(path, mode)); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// home is where a user's own things are.
+func (m *machine) home(uid int) string {
+	m.t.Helper()
+	dir := filepath.Join(m.dir, "home-"+strconv.Itoa(uid))
+	if _, err := os.Stat(dir); err != nil {
+		m.mkdir(uid, 0o755, filepath.Base(dir))
+	}
+	return dir
+}
+
+// as makes a command of a user.
+func (m *machine) as(uid int, name string, args ...string) *exec.Cmd {
+	m.t.Helper()
+	cmd := exec.Command(name, args...)
+	home := m.home(uid)
+	cmd.Dir = home
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_STATE_HOME=" + home, "TMPDIR=" + home}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	return cmd
+}
+
+// trl runs a command line of a user to its end, and returns all that it wrote.
+func (m *machine) trl(uid int, args ...string) (said string, err error) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), patient)
+	defer cancel()
+	cmd := m.as(uid, m.binary, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	hung := time.AfterFunc(2*patient, func() { _ = cmd.Process.Kill() })
+	err = cmd.Wait()
+	hung.Stop()
+	if !stop() {
+		err = nil // it went on, as one does that serves
+	}
+	return out.String(), err
+}
+
+// refused runs a command line that must fail with the words.
+func (m *machine) refused(uid int, words string, args ...string) {
+	m.t.Helper()
+	if said, err := m.trl(uid, args...); err == nil || !strings.Contains(said, words) {
+		m.t.Errorf("uid %d: trl %s: %v\n%s\nwant an error with %q", uid, strings.Join(args, " "), err, said, words)
+	}
+}
+
+// does runs a command line that must succeed, and returns what it wrote.
+func (m *machine) does(uid int, args ...string) string {
+	m.t.Helper()
+	said, err := m.trl(uid, args...)
+	if err != nil {
+		m.t.Fatalf("uid %d: trl %s: %v\n%s", uid, strings.Join(args, " "), err, said)
+	}
+	return strings.TrimSpace(said)
+}
+
+// server is a daemon of a user, by the process that holds its sessions.
+type server struct {
+	*exec.Cmd
+	log    bytes.Buffer
+	exited chan struct{}
+}
+
+// serve starts a daemon and waits until it answers.
+func (m *machine) serve(uid int, binary, socket string, args ...string) *server {
+	m.t.Helper()
+	s := &server{Cmd: m.as(uid, binary, append([]string{"serve", "--socket", socket}, args...)...), exited: make(chan struct{})}
+	s.Stderr = &s.log
+	if err := s.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() {
+		defer close(s.exited)
+		_ = s.Wait()
+	}()
+	m.t.Cleanup(func() {
+		_ = s.Process.Signal(syscall.SIGTERM) // it may have ended
+		<-s.exited
+	})
+	for deadline := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
+		err := trltest.Ping(m.t.Context(), socket)
+		if err == nil {
+			return s
+		}
+		select {
+		case <-s.exited:
+			m.t.Fatalf("the daemon ended: %s", s.log.String())
+		default:
+		}
+		if time.Now().After(deadline) {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// stranger is mallory's process behind a socket. It tells what it is sent.
+type stranger struct {
+	*exec.Cmd
+	said *bufio.Scanner
+	path string
+}
+
+const strangerVariable = "TRL_TEST_STRANGER"
+
+// As the stranger this test program listens on descriptor 3, and writes a line
+// for each connection with the number of bytes that came over it.
+func init() {
+	if os.Getenv(strangerVariable) == "" {
+		return
+	}
+	if err := syscall.Listen(3, 16); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	l, err := net.FileListener(os.NewFile(3, "socket"))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("listening")
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			os.Exit(0)
+		}
+		text, _ := io.ReadAll(io.LimitReader(conn, 64<<10))
+		conn.Close()
+		fmt.Println(len(text))
+	}
+}
+
+const olderVariable = "TRL_TEST_OLDER"
+
+// As an older daemon this test program serves on descriptor 3, and knows nothing
+// but what `trl upgrade` asks before it asks for the upgrade.
+func init() {
+	if os.Getenv(olderVariable) == "" {
+		return
+	}
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			var request struct {
+				ID     json.RawMessage `json:"id"`
+				Method string          `json:"method"`
+			}
+			_ = json.Unmarshal(lines.Bytes(), &request) // what it is not, it does not know
+			answer := `"error":{"code":-32601,"message":"no such method","data":{"code":"METHOD_NOT_FOUND"}}`
+			switch request.Method {
+			case api.MethodSystemInfo:
+				answer = fmt.Sprintf(`"result":{"version":"older","pid":%d}`, os.Getpid())
+			case api.MethodSystemStats:
+				answer = `"result":{"sessions":{"idle":1}}`
+			}
+			fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%s,%s}`+"\n", request.ID, answer)
+		}
+	}
+	err := syscall.Listen(3, 16)
+	if l, failed := net.FileListener(os.NewFile(3, "socket")); err == nil && failed == nil {
+		fmt.Println("listening")
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				os.Exit(0)
+			}
+			go serve(conn)
+		}
+	}
+	os.Exit(1)
+}
+
+// An older daemon, which does not know system.upgrade, is sent SIGHUP by way of
+// its holder: here that is this process. What the lock names is not run.
+func TestUpgradeOfAnOlderDaemon(t *testing.T) {
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(fd), path)
+	defer socket.Close()
+	mark, evil := filepath.Join(dir, "ran"), filepath.Join(dir, "evil")
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}),
+		os.WriteFile(evil, []byte("#!/bin/sh\n: >"+mark+"\necho trl-can-read 1 99 v9\n"), 0o700),
+		os.WriteFile(path+".lock", []byte(lockText(hostOf(os.Getpid()), startOf(t, os.Getpid()), evil)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	start := func() *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env, cmd.ExtraFiles = []string{olderVariable + "=1"}, []*os.File{socket}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "listening\n" {
+			t.Fatalf("the daemon says %q, %v", line, err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Wait()
+		})
+		return cmd
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	first := start()
+	cmd := exec.Command(binary, "--socket", path, "upgrade")
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-signals:
+	case err := <-ended:
+		t.Fatalf("nobody was signalled: %v\n%s", err, out.String())
+	}
+	_ = first.Process.Kill() // as its holder does when it has checked the program
+	start()
+	if err := <-ended; err != nil || !strings.Contains(out.String(), "older has taken over from older") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the program that the lock names was run")
+	}
+}
+
+// strangerAt makes a socket of owner at path, at which mallory listens.
+func (m *machine) strangerAt(path string, owner int) *stranger {
+	m.t.Helper()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	socket := os.NewFile(uintptr(fd), path)
+	defer socket.Close()
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), os.Chown(path, owner, owner), os.Chmod(path, 0o777)); err != nil {
+		m.t.Fatal(err)
+	}
+	cmd := m.as(mallory, "/proc/self/exe")
+	cmd.Env = append(cmd.Env, strangerVariable+"=1")
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{socket}, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s := &stranger{Cmd: cmd, said: bufio.NewScanner(out), path: path}
+	if !s.said.Scan() || s.said.Text() != "listening" {
+		m.t.Fatalf("the stranger says %q", s.said.Text())
+	}
+	return s
+}
+
+// got returns how many bytes others have sent to the stranger.
+func (s *stranger) got(t *testing.T) (bytes int) {
+	t.Helper()
+	// It takes one connection after the other: this is the last.
+	const last = 54321
+	conn, err := net.Dial("unix", s.path)
+	if err == nil {
+		_, err = conn.Write(make([]byte, last))
+		conn.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s.said.Scan() {
+		n, err := strconv.Atoi(s.said.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == last {
+			return bytes
+		}
+		bytes += n
+	}
+	t.Fatal("the stranger has ended")
+	return 0
+}
+
+// startOf is when a process was started, in the nanoseconds that a lock has.
+func startOf(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	ticks, err := strconv.ParseInt(strings.Fields(rest)[19], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticks * int64(10*time.Millisecond)
+}
+
+// lockText is what the lock of a holder says.
+func lockText(host string, started int64, program string) string {
+	return fmt.Sprintf("trl-holder %s %d 2 1 1\n%s\n", host, started, program)
+}
+
+// hostOf is a name of a host whose parent is that process.
+func hostOf(pid int) string { return fmt.Sprintf("%d-0001-%x", pid, pidNamespace()) }
+
+func pidNamespace() uint64 {
+	info, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		return 0
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+// evil is a program that leaves a mark when it is run, and says that it could
+// take over.
+func (m *machine) evil() (program string, ran func() bool) {
+	dir := m.mkdir(mallory, 0o777, "evil")
+	program = m.write(mallory, 0o755, filepath.Join(dir, "program"), "#!/bin/sh\n: >"+dir+"/ran.$$\necho trl-can-read 1 99 v9\n")
+	return program, func() bool {
+		ran, _ := filepath.Glob(dir + "/ran.*")
+		return len(ran) > 0
+	}
+}
+
+// A socket in a directory that others can write to is refused, sticky or not, by
+// daemons and by clients: there another user may have been first.
+func TestSocketAmongStrangers(t *testing.T) {
+	for name, uid := range victims {
+		for kind, mode := range map[string]fs.FileMode{"sticky": 0o777 | fs.ModeSticky, "plain": 0o777} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				m := newMachine(t)
+				dir := m.mkdir(root, mode, "shared")
+				program, ran := m.evil()
+				const others = "others may write"
+
+				served := filepath.Join(dir, "served")
+				m.write(mallory, 0o666, served+".lock", "")
+				m.refused(uid, others, "serve", "--socket", served)
+
+				socket := filepath.Join(dir, "theirs")
+				s := m.strangerAt(socket, uid)
+				m.write(mallory, 0o666, socket+".lock", lockText(hostOf(s.Process.Pid), startOf(t, s.Process.Pid), program))
+				m.refused(uid, others, "--socket", socket, "upgrade", "--timeout", "5s")
+				m.refused(uid, others, "--socket", socket, "stop", "--timeout", "5s")
+				m.refused(uid, others, "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
+				if n := s.got(t); n > 0 || ran() {
+					t.Errorf("mallory was sent %d bytes; the program ran: %t", n, ran())
+				}
+			})
+		}
+	}
+}
+
+// A client sends nothing to a process of another user, wherever its socket is.
+func TestStrangerBehindTheSocket(t *testing.T) {
+	for name, uid := range victims {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			socket := filepath.Join(m.mkdir(uid, 0o755, "own"), "s")
+			s := m.strangerAt(socket, uid)
+			m.refused(uid, "belongs to another user (uid 64002)", "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
+			m.refused(uid, "belongs to another user (uid 64002)", "--socket", socket, "upgrade")
+			if n := s.got(t); n > 0 {
+				t.Errorf("mallory was sent %d bytes", n)
+			}
+		})
+	}
+}
+
+// Root may use a daemon of another user in that user's own directory; nobody else
+// may, and a third user's process there is refused to root too.
+func TestRootUsesADaemonOfAnother(t *testing.T) {
+	m := newMachine(t)
+	socket := filepath.Join(m.mkdir(alice, 0o755, "own"), "s")
+	s := m.serve(alice, m.binary, socket)
+	if said := m.does(root, "--socket", socket, "run", "--", "id -u"); said != strconv.Itoa(alice) {
+		t.Errorf("the command ran as %s", said)
+	}
+	id := m.does(root, "--socket", socket, "session", "create")
+	m.does(root, "--socket", socket, "run", "-s", id, "--", "n=5")
+	if said := m.does(root, "--socket", socket, "upgrade"); !strings.Contains(said, "1 session lives on") {
+		t.Error(said)
+	}
+	if said := m.does(root, "--socket", socket, "stop", "--keep"); !strings.Contains(said, fmt.Sprintf("kept by process %d", s.Process.Pid)) {
+		t.Error(said)
+	}
+	m.refused(root, "belongs to another user", "serve", "--socket", socket)
+	m.serve(alice, m.binary, socket)
+	if said := m.does(alice, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != "5" {
+		t.Errorf("the session says %q", said)
+	}
+	m.refused(mallory, "", "--socket", socket, "run", "--", "true")
+	if said := m.does(root, "--socket", socket, "stop"); !strings.Contains(said, "1 session is ended") {
+		t.Error(said)
+	}
+	<-s.exited
+	socket = filepath.Join(filepath.Dir(socket), "third")
+	stranger := m.strangerAt(socket, alice)
+	m.refused(root, "belongs to another user (uid 64002)", "--socket", socket, "run", "--", "true")
+	if n := stranger.got(t); n > 0 {
+		t.Errorf("mallory was sent %d bytes", n)
+	}
+}
+
+// A process is signalled only if it is the holder, whatever the lock says.
+func TestWhatALockNamesIsVerified(t *testing.T) {
+	for name, uid := range victims {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			dir := m.mkdir(uid, 0o755, "own")
+			bystander := m.as(uid, "sleep", "1000")
+			if err := bystander.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = bystander.Wait()
+			}()
+			t.Cleanup(func() {
+				_ = bystander.Process.Kill() // it may have ended
+				<-ended
+			})
+			text := lockText(hostOf(bystander.Process.Pid), startOf(t, bystander.Process.Pid), m.binary)
+
+			// without a daemon
+			alone := filepath.Join(dir, "alone")
+			m.write(uid, 0o600, alone+".lock", text)
+			const not = "it does not hold the sessions of this socket"
+			m.refused(uid, not, "--socket", alone, "stop")
+			m.refused(uid, not, "--socket", alone, "stop", "--keep")
+			m.refused(uid, not, "serve", "--socket", alone)
+			// where it seems to wait for one
+			m.write(uid, 0o600, alone+".lock", strings.Replace(text, " 2 1 1\n", " 2 0 0\n", 1))
+			m.refused(uid, not, "--socket", alone, "stop")
+			m.refused(uid, not, "serve", "--socket", alone)
+
+			// beside one
+			socket := filepath.Join(dir, "s")
+			s := m.serve(uid, m.binary, socket)
+			m.write(uid, 0o600, socket+".lock", text)
+			m.refused(uid, not, "--socket", socket, "stop")
+			m.refused(uid, not, "--socket", socket, "stop", "--keep")
+			select {
+			case <-ended:
+				t.Error("a process that has nothing to do with it was signalled")
+			case <-s.exited:
+				t.Error("the daemon has ended")
+			default:
+			}
+		})
+	}
+}
+
+// What a lock says of the dead does not end the sessions of the living.
+func TestLivingHostIsNotEnded(t *testing.T) {
+	for name, uid := range victims {
+		for _, cgroup := range []string{"auto", "off"} {
+			t.Run(name+"/cgroup "+cgroup, func(t *testing.T) {
+				m := newMachine(t)
+				dir := m.mkdir(uid, 0o755, "own")
+				socket, other := filepath.Join(dir, "s"), filepath.Join(dir, "other")
+				s := m.serve(uid, m.binary, socket, "--cgroup", cgroup)
+				card, err := os.ReadFile(socket + ".lock")
+				if err != nil {
+					t.Fatal(err)
+				}
+				host := strings.Fields(string(card))[1]
+				began := startOf(t, s.Process.Pid)
+				for i, started := range []int64{began, 1} {
+					words := []string{"it does not hold the sessions of this socket", "nothing of it was ended"}[i]
+					// Without a session there is nothing to tell it by but its number
+					// and its undertaker.
+					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
+					m.refused(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
+					id := m.does(uid, "--socket", socket, "session", "create")
+					m.does(uid, "--socket", socket, "run", "-s", id, "--", fmt.Sprintf("n=%d", i))
+					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
+					m.refused(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
+					if said := m.does(uid, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != strconv.Itoa(i) {
+						t.Errorf("the session says %q", said)
+					}
+				}
+				m.does(uid, "--socket", socket, "run", "--", "true")
+			})
+		}
+	}
+}
+
+// Directories above the socket, and the configuration file, count as well.
+func TestPathsOfOthers(t *testing.T) {
+	for name, uid := range victims {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.mkdir(mallory, 0o755, "theirs")
+			below := m.mkdir(uid, 0o700, "theirs", "sub")
+			m.refused(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(below, "s"))
+			m.mkdir(root, 0o777, "open")
+			below = m.mkdir(uid, 0o700, "open", "sub")
+			m.refused(uid, "others may write", "serve", "--socket", filepath.Join(below, "s"))
+			sticky := m.mkdir(root, 0o777|fs.ModeSticky, "sticky")
+			below = m.mkdir(uid, 0o700, "sticky", "sub")
+			if err := errors.Join(os.Symlink(below, filepath.Join(sticky, "link")), os.Lchown(filepath.Join(sticky, "link"), mallory, mallory)); err != nil {
+				t.Fatal(err)
+			}
+			m.refused(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(sticky, "link", "s"))
+
+			own := m.mkdir(uid, 0o700, "own")
+			socket := filepath.Join(own, "s")
+			for config, words := range map[string]string{
+				m.write(uid, 0o666, filepath.Join(own, "all.toml"), "max_sessions = 3\n"):          "others may write",
+				m.write(mallory, 0o644, filepath.Join(own, "mallorys.toml"), "max_sessions = 3\n"): "belongs to another user (uid 64002)",
+			} {
+				m.refused(uid, words, "serve", "--socket", socket, "--config", config)
+			}
+			m.serve(uid, m.binary, filepath.Join(below, "s"), "--config", m.write(root, 0o644, filepath.Join(own, "roots.toml"), "max_sessions = 3\n"))
+			m.does(uid, "--socket", filepath.Join(below, "s"), "run", "--", "true")
+		})
+	}
+}
+
+// An upgrade runs the program at the path by which the holder was started, if
+// nobody else could have put it there, and never one that a file names.
+func TestProgramOfAnUpgrade(t *testing.T) {
+	for name, uid := range victims {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			dir, bin := m.mkdir(uid, 0o755, "own"), m.mkdir(uid, 0o755, "bin")
+			socket, binary := filepath.Join(dir, "s"), filepath.Join(bin, "trl")
+			if err := errors.Join(trltest.Install(m.binary, binary), os.Chown(binary, uid, uid)); err != nil {
+				t.Fatal(err)
+			}
+			m.serve(uid, binary, socket)
+			program, ran := m.evil()
+			pid := func() string {
+				_, rest, _ := strings.Cut(m.does(uid, "--socket", socket, "--json", "info"), `"pid": `)
+				return strings.Split(rest, ",")[0]
+			}
+			for i := range 2 { // also when the holder has become another program
+				before := pid()
+				card, err := os.ReadFile(socket + ".lock")
+				if err != nil {
+					t.Fatal(err)
+				}
+				first, _, _ := strings.Cut(string(card), "\n")
+				m.write(uid, 0o600, socket+".lock", first+"\n"+program+"\n")
+				if said := m.does(uid, "--socket", socket, "upgrade"); !strings.Contains(said, "has taken over") || ran() {
+					t.Errorf("upgrade %d: %s; the program that the lock names ran: %t", i, said, ran())
+				}
+				if now := pid(); now == before {
+					t.Errorf("upgrade %d: the daemon is the same", i)
+				}
+			}
+			before := pid()
+			unsafe := func(words, path string, mode fs.FileMode, owner int) {
+				t.Helper()
+				info, err := os.Stat(path)
+				if err := errors.Join(err, os.Chown(path, owner, owner), os.Chmod(path, mode)); err != nil {
+					t.Fatal(err)
+				}
+				m.refused(uid, words, "--socket", socket, "upgrade", "--timeout", "10s")
+				if now := pid(); now != before {
+					t.Errorf("%s: it was replaced all the same", words)
+				}
+				if err := errors.Join(os.Chown(path, uid, uid), os.Chmod(path, info.Mode())); err != nil {
+					t.Fatal(err)
+				}
+			}
+			unsafe("others may write to "+binary, binary, 0o757, uid)
+			unsafe("belongs to another user (uid 64002)", binary, 0o755, mallory)
+			unsafe("others may write to "+bin, bin, 0o757, uid)
+			unsafe("others may write to "+bin, bin, 0o777|fs.ModeSticky, uid)
+			unsafe("belongs to another user (uid 64002)", bin, 0o755, mallory)
+			m.does(uid, "--socket", socket, "upgrade")
+		})
+	}
+}

@@ -169,7 +169,7 @@ func (m *machine) serve(uid int, binary, socket string, args ...string) *server 
 		_ = s.Process.Signal(syscall.SIGTERM) // it may have ended
 		<-s.exited
 	})
-	for deadline := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) { // poll: the process is starting
 		err := trltest.Ping(m.t.Context(), socket)
 		if err == nil {
 			return s

@@ -25,24 +25,30 @@ const (
 	OutcomeOOMKilled   Outcome = "oom_killed"
 )
 
+// ExecCommand is one command and how it is run, whichever way its output is
+// delivered: what exec.run and exec.stream have in common.
+type ExecCommand struct {
+	SessionID     string            `json:"session_id"`
+	Command       string            `json:"command"`
+	TimeoutMS     *int64            `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
+	IdleTimeoutMS int64             `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
+	Env           map[string]string `json:"env,omitempty"`             // for this command alone
+	Cwd           string            `json:"cwd,omitempty"`             // for this command alone
+	Stdin         *string           `json:"stdin,omitempty"`           // default: end of input at once
+	StdinEncoding string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
+	StdinOpen     bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
+	Wait          bool              `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
+	Key           string            `json:"key,omitempty"`             // a retry with the same key returns the first exec
+	Label         string            `json:"label,omitempty"`           // told back in results and lists
+	Lease         string            `json:"lease,omitempty"`           // of the session's hold, if it is held
+}
+
 // ExecRunParams runs one command in a session.
 type ExecRunParams struct {
-	SessionID      string            `json:"session_id"`
-	Command        string            `json:"command"`
-	TimeoutMS      *int64            `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
-	YieldMS        int64             `json:"yield_ms,omitempty"`        // answer after so long with state running; 0 = never
-	YieldOnInput   bool              `json:"yield_on_input,omitempty"`  // on a terminal: answer also when the command waits for input
-	IdleTimeoutMS  int64             `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
-	Env            map[string]string `json:"env,omitempty"`             // for this command alone
-	Cwd            string            `json:"cwd,omitempty"`             // for this command alone
-	Stdin          *string           `json:"stdin,omitempty"`           // default: end of input at once
-	StdinEncoding  string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
-	StdinOpen      bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
-	MaxOutputBytes *int64            `json:"max_output_bytes,omitempty"`
-	Wait           bool              `json:"wait,omitempty"`  // queue for the session instead of SESSION_BUSY
-	Key            string            `json:"key,omitempty"`   // a retry with the same key returns the first exec
-	Label          string            `json:"label,omitempty"` // told back in results and lists
-	Lease          string            `json:"lease,omitempty"` // of the session's hold, if it is held
+	ExecCommand
+	YieldMS        int64  `json:"yield_ms,omitempty"`       // answer after so long with state running; 0 = never
+	YieldOnInput   bool   `json:"yield_on_input,omitempty"` // on a terminal: answer also when the command waits for input
+	MaxOutputBytes *int64 `json:"max_output_bytes,omitempty"`
 }
 
 // ExecResult is what is known of an exec: the answer to exec.run, and without
@@ -114,19 +120,7 @@ type Chunk struct {
 // ExecStreamParams runs one command as ExecRunParams does. Its output follows
 // the answer as chunks, so there is nothing to yield and nothing to cut.
 type ExecStreamParams struct {
-	SessionID     string            `json:"session_id"`
-	Command       string            `json:"command"`
-	TimeoutMS     *int64            `json:"timeout_ms,omitempty"`
-	IdleTimeoutMS int64             `json:"idle_timeout_ms,omitempty"`
-	Env           map[string]string `json:"env,omitempty"`
-	Cwd           string            `json:"cwd,omitempty"`
-	Stdin         *string           `json:"stdin,omitempty"`
-	StdinEncoding string            `json:"stdin_encoding,omitempty"`
-	StdinOpen     bool              `json:"stdin_open,omitempty"`
-	Wait          bool              `json:"wait,omitempty"`
-	Key           string            `json:"key,omitempty"`
-	Label         string            `json:"label,omitempty"`
-	Lease         string            `json:"lease,omitempty"`
+	ExecCommand
 }
 
 // ExecStreamResult is answered when the command has been accepted.

@@ -125,7 +125,7 @@ func TestCallsAreMultiplexed(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			want := fmt.Sprintf("echo <%d> && true", i)
-			got, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s", Command: want})
+			got, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s", Command: want}})
 			if err != nil || got.Stdout != want {
 				t.Errorf("%q: got %+v, %v", want, got, err)
 			}
@@ -140,7 +140,7 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		return nil, want
 	})})
 	c := connect(t, path)
-	_, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+	_, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
 	if diff := cmp.Diff(error(want), err); diff != "" {
 		t.Error(diff)
 	}
@@ -153,7 +153,7 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 	if err := c.Call(t.Context(), api.MethodSystemPing, make(chan int), nil); err == nil {
 		t.Error("params that cannot be encoded were sent")
 	}
-	_, err = c.Run(t.Context(), api.ExecRunParams{SessionID: "s", Command: strings.Repeat("x", 1000)})
+	_, err = c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s", Command: strings.Repeat("x", 1000)}})
 	if !api.IsCode(err, api.CodeInvalidRequest) {
 		t.Errorf("a request that is too long: %v", err)
 	}
@@ -168,7 +168,7 @@ func TestLargeResults(t *testing.T) {
 		return &api.ExecResult{Stdout: big}, nil
 	})})
 	c := connect(t, path)
-	got, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+	got, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
 	if err != nil || got.Stdout != big {
 		t.Errorf("got %d bytes of %d, %v", len(got.Stdout), len(big), err)
 	}
@@ -193,7 +193,7 @@ func TestAbandonedCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Run(ctx, api.ExecRunParams{SessionID: "s"})
+		_, err := c.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
 		done <- err
 	}()
 	<-begun
@@ -241,7 +241,7 @@ func TestConnectionLost(t *testing.T) {
 			errs := make(chan error, n)
 			for range n {
 				go func() {
-					_, err := c.Run(t.Context(), api.ExecRunParams{SessionID: "s"})
+					_, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
 					errs <- err
 				}()
 			}

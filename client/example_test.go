@@ -34,7 +34,7 @@ func greet(ctx context.Context, addr string) error {
 	defer c.DestroySession(ctx, api.SessionDestroyParams{SessionID: session.SessionID})
 
 	for _, command := range []string{"greeting=hello", "echo $greeting"} {
-		result, err := c.Run(ctx, api.ExecRunParams{SessionID: session.SessionID, Command: command})
+		result, err := c.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: command}})
 		if api.IsCode(err, api.CodeSessionBusy) {
 			return fmt.Errorf("something else runs in this session: %w", err)
 		}

@@ -141,7 +141,7 @@ func TestStreamResumes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			st, err := c.Stream(t.Context(), api.ExecStreamParams{SessionID: "s", Command: "x"})
+			st, err := c.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: "s", Command: "x"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func TestStreamErrors(t *testing.T) {
 	if _, err := c.Attach(t.Context(), api.ExecAttachParams{ExecID: "e-2"}); !api.IsCode(err, api.CodeExecNotFound) {
 		t.Error(err)
 	}
-	st, err := c.Stream(t.Context(), api.ExecStreamParams{SessionID: "s"})
+	st, err := c.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -259,7 +259,7 @@ func TestEventsResumeByteForByte(t *testing.T) {
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
 	const command = `i=0; while [ $i -lt 60 ]; do echo "line $i é"; echo "to stderr $i" >&2; printf '\377\000'; i=$((i+1)); [ $((i%20)) -eq 0 ] && sleep 0.05; done; head -c 300000 /dev/zero | tr '\0' x`
 	var started api.ExecStreamResult
-	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{SessionID: session.SessionID, Command: command}, &started)
+	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: command}}, &started)
 
 	got := map[api.ChunkType]*bytes.Buffer{api.ChunkStdout: {}, api.ChunkStderr: {}}
 	connections := 0
@@ -310,16 +310,16 @@ func TestTagBoundToken(t *testing.T) {
 	s.mustCall(red, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"red"}}, &mine)
 	s.mustCall(blue, api.MethodSessionCreate, api.SessionCreateParams{Tags: []string{"blue"}}, &theirs)
 	var ran api.ExecResult
-	s.mustCall(blue, api.MethodExecRun, api.ExecRunParams{SessionID: theirs.SessionID, Command: "echo secret"}, &ran)
+	s.mustCall(blue, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: theirs.SessionID, Command: "echo secret"}}, &ran)
 
 	// What is another's and what is not there are told alike.
 	for name, pair := range map[string][2]func() (int, *api.Error){
 		"session": {
 			func() (int, *api.Error) {
-				return s.call(red, api.MethodExecRun, api.ExecRunParams{SessionID: theirs.SessionID, Command: "id"}, nil)
+				return s.call(red, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: theirs.SessionID, Command: "id"}}, nil)
 			},
 			func() (int, *api.Error) {
-				return s.call(red, api.MethodExecRun, api.ExecRunParams{SessionID: "s-nothing000", Command: "id"}, nil)
+				return s.call(red, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s-nothing000", Command: "id"}}, nil)
 			},
 		},
 		"exec": {
@@ -350,7 +350,7 @@ func TestTagBoundToken(t *testing.T) {
 	if len(list.Sessions) != 1 || list.Sessions[0].SessionID != mine.SessionID {
 		t.Errorf("it sees %+v", list.Sessions)
 	}
-	s.mustCall(red, api.MethodExecRun, api.ExecRunParams{SessionID: mine.SessionID, Command: "true"}, nil)
+	s.mustCall(red, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: mine.SessionID, Command: "true"}}, nil)
 
 	// Nor what the daemon is made of, and how much it has to do.
 	var stats api.SystemStats
@@ -450,7 +450,7 @@ func TestShutdownAnswersOverHTTP(t *testing.T) {
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
 	s.mustCall(secret, api.MethodSessionCreate, nil, &other)
 	var started api.ExecStreamResult
-	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{SessionID: session.SessionID, Command: "echo on; sleep 1000"}, &started)
+	s.mustCall(secret, api.MethodExecStream, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: "echo on; sleep 1000"}}, &started)
 	on := make(chan struct{}, 1)
 	followed := make(chan bool, 1)
 	go func() {
@@ -461,7 +461,7 @@ func TestShutdownAnswersOverHTTP(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() {
 		var result api.ExecResult
-		_, failure := s.call(secret, api.MethodExecRun, api.ExecRunParams{SessionID: other.SessionID, Command: "sleep 1000"}, &result)
+		_, failure := s.call(secret, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: other.SessionID, Command: "sleep 1000"}}, &result)
 		switch {
 		case failure != nil:
 			ran <- failure
@@ -493,9 +493,9 @@ func TestMetrics(t *testing.T) {
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	var session api.Session
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
-	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{SessionID: session.SessionID, Command: "echo hello; exit 3"}, nil)
+	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: "echo hello; exit 3"}}, nil)
 	timeout := int64(50)
-	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{SessionID: session.SessionID, Command: "sleep 100", TimeoutMS: &timeout}, nil)
+	s.mustCall(secret, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: "sleep 100", TimeoutMS: &timeout}}, nil)
 	for i := range 3 {
 		s.call(secret, fmt.Sprintf("made.up%d", i), nil, nil)
 	}

@@ -81,7 +81,7 @@ func daemonPID(t *testing.T, c *client.Client) int {
 // run runs a command in a session, and returns its output.
 func run(t *testing.T, c *client.Client, session, command string) string {
 	t.Helper()
-	result, err := c.Run(t.Context(), api.ExecRunParams{SessionID: session, Command: command})
+	result, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: command}})
 	if err != nil {
 		t.Fatal(err)
 	}

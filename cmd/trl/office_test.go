@@ -114,7 +114,7 @@ func (o *office) session(rows, cols int, argv ...string) string {
 // starts begins a command as the agent does, and returns its exec.
 func (o *office) starts(session, command string) string {
 	o.t.Helper()
-	r, err := o.agent.Run(o.t.Context(), api.ExecRunParams{SessionID: session, Command: command, YieldMS: 1})
+	r, err := o.agent.Run(o.t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: command}, YieldMS: 1})
 	if err != nil {
 		o.t.Fatal(err)
 	}

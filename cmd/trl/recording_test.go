@@ -105,12 +105,12 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 	// it was seen, or a machine that is busy would take two for one.
 	seen := make(chan error, 1)
 	go func() { seen <- confirm(t.Context(), c, s.SessionID, states) }()
-	run, err := c.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, YieldOnInput: true, Command: `
+	run, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `
 		for i in 0 20 40 60 80 100; do
 			printf '\r\033[32m%-10s\033[0m %3d%% žluť 日 %s' "${bar:0:$((i / 10))}" $i "$EPOCHREALTIME"; bar=##########
 			sleep 0.1; n=0; until [ -e $i ] || [ $((n+=1)) -gt 6000 ]; do sleep 0.01; done
 		done; echo
-		read -p 'make it small: '; printf 'a line that is longer than the terminal is wide by now\n'; stty size`})
+		read -p 'make it small: '; printf 'a line that is longer than the terminal is wide by now\n'; stty size`}, YieldOnInput: true})
 	if err != nil || run.State != api.ExecRunning {
 		t.Fatal(run, err)
 	}

@@ -323,7 +323,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	o := newOffice(t)
 	id := o.session(24, 80)
 	alice := o.window("alice", 30, 90)
-	if _, err := o.agent.Run(t.Context(), api.ExecRunParams{SessionID: id, Command: "cd /usr; word=secret"}); err != nil {
+	if _, err := o.agent.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: id, Command: "cd /usr; word=secret"}}); err != nil {
 		t.Fatal(err)
 	}
 	alice.line("trl shell " + id)
@@ -347,7 +347,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.sees("^30 90$")
 	alice.prompts(id, 0, "/usr")
 	o.await("the keyboard is free", func() bool { return o.held(id) == "" })
-	r, err := o.agent.Run(t.Context(), api.ExecRunParams{SessionID: id, Command: "echo $more; stty size"})
+	r, err := o.agent.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: id, Command: "echo $more; stty size"}})
 	if err != nil || r.Stdout != "mine\r\n24 80\r\n" {
 		t.Errorf("%q, %v", r.Stdout, err)
 	}

@@ -134,9 +134,7 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	go r.watchSignals(ctx, interrupt)
 
 	params := api.ExecStreamParams{
-		SessionID: o.session, Command: command,
-		TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Label: o.label,
-		Key: rand.Text(), // with which --json asks for the result
+		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Label: o.label, Key: rand.Text()},
 	}
 	if ms := o.idle.milliseconds(); ms != nil {
 		params.IdleTimeoutMS = *ms
@@ -240,7 +238,7 @@ func (r *running) start(ctx context.Context, params api.ExecStreamParams) (*clie
 // has the key of the one that started it, and so runs nothing.
 func (r *running) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
 	var raw json.RawMessage
-	again := api.ExecRunParams{SessionID: params.SessionID, Command: params.Command, Key: params.Key}
+	again := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: params.SessionID, Command: params.Command, Key: params.Key}}
 	if err := r.client.Call(ctx, api.MethodExecRun, again, &raw); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (s *personShell) run(ctx context.Context, command string) error {
 	l := &shellLine{personShell: s, chunks: make(chan received), like: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
 	never := int64(0) // a person is there to end it
 	params := api.ExecStreamParams{
-		SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text(),
+		ExecCommand: api.ExecCommand{SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text()},
 	}
 	if s.tty {
 		if err := l.holdIdle(ctx); err != nil {

@@ -3,6 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -187,7 +188,7 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 		c.byName[name] = t
 	}
 	t.Params, t.Results = t.Params || params, t.Results || !params
-	for field := range typ.Fields() {
+	for field := range FieldsOf(typ, params) {
 		if err := c.add(field.Type, params); err != nil {
 			return err
 		}
@@ -208,6 +209,22 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 		c.Types = append(c.Types, t)
 	}
 	return nil
+}
+
+// FieldsOf returns the fields of a struct as the contract shows them. Parameters
+// are one list, whatever structs they are put together from: a request has these
+// and no others. A result that embeds another is shown as that and more.
+func FieldsOf(typ reflect.Type, params bool) iter.Seq[reflect.StructField] {
+	if !params {
+		return typ.Fields()
+	}
+	return func(yield func(reflect.StructField) bool) {
+		for _, field := range reflect.VisibleFields(typ) {
+			if !field.Anonymous && !yield(field) {
+				return
+			}
+		}
+	}
 }
 
 func (c *Contract) field(typ reflect.Type, field reflect.StructField, params bool) (Field, error) {

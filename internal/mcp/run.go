@@ -48,9 +48,10 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 	wait := clock(a.WaitS, defaultWait)
 	none := int64(0)
 	params := api.ExecRunParams{
-		SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil,
-		Wait: true, Key: rand.Text(), Label: label(a), MaxOutputBytes: &none,
-		YieldOnInput: session.TTY != nil, YieldMS: max(min(wait, beat).Milliseconds(), 1),
+		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Wait: true, Key: rand.Text(), Label: label(a)},
+		MaxOutputBytes: &none,
+		YieldOnInput:   session.TTY != nil,
+		YieldMS:        max(min(wait, beat).Milliseconds(), 1),
 	}
 	if a.TimeoutS != nil {
 		params.TimeoutMS = ptr(int64(*a.TimeoutS * 1000))

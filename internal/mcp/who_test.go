@@ -188,7 +188,7 @@ func TestPlantedSessions(t *testing.T) {
 		if planted.Owner != "token:red/claude-code" {
 			t.Errorf("owner %q", planted.Owner)
 		}
-		if _, err := attacker.Run(t.Context(), api.ExecRunParams{SessionID: planted.SessionID, Command: "git() { echo evil git got: $*; }"}); err != nil {
+		if _, err := attacker.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: planted.SessionID, Command: "git() { echo evil git got: $*; }"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -197,7 +197,7 @@ func (r *rig) makeHistory(n int) error {
 			return err
 		}
 		for _, command := range []string{"cd /usr", fmt.Sprint("echo ended ", i), "head -c 200000 /dev/zero"} {
-			if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command}); err != nil {
+			if _, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}}); err != nil {
 				return err
 			}
 		}
@@ -442,7 +442,7 @@ func (a *churner) destroy() error {
 
 // setState gives the shell a state that echo asks for.
 func (a *churner) setState() error {
-	_, err := a.run(api.ExecRunParams{Command: fmt.Sprintf("v=v%d; cd /usr", a.n)}, api.OutcomeExited, 0, "", "")
+	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("v=v%d; cd /usr", a.n)}}, api.OutcomeExited, 0, "", "")
 	return err
 }
 
@@ -558,7 +558,7 @@ func differs(got, want string) error {
 // echo asks for the state of the shell.
 func (a *churner) echo(id string) error {
 	want := fmt.Sprintf("%s v%d /usr\n", id, a.n)
-	res, err := a.run(api.ExecRunParams{Command: "echo " + id + " $v $PWD"}, api.OutcomeExited, 0, want, "")
+	res, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "echo " + id + " $v $PWD"}}, api.OutcomeExited, 0, want, "")
 	if err != nil {
 		return err
 	}
@@ -568,7 +568,7 @@ func (a *churner) echo(id string) error {
 // flood writes more than a result carries, and more than is held in memory.
 func (a *churner) flood(id string) error {
 	n := 1<<20 + a.rnd.IntN(1<<20)
-	res, err := a.start(api.ExecRunParams{Command: fmt.Sprintf("yes %s | head -c %d", id, n)}, api.OutcomeExited, 0)
+	res, err := a.start(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("yes %s | head -c %d", id, n)}}, api.OutcomeExited, 0)
 	if err != nil {
 		return err
 	}
@@ -584,7 +584,7 @@ func (a *churner) flood(id string) error {
 // timeOut runs a command for longer than it may. On a machine that is busy it may
 // not have come to write anything.
 func (a *churner) timeOut(id string) error {
-	res, err := a.client.Run(a.ctx, api.ExecRunParams{SessionID: a.session, Command: "echo " + id + "; sleep 100", TimeoutMS: ms(200)})
+	res, err := a.client.Run(a.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: a.session, Command: "echo " + id + "; sleep 100", TimeoutMS: ms(200)}})
 	if err != nil {
 		return err
 	}
@@ -599,7 +599,7 @@ func (a *churner) timeOut(id string) error {
 
 // exit ends the shell, whose state lives on.
 func (a *churner) exit(id string) error {
-	_, err := a.run(api.ExecRunParams{Command: "echo " + id + "; exit 7"}, api.OutcomeShellExited, 7, id+"\n", "")
+	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "echo " + id + "; exit 7"}}, api.OutcomeShellExited, 7, id+"\n", "")
 	return err
 }
 
@@ -608,7 +608,7 @@ func (a *churner) leaveBehind(id string) error {
 	if a.tty { // there it may write beside the next command
 		return a.echo(id)
 	}
-	res, err := a.start(api.ExecRunParams{Command: fmt.Sprintf("(sleep 0.3; echo %s late) & echo %s early", id, id)}, api.OutcomeExited, 0)
+	res, err := a.start(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("(sleep 0.3; echo %s late) & echo %s early", id, id)}}, api.OutcomeExited, 0)
 	if err != nil {
 		return err
 	}
@@ -618,7 +618,7 @@ func (a *churner) leaveBehind(id string) error {
 // stream streams a command that writes for a while.
 func (a *churner) stream(id string) error {
 	command := fmt.Sprintf("i=0; while [ $i -lt 40 ]; do echo %s line $i; i=$((i+1)); sleep 0.01; done; (exit 9)", id)
-	st, err := a.client.Stream(a.ctx, api.ExecStreamParams{SessionID: a.session, Command: command})
+	st, err := a.client.Stream(a.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: a.session, Command: command}})
 	if err != nil {
 		return err
 	}
@@ -652,7 +652,7 @@ func (a *churner) stream(id string) error {
 // killShell kills the shell, which after an exit is no longer the process that $$
 // names. What state is left of it is set again.
 func (a *churner) killShell(id string) error {
-	if _, err := a.run(api.ExecRunParams{Command: "echo " + id + "; sh -c 'kill -9 $PPID'; sleep 100"}, api.OutcomeShellDied, 137, id+"\n", ""); err != nil {
+	if _, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "echo " + id + "; sh -c 'kill -9 $PPID'; sleep 100"}}, api.OutcomeShellDied, 137, id+"\n", ""); err != nil {
 		return err
 	}
 	return a.setState()
@@ -664,7 +664,7 @@ func (a *churner) pipe(id string) error {
 		return a.echo(id)
 	}
 	text := strings.Repeat(id+" of stdin\n", 1+a.rnd.IntN(500))
-	_, err := a.run(api.ExecRunParams{Command: "cat; (exit 3)", Stdin: &text}, api.OutcomeExited, 3, text, "")
+	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "cat; (exit 3)", Stdin: &text}}, api.OutcomeExited, 3, text, "")
 	return err
 }
 
@@ -674,13 +674,13 @@ func (a *churner) fail(id string) error {
 	if a.tty { // which has one stream
 		stdout, stderr = stdout+stderr, ""
 	}
-	_, err := a.run(api.ExecRunParams{Command: fmt.Sprintf("echo %s out; echo %s err >&2; (exit 5)", id, id)}, api.OutcomeExited, 5, stdout, stderr)
+	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("echo %s out; echo %s err >&2; (exit 5)", id, id)}}, api.OutcomeExited, 5, stdout, stderr)
 	return err
 }
 
 // crash has a program be killed.
 func (a *churner) crash(id string) error {
-	res, err := a.start(api.ExecRunParams{Command: "echo " + id + "; sh -c 'kill -9 $$'"}, api.OutcomeSignaled, 137)
+	res, err := a.start(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "echo " + id + "; sh -c 'kill -9 $$'"}}, api.OutcomeSignaled, 137)
 	if err == nil && !a.wrote(res.Stdout, id+"\n") {
 		err = fmt.Errorf("it ended with %s", described(res))
 	}
@@ -689,7 +689,7 @@ func (a *churner) crash(id string) error {
 
 // strew leaves a process that only the end of the session ends.
 func (a *churner) strew(id string) error {
-	_, err := a.run(api.ExecRunParams{Command: "sleep 1000 >/dev/null 2>&1 & echo " + id}, api.OutcomeExited, 0, id+"\n", "")
+	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "sleep 1000 >/dev/null 2>&1 & echo " + id}}, api.OutcomeExited, 0, id+"\n", "")
 	return err
 }
 

@@ -91,7 +91,7 @@ func (r *rig) clock(shell, command string, children int, least time.Duration) (a
 		return 0, 0, err
 	}
 	run := func(command string, timeout *int64) (*api.ExecResult, error) {
-		return r.client.Run(ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command, TimeoutMS: timeout})
+		return r.client.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command, TimeoutMS: timeout}})
 	}
 	if _, err := run("kept=yes; cd /usr", nil); err != nil {
 		return 0, 0, err

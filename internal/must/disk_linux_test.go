@@ -144,8 +144,8 @@ func diskFull(t *testing.T) {
 	many, full := strings.Repeat(" "+name, 8), filepath.Join(t.TempDir(), "full")
 	began := time.Now()
 	res, err := c.Run(r.ctx, api.ExecRunParams{
-		SessionID: s.SessionID, StdinOpen: true, YieldMS: 1,
-		Command: "cat" + many + "; : >" + full + "; read go; sleep 0.5; cat " + name + " " + name,
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, StdinOpen: true, Command: "cat" + many + "; : >" + full + "; read go; sleep 0.5; cat " + name + " " + name},
+		YieldMS:     1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func diskFull(t *testing.T) {
 	var slowest time.Duration
 	for written := false; !written; {
 		began := time.Now()
-		if res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: other.SessionID, Command: "echo on"}); err != nil || res.Stdout != "on\n" {
+		if res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: other.SessionID, Command: "echo on"}}); err != nil || res.Stdout != "on\n" {
 			t.Fatal(res, err)
 		}
 		slowest = max(slowest, time.Since(began))
@@ -172,7 +172,7 @@ func diskFull(t *testing.T) {
 	if _, err := c.Input(r.ctx, api.ExecInputParams{ExecID: res.ExecID, Data: "go\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil {
+	if _, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil {
 		t.Fatal(err)
 	}
 	h, err := r.readHeld(c, res.ExecID, file)
@@ -182,7 +182,7 @@ func diskFull(t *testing.T) {
 	if h.size != 10*diskKept || h.gap == 0 || h.end > 8*diskKept {
 		t.Errorf("held are all %d bytes but those from %d to %d, want the last %d", h.size, h.gap, h.end, 2*diskKept)
 	}
-	whole, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "cat " + name})
+	whole, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func diskStorm(t *testing.T) {
 	enough := filepath.Join(t.TempDir(), "enough")
 	s := r.create(api.SessionCreateParams{})
 	res, err := c.Run(r.ctx, api.ExecRunParams{
-		SessionID: s.SessionID, YieldMS: 1,
-		Command: fmt.Sprintf("while ! test -e %s; do cat %s; done; exit 7", enough, name),
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("while ! test -e %s; do cat %s; done; exit 7", enough, name)},
+		YieldMS:     1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func diskStorm(t *testing.T) {
 	if err := os.WriteFile(enough, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil {
+	if _, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := c.ExecInfo(r.ctx, api.ExecParams{ExecID: res.ExecID})

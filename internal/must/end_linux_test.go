@@ -105,7 +105,7 @@ func (c *crowd) fill(works ...string) {
 			if res := c.run(s, litter+stubborn); len(res.Survivors) < 5 {
 				c.t.Fatalf("%d processes in the background of a session, want more: %+v", len(res.Survivors), res)
 			}
-			if _, err := c.client.Run(c.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: work, StdinOpen: true, YieldMS: 50}); err != nil {
+			if _, err := c.client.Run(c.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: work, StdinOpen: true}, YieldMS: 50}); err != nil {
 				c.t.Fatal(err)
 			}
 			if frozen {
@@ -269,7 +269,7 @@ func killHolder(t *testing.T, cgroup string) {
 	if _, err := r.client.CreateSession(r.ctx, api.SessionCreateParams{}); !api.IsCode(err, api.CodeShuttingDown) {
 		t.Errorf("a session after the death of the holder: %v", err)
 	}
-	_, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: r.sessions[0], Command: "true", StdinOpen: true})
+	_, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: r.sessions[0], Command: "true", StdinOpen: true}})
 	if !api.IsCode(err, api.CodeSessionTerminated) {
 		t.Errorf("a command after the death of the holder: %v", err)
 	}

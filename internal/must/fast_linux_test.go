@@ -157,7 +157,7 @@ func latency(t *testing.T) {
 	socket := &series{n: 100, fn: func() error { _, err := echo.ask(line); return err }}
 	trl := &series{n: 100, fn: func() error { return askTrue(l, line) }}
 	library := &series{n: 100, fn: func() error {
-		_, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: viaClient.SessionID, Command: "true"})
+		_, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: viaClient.SessionID, Command: "true"}})
 		return err
 	}}
 	spawned := &series{n: 20, fn: spawn}

@@ -45,7 +45,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 			}
 			r := startWith(t, cfg)
 			s := r.create(api.SessionCreateParams{Shell: "bash"})
-			res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "echo up; read x", StdinOpen: true, YieldMS: 1})
+			res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo up; read x", StdinOpen: true}, YieldMS: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

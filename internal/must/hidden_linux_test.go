@@ -75,7 +75,7 @@ func TestMustHideItsMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				command := fmt.Sprintf("id -u; cat /proc/%d/environ /proc/%d/mem; ls /proc/%d/fd", daemon, daemon, daemon)
-				res, err := c.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: command})
+				res, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 				if err != nil {
 					t.Fatal(err)
 				}

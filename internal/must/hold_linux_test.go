@@ -86,7 +86,7 @@ func holdSessions(t *testing.T) {
 			return err
 		}
 		ids[i] = s.SessionID
-		_, err = c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: fmt.Sprint("v=", i)})
+		_, err = c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprint("v=", i)}})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func holdSessions(t *testing.T) {
 	}
 	r.client = r.dial()
 	for i := 0; i < heldSessions; i += 50 {
-		res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: ids[i], Command: "echo $v"})
+		res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: "echo $v"}})
 		if err != nil || res.Stdout != fmt.Sprintln(i) {
 			t.Errorf("session %d says %+v, %v", i, res, err)
 		}

@@ -52,7 +52,7 @@ func TestMustSleepWithItsCommands(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 1000", YieldMS: 1})
+		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 1000"}, YieldMS: 1})
 		if err == nil && res.State != api.ExecRunning {
 			err = fmt.Errorf("a sleep ended with %s", described(res))
 		}

@@ -102,7 +102,7 @@ func TestMustStreamAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := r.client.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: self})
+		st, err := r.client.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: self}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func (r *rig) agent(addr string, number, execs int) error {
 		command, want := fmt.Sprintf("echo %d.%d", number, i), fmt.Sprintf("%d.%d\n", number, i)
 		got := ""
 		if i%10 == 0 {
-			st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: command})
+			st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (r *rig) agent(addr string, number, execs int) error {
 				got += chunk.Data
 			}
 		} else {
-			res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+			res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 			if err != nil {
 				return err
 			}

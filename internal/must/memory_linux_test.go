@@ -140,7 +140,8 @@ func memoryOutput(t *testing.T) {
 	daemon := daemonOf(r.PID)
 	s := r.create(api.SessionCreateParams{})
 	started, err := r.client.Run(r.ctx, api.ExecRunParams{
-		SessionID: s.SessionID, StdinOpen: true, YieldMS: 1, Command: fmt.Sprintf("read go; head -c %d /dev/zero", int64(memoryWritten)),
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, StdinOpen: true, Command: fmt.Sprintf("read go; head -c %d /dev/zero", int64(memoryWritten))},
+		YieldMS:     1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func memoryOutput(t *testing.T) {
 	if _, err := r.client.Input(r.ctx, api.ExecInputParams{ExecID: started.ExecID, Data: "go\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil || *res.ExitCode != 0 {
+	if res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil || *res.ExitCode != 0 {
 		t.Fatal(res, err)
 	}
 	info, err := r.client.ExecInfo(r.ctx, api.ExecParams{ExecID: started.ExecID})
@@ -232,8 +233,7 @@ func memoryKilled(t *testing.T) {
 	// highest score, which is the daemon.
 	c := r.patient()
 	res, err := c.Run(r.ctx, api.ExecRunParams{
-		SessionID: s.SessionID,
-		Command:   fmt.Sprintf("x=$(head -c %d /dev/zero | tr '\\0' x); echo ${#x} $v", memoryLimit/2),
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("x=$(head -c %d /dev/zero | tr '\\0' x); echo ${#x} $v", memoryLimit/2)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func memoryKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "echo $v"})
+	again, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo $v"}})
 	if err != nil || again.Stdout != "kept\n" {
 		t.Errorf("the session says %+v, %v", again, err)
 	}

@@ -208,7 +208,7 @@ func (n *nothing) one(c *client.Client, l life) error {
 	if err != nil {
 		return err
 	}
-	params := api.ExecRunParams{SessionID: id, Command: l.work, StdinOpen: l.work == "cat"}
+	params := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: id, Command: l.work, StdinOpen: l.work == "cat"}}
 	if l.end == byTimeout {
 		params.TimeoutMS = ms(l.after.Milliseconds())
 		res, err := c.Run(ctx, params)
@@ -239,7 +239,7 @@ func (n *nothing) settle(ctx context.Context, c *client.Client, l life) (string,
 	if err != nil {
 		return "", err
 	}
-	res, err := c.Run(ctx, api.ExecRunParams{SessionID: s.SessionID, Command: l.litter})
+	res, err := c.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: l.litter}})
 	if err == nil && len(res.Survivors) < 3 {
 		text, _ := json.Marshal(res)
 		err = fmt.Errorf("the litter is gone, want at least three processes: %s", text)
@@ -267,7 +267,7 @@ func (n *nothing) leave(c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	res, err := c.Run(ctx, api.ExecRunParams{SessionID: id, Command: l.work, StdinOpen: true, YieldMS: 1})
+	res, err := c.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: id, Command: l.work, StdinOpen: true}, YieldMS: 1})
 	if err == nil && res.State != api.ExecRunning {
 		err = fmt.Errorf("%s: %s, want a command that runs", l.work, res.Outcome)
 	}
@@ -301,7 +301,7 @@ func (n *nothing) atRest() footprint {
 	defer c.Close()
 	s, err := c.CreateSession(n.ctx, api.SessionCreateParams{Shell: "dash"})
 	if err == nil {
-		_, err = c.Run(n.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true"})
+		_, err = c.Run(n.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}})
 	}
 	if err == nil {
 		err = eventually(trltest.Patience, func() error { // it takes what was spare
@@ -370,7 +370,8 @@ func (n *nothing) provesLeftovers() {
 	n.client = n.dial()
 	s := n.create(api.SessionCreateParams{})
 	if _, err := n.client.Run(n.ctx, api.ExecRunParams{
-		SessionID: s.SessionID, Command: `echo x >"$TMPDIR/left"; sleep 300`, YieldMS: 200,
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `echo x >"$TMPDIR/left"; sleep 300`},
+		YieldMS:     200,
 	}); err != nil {
 		n.t.Error(err)
 	}

@@ -128,7 +128,7 @@ func besideDrain(s *series) error {
 
 // besideFlood makes a round while a session floods its terminal.
 func (r *rig) besideFlood(flooded *api.Session, s *series) error {
-	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes), YieldMS: 1})
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes)}, YieldMS: 1})
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (r *rig) streamThrough(i int, file, want string, size int64) error {
 	if err != nil {
 		return err
 	}
-	st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: fmt.Sprintf("n=%d; %s; exit %d", i, command, 10+i%100)})
+	st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("n=%d; %s; exit %d", i, command, 10+i%100)}})
 	if err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
@@ -114,7 +114,7 @@ func (r *rig) streamThrough(i int, file, want string, size int64) error {
 	if res := st.Result(); res == nil || res.ExitCode == nil || *res.ExitCode != 10+i%100 || res.RolledBack {
 		return fmt.Errorf("it ended with %+v", res)
 	}
-	res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: `echo "n is $n"`})
+	res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `echo "n is $n"`}})
 	if err != nil || strings.TrimSpace(res.Stdout) != fmt.Sprint("n is ", i) {
 		return fmt.Errorf("afterwards the session says %q, %w", res.Stdout, err)
 	}

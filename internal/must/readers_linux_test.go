@@ -68,7 +68,8 @@ func shorter(d, v time.Duration) time.Duration {
 func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 	r.t.Helper()
 	started, err := r.client.Run(r.ctx, api.ExecRunParams{
-		SessionID: s.SessionID, Command: "read go; " + textCommand(liveBytes), StdinOpen: true, YieldMS: 1,
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "read go; " + textCommand(liveBytes), StdinOpen: true},
+		YieldMS:     1,
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -139,7 +140,7 @@ func slowReaderGap(t *testing.T) {
 	file, _ := randomFile(t, rnd, size)
 	s := r.create(api.SessionCreateParams{})
 	c := r.dial()
-	st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: "cat " + file})
+	st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + file}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func slowReaderGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It stalls until the command has long ended.
-	if res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true", Wait: true}); err != nil || *res.ExitCode != 0 {
+	if res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil || *res.ExitCode != 0 {
 		t.Fatal(res, err)
 	}
 	want, err := os.Open(file)

@@ -43,8 +43,7 @@ func TestMustRunOnce(t *testing.T) {
 	sent := 0
 	for i := range commands {
 		params := api.ExecRunParams{
-			SessionID: ids[i%sessions], Wait: true, Key: fmt.Sprint("k", i),
-			Command: fmt.Sprintf("echo %d >>%s", i, log),
+			ExecCommand: api.ExecCommand{SessionID: ids[i%sessions], Wait: true, Key: fmt.Sprint("k", i), Command: fmt.Sprintf("echo %d >>%s", i, log)},
 		}
 		for range 1 + rnd.IntN(4) {
 			sent++

@@ -127,7 +127,7 @@ func (r *rig) create(params api.SessionCreateParams) *api.Session {
 // run runs a command that must be accepted.
 func (r *rig) run(s *api.Session, command string) *api.ExecResult {
 	r.t.Helper()
-	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

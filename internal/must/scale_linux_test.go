@@ -64,7 +64,7 @@ func TestMustScale(t *testing.T) {
 		return err
 	})
 	ran := timed("run", func(c *client.Client, i int) error {
-		res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: ids[i], Command: fmt.Sprintf("V=%d; echo $V", i)})
+		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: fmt.Sprintf("V=%d; echo $V", i)}})
 		if err == nil && res.Stdout != fmt.Sprintf("%d\n", i) {
 			err = fmt.Errorf("session %d said %q", i, res.Stdout)
 		}

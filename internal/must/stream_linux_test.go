@@ -41,7 +41,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 			proxy, c := r.through(carrier, int(size*4/3)/cuts*8/10, rnd.Uint64())
 			s := r.create(api.SessionCreateParams{})
 			began := time.Now()
-			st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: "cat " + file + "; exit 3"})
+			st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + file + "; exit 3"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +168,7 @@ func streamRate(t *testing.T, carrier string) error {
 	s := r.create(api.SessionCreateParams{})
 	cat := timeCat(t, textCommand(size))
 	began := time.Now()
-	st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: s.SessionID, Command: textCommand(size)})
+	st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: textCommand(size)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (to *takeover) kill() {
 		to.t.Fatal(err)
 	}
 	to.reconnect()
-	res, err := to.client.Run(to.ctx, api.ExecRunParams{SessionID: to.session, Command: "echo $v"})
+	res, err := to.client.Run(to.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: to.session, Command: "echo $v"}})
 	if err != nil || res.Stdout != "kept\n" {
 		to.t.Fatalf("after the kill the session says %+v, %v", res, err)
 	}

@@ -43,7 +43,7 @@ func TestMustUpgrade(t *testing.T) {
 			return err
 		}
 		ids[i] = s.SessionID
-		_, err = r.client.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: fmt.Sprintf("cd /usr; n=%d", i)})
+		_, err = r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("cd /usr; n=%d", i)}})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestMustUpgrade(t *testing.T) {
 			return err
 		}
 		defer c.Close()
-		res, err := c.Run(r.ctx, api.ExecRunParams{SessionID: ids[i], Command: `echo "$PWD $n"`})
+		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: `echo "$PWD $n"`}})
 		if err != nil || strings.TrimSpace(res.Stdout) != fmt.Sprint("/usr ", i) {
 			return fmt.Errorf("session %d says %q, %w", i, res.Stdout, err)
 		}
@@ -172,7 +172,7 @@ func (f *feed) streamThrough(r *rig, session string, over <-chan struct{}) (int6
 		return 0, err
 	}
 	defer c.Close()
-	st, err := c.Stream(r.ctx, api.ExecStreamParams{SessionID: session, Command: fmt.Sprintf("cat %s; (exit %d)", f.path, f.code)})
+	st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: session, Command: fmt.Sprintf("cat %s; (exit %d)", f.path, f.code)}})
 	if err != nil {
 		return 0, err
 	}
@@ -239,7 +239,7 @@ func (r *rig) longestCalls(over <-chan struct{}) []time.Duration {
 	longest := time.Duration(0)
 	for {
 		begin := time.Now()
-		if _, err := c.Run(r.ctx, api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); err != nil {
+		if _, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}}); err != nil {
 			r.t.Errorf("a short command: %v", err)
 		}
 		took = append(took, time.Since(begin))
@@ -353,7 +353,7 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 	}
 	// What has no more input must not be given another's.
 	ended := r.create(api.SessionCreateParams{})
-	res, err := r.client.Run(r.ctx, api.ExecRunParams{SessionID: ended.SessionID, Command: "cat; sleep 1000", StdinOpen: true, YieldMS: 1})
+	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ended.SessionID, Command: "cat; sleep 1000", StdinOpen: true}, YieldMS: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (w *witness) create(params api.SessionCreateParams) error {
 
 // run runs a command in the session.
 func (w *witness) run(command string) (*api.ExecResult, error) {
-	return w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: command, Lease: w.lease})
+	return w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: command, Lease: w.lease}})
 }
 
 // fail keeps the first error of the goroutines.
@@ -200,7 +200,7 @@ func (w *witness) copyFeed() (err error) {
 	if err := w.create(params); err != nil {
 		return err
 	}
-	st, err := w.client.Stream(w.ctx, api.ExecStreamParams{SessionID: w.session, Command: fmt.Sprintf("%s; (exit %d)", command, w.code)})
+	st, err := w.client.Stream(w.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: fmt.Sprintf("%s; (exit %d)", command, w.code)}})
 	if err != nil {
 		return err
 	}
@@ -263,8 +263,8 @@ func (w *witness) readInput() error {
 		return err
 	}
 	res, err := w.client.Run(w.ctx, api.ExecRunParams{
-		SessionID: w.session, StdinOpen: true, YieldMS: 1,
-		Command: fmt.Sprintf(`k=0; while read -r id n; do if [ "$id" = %[1]s ] && [ "$n" -gt "$k" ]; then k=$n; echo "%[1]s $n"; else echo "%[1]s was given $id $n after $k"; fi; done; (exit %[2]d)`, w.id, w.code),
+		ExecCommand: api.ExecCommand{SessionID: w.session, StdinOpen: true, Command: fmt.Sprintf(`k=0; while read -r id n; do if [ "$id" = %[1]s ] && [ "$n" -gt "$k" ]; then k=$n; echo "%[1]s $n"; else echo "%[1]s was given $id $n after $k"; fi; done; (exit %[2]d)`, w.id, w.code)},
+		YieldMS:     1,
 	})
 	if err != nil {
 		return err
@@ -336,8 +336,8 @@ func (w *witness) queue() error {
 	}
 	for i := range queuedBehind {
 		res, err := w.client.Run(w.ctx, api.ExecRunParams{
-			SessionID: w.session, Wait: true, YieldMS: 1, Label: fmt.Sprint(w.id, " label ", i),
-			Command: fmt.Sprintf("echo %s queued %d; (exit %d)", w.id, i, 10+i),
+			ExecCommand: api.ExecCommand{SessionID: w.session, Wait: true, Label: fmt.Sprint(w.id, " label ", i), Command: fmt.Sprintf("echo %s queued %d; (exit %d)", w.id, i, 10+i)},
+			YieldMS:     1,
 		})
 		if err != nil {
 			return err
@@ -430,7 +430,7 @@ func (w *witness) hold() error {
 
 // checkHold runs commands with and without the lease.
 func (w *witness) checkHold() error {
-	_, err := w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: "true"})
+	_, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "true"}})
 	if !api.IsCode(err, api.CodeSessionHeld) {
 		return fmt.Errorf("without its lease a command is answered with %w, want %s", err, api.CodeSessionHeld)
 	}

@@ -88,7 +88,7 @@ func (w *worker) count(round int) error {
 		{fmt.Sprintf("sleep 0.01; exit %d", code), api.OutcomeShellExited, code},
 	} {
 		want := fmt.Sprintln(w.n + 1)
-		res, err := w.run(api.ExecRunParams{Command: "n=$((n+1)); echo $n; " + c.end}, c.outcome, c.code)
+		res, err := w.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "n=$((n+1)); echo $n; " + c.end}}, c.outcome, c.code)
 		if err == nil && res.Stdout != want {
 			err = fmt.Errorf("it counts %q, want %q", res.Stdout, want)
 		}
@@ -106,7 +106,7 @@ const echoPieces = 20
 // off has come once or not at all; every other one once.
 func (w *worker) echo(int) error {
 	w.n++
-	res, err := w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: "cat", StdinOpen: true, YieldMS: 1})
+	res, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "cat", StdinOpen: true}, YieldMS: 1})
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (w *worker) echo(int) error {
 // leaveBehind has a command leave a process behind that writes when the command
 // is over.
 func (w *worker) leaveBehind(round int) error {
-	res, err := w.run(api.ExecRunParams{Command: fmt.Sprintf("(sleep 0.03; echo late %d) & echo now %d", round, round)}, api.OutcomeExited, 0)
+	res, err := w.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("(sleep 0.03; echo late %d) & echo now %d", round, round)}}, api.OutcomeExited, 0)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (w *worker) leaveBehind(round int) error {
 func (w *worker) timeOut(int) error {
 	const timeout, most = 150, 20_000
 	w.n++
-	res, err := w.client.Run(w.ctx, api.ExecRunParams{SessionID: w.session, Command: "sleep 60", TimeoutMS: ms(timeout)})
+	res, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "sleep 60", TimeoutMS: ms(timeout)}})
 	if err == nil && (!res.TimedOut || res.Outcome != api.OutcomeTimedOut || res.DurationMS < timeout || res.DurationMS > most) {
 		err = fmt.Errorf("a command with a timeout of %d ms ended with %s", timeout, described(res))
 	}

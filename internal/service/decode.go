@@ -52,7 +52,8 @@ const (
 type field struct {
 	*node
 	name     string
-	index    int
+	bit      int   // by which it is noted that the field was given
+	index    []int // of the field in the struct, through what is embedded
 	required bool
 }
 
@@ -77,13 +78,16 @@ func compile(t reflect.Type) *node {
 		n.kind, n.elem = nodeMap, compile(t.Elem())
 	case reflect.Struct:
 		n.kind, n.fields = nodeObject, map[string]*field{}
-		for i := range t.NumField() {
-			name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		for _, f := range reflect.VisibleFields(t) {
+			if f.Anonymous {
+				continue // its fields follow
+			}
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "" {
-				panic("service: " + t.String() + "." + t.Field(i).Name + " has no json name")
+				panic("service: " + t.String() + "." + f.Name + " has no json name")
 			}
 			n.fields[name] = &field{
-				node: compile(t.Field(i).Type), name: name, index: i,
+				node: compile(f.Type), name: name, bit: len(n.names), index: f.Index,
 				required: !strings.Contains(options, "omitempty"),
 			}
 			n.names = append(n.names, name)
@@ -254,16 +258,16 @@ func (d *decoder) object(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 		if !ok {
 			return d.unknown(n, path, string(key))
 		}
-		v.Field(f.index).SetZero()
+		v.FieldByIndex(f.index).SetZero()
 		if s.Kind() == rawjson.Null {
 			if _, err := s.Value(); err != nil {
 				return d.malformed(err)
 			}
-			given &^= 1 << f.index
+			given &^= 1 << f.bit
 			continue
 		}
-		given |= 1 << f.index
-		if err := d.value(s, f.node, v.Field(f.index), join(path, f.name)); err != nil {
+		given |= 1 << f.bit
+		if err := d.value(s, f.node, v.FieldByIndex(f.index), join(path, f.name)); err != nil {
 			return err
 		}
 	}
@@ -272,12 +276,12 @@ func (d *decoder) object(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 		if !f.required {
 			continue
 		}
-		if given&(1<<f.index) == 0 {
+		if given&(1<<f.bit) == 0 {
 			return missing(d.method, at, at+" is missing")
 		}
 		// An empty id names nothing; every other string may be empty, a
 		// command too.
-		if strings.HasSuffix(name, "_id") && v.Field(f.index).IsZero() {
+		if strings.HasSuffix(name, "_id") && v.FieldByIndex(f.index).IsZero() {
 			return missing(d.method, at, at+" is empty")
 		}
 	}

@@ -132,7 +132,7 @@ func documentTables(served []Method, words []contract.Word) map[string]documentT
 			}
 			table := documentTable{head: []string{"Field", "Type", "Meaning"}}
 			tables["fields "+typ.Name()] = table // a type may hold itself
-			for field := range typ.Fields() {
+			for field := range contract.FieldsOf(typ, params) {
 				table.rows = append(table.rows, fieldRow(field, params))
 				add(field.Type, false)
 			}

@@ -37,7 +37,7 @@ func TestHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agents, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "cat; stty size", YieldOnInput: true})
+	agents, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat; stty size"}, YieldOnInput: true})
 	if err != nil || agents.State != api.ExecRunning {
 		t.Fatal(agents, err)
 	}
@@ -50,7 +50,7 @@ func TestHold(t *testing.T) {
 		return err
 	}
 	run := func(lease string) error {
-		_, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true", Lease: lease})
+		_, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Lease: lease}})
 		return err
 	}
 
@@ -136,7 +136,7 @@ func TestHoldCutsOff(t *testing.T) {
 	for name, tty := range map[string]*api.TTYSize{"pipe": nil, "tty": {Rows: 24, Cols: 80}} {
 		t.Run(name, func(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: tty})
-			e, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1, StdinOpen: tty == nil})
+			e, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100", StdinOpen: tty == nil}, YieldMS: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestHoldBeforeStdinIsRead(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "dash"})
 	stdin := strings.Repeat("x\n", 1<<20) // more than a pipe takes
-	e := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", Stdin: &stdin, StdinOpen: true, YieldMS: 1})
+	e := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100", Stdin: &stdin, StdinOpen: true}, YieldMS: 1})
 	held := make(chan *api.SessionHoldResult, 1)
 	go func() {
 		h, err := p.Hold(context.Background(), api.SessionHoldParams{SessionID: s.SessionID, Holder: "alice"})
@@ -198,7 +198,7 @@ func TestHoldRunsOut(t *testing.T) {
 	if lasted := time.Since(began); lasted < 1400*time.Millisecond {
 		t.Errorf("it was renewed for 1.5 s and lasted %v", lasted)
 	}
-	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); err != nil {
+	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}}); err != nil {
 		t.Error(err)
 	}
 	for what, params := range map[string]api.SessionHoldParams{

@@ -95,7 +95,7 @@ func run(t testing.TB, p *Pool, params api.ExecRunParams) *api.ExecResult {
 // sh runs a command text.
 func sh(t testing.TB, p *Pool, s *api.Session, command string) *api.ExecResult {
 	t.Helper()
-	return run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: command})
+	return run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 }
 
 func ms(n int64) *int64 { return &n }

@@ -37,7 +37,7 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 			return nil, api.AsError(err).With("field", "yield_on_input")
 		}
 	}
-	e, err := s.execute(params, how)
+	e, err := s.execute(params.ExecCommand, how)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ const (
 
 // execute starts the command, or puts it into the queue, or finds the one that
 // was started with the same key.
-func (s *Session) execute(params api.ExecRunParams, how manner) (*execution, error) {
+func (s *Session) execute(params api.ExecCommand, how manner) (*execution, error) {
 	if err := s.errIfUnreadable(); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (e *execution) failed(err error) error {
 const maxLabel = 200
 
 // prepare checks the parameters and makes the exec.
-func (s *Session) prepare(params api.ExecRunParams) (*execution, error) {
+func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 	if len(params.Label) > maxLabel || !printable.Line(params.Label) {
 		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
 	}

@@ -19,7 +19,7 @@ func TestNamesAreOneLine(t *testing.T) {
 	for _, odd := range []string{"a\nb", "\x1b[2J", "\x7f", "\u009b", "\u202e", "\u2066", "\u200b", "\u2028", "\U000e0041"} {
 		_, name := p.Create(t.Context(), api.SessionCreateParams{Name: "x" + odd}, "tester")
 		_, tag := p.Create(t.Context(), api.SessionCreateParams{Tags: []string{"plain", "x" + odd}}, "tester")
-		_, label := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true", Label: "x" + odd})
+		_, label := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Label: "x" + odd}})
 		_, holder := p.Hold(t.Context(), api.SessionHoldParams{SessionID: s.SessionID, Holder: "x" + odd})
 		for field, err := range map[string]error{"name": name, "tags": tag, "label": label, "holder": holder} {
 			if !api.IsCode(err, api.CodeInvalidParams) || api.AsError(err).Details["field"] != field {

@@ -40,8 +40,7 @@ func TestExecEnvCwdStdin(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: shell, Cwd: "/", Env: map[string]string{"A": "session", "B": "b"}})
 			in := "line 1\nline 2\n"
 			r := run(t, p, api.ExecRunParams{
-				SessionID: s.SessionID, Command: `cat; echo "$A $B $NEW $PWD"; env | grep -c '^NEW='; export KEPT=1`,
-				Env: map[string]string{"A": "it's \"odd\" $x\n", "NEW": "n"}, Cwd: "usr", Stdin: &in,
+				ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `cat; echo "$A $B $NEW $PWD"; env | grep -c '^NEW='; export KEPT=1`, Env: map[string]string{"A": "it's \"odd\" $x\n", "NEW": "n"}, Cwd: "usr", Stdin: &in},
 			})
 			if want := in + "it's \"odd\" $x\n b n /usr\n1\n"; r.Stdout != want {
 				t.Errorf("got %q, want %q (stderr %q)", r.Stdout, want, r.Stderr)
@@ -50,7 +49,7 @@ func TestExecEnvCwdStdin(t *testing.T) {
 			if want := "session b unset 1 /\nA=session\n"; r.Stdout != want {
 				t.Errorf("afterwards: got %q, want %q", r.Stdout, want)
 			}
-			r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "cd /tmp; X=1; exit 3", Cwd: "/usr", Env: map[string]string{"A": "x"}})
+			r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cd /tmp; X=1; exit 3", Cwd: "/usr", Env: map[string]string{"A": "x"}}})
 			if *r.ExitCode != 3 || r.Outcome != api.OutcomeShellExited {
 				t.Errorf("exit: %+v", r)
 			}
@@ -97,7 +96,7 @@ func TestTimeoutKeepsStateAndPartialOutput(t *testing.T) {
 		trltest.Undisturbed(t, func() error {
 			sh(t, p, s, "V=")
 			start := time.Now()
-			r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "V=kept; echo partial; " + command + "; echo NOT", TimeoutMS: ms(100)})
+			r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "V=kept; echo partial; " + command + "; echo NOT", TimeoutMS: ms(100)}})
 			took := time.Since(start)
 			if !r.TimedOut || r.Outcome != api.OutcomeTimedOut {
 				t.Errorf("%s: %+v", command, r)
@@ -128,8 +127,7 @@ func TestIdleTimeout(t *testing.T) {
 	const idle = 500
 	trltest.Undisturbed(t, func() error {
 		r := run(t, p, api.ExecRunParams{
-			SessionID: s.SessionID, IdleTimeoutMS: idle,
-			Command: "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done; sleep 100",
+			ExecCommand: api.ExecCommand{SessionID: s.SessionID, IdleTimeoutMS: idle, Command: "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done; sleep 100"},
 		})
 		written := int64(0)
 		for _, c := range timedOutput(t, p, r.ExecID, 1<<20) {
@@ -155,7 +153,7 @@ func TestYieldThenOutput(t *testing.T) {
 	// time to write it.
 	var r *api.ExecResult
 	for yield := int64(100); ; yield *= 4 {
-		r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo one; " + wait + "; echo two", YieldMS: yield})
+		r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo one; " + wait + "; echo two"}, YieldMS: yield})
 		if r.State != api.ExecRunning || r.ExitCode != nil || r.Outcome != api.OutcomeRunning {
 			t.Fatalf("yield: %+v", r)
 		}
@@ -174,7 +172,7 @@ func TestYieldThenOutput(t *testing.T) {
 	if err != nil || len(o.Chunks) != 1 || o.Chunks[0].Data != "two\n" || o.Chunks[0].Offset != 4 || o.Next != 8 {
 		t.Errorf("output: %+v, %v", o, err)
 	}
-	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo three", Wait: true}); err != nil {
+	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo three", Wait: true}}); err != nil {
 		t.Error(err)
 	}
 	info, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID})
@@ -228,8 +226,8 @@ func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
 func TestBusyWaitAndCancel(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
-	_, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100"}, YieldMS: 1})
+	_, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}})
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.CodeSessionBusy || e.Details["exec_id"] != r.ExecID {
 		t.Fatalf("got %v", err)
@@ -240,7 +238,7 @@ func TestBusyWaitAndCancel(t *testing.T) {
 		queued := make(chan struct{})
 		wg.Go(func() {
 			close(queued)
-			r, err := p.Run(context.Background(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo " + name, Wait: true})
+			r, err := p.Run(context.Background(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo " + name, Wait: true}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -291,7 +289,7 @@ func TestKeyRunsOnce(t *testing.T) {
 	ids := make(chan string, 20)
 	for range 20 {
 		wg.Go(func() {
-			r, err := p.Run(context.Background(), api.ExecRunParams{SessionID: s.SessionID, Command: "echo x >>" + dir + "/log; sleep 0.1", Key: "k", Wait: true})
+			r, err := p.Run(context.Background(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo x >>" + dir + "/log; sleep 0.1", Key: "k", Wait: true}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -317,7 +315,7 @@ func TestKeyRunsOnce(t *testing.T) {
 func TestKeyOfAForgottenExec(t *testing.T) {
 	p := newPool(t, Config{MaxExecs: 1})
 	s := create(t, p, api.SessionCreateParams{})
-	keyed := api.ExecRunParams{SessionID: s.SessionID, Command: "n=$((n+1)); echo $n", Key: "k"}
+	keyed := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "n=$((n+1)); echo $n", Key: "k"}}
 	run(t, p, keyed)
 	sh(t, p, s, "true")
 	sh(t, p, s, "true")
@@ -333,7 +331,7 @@ func TestInput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
 	first := "first\n"
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "cat", Stdin: &first, StdinOpen: true, YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat", Stdin: &first, StdinOpen: true}, YieldMS: 1})
 	for _, in := range []api.ExecInputParams{{Data: "a\n"}, {Data: "Yg==", Encoding: api.Base64}, {EOF: true}} {
 		in.ExecID = r.ExecID
 		if _, err := p.Input(t.Context(), in); err != nil {
@@ -356,7 +354,7 @@ func TestInput(t *testing.T) {
 func TestSignal(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `sh -c 'trap "echo got; exit 5" USR1; echo ready; while :; do sleep 0.05; done'`, YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sh -c 'trap "echo got; exit 5" USR1; echo ready; while :; do sleep 0.05; done'`}, YieldMS: 1})
 	if _, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, WaitMS: 10_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +451,7 @@ func destroyAndAfter(t *testing.T, p *Pool, force bool) error {
 	t.Helper()
 	s := create(t, p, api.SessionCreateParams{Name: "n", Env: map[string]string{"SECRET": "canary"}})
 	sh(t, p, s, `sh -c 'trap "" TERM; while :; do sleep 1; done' & setsid sleep 100 & (setsid sh -c "sleep 100" &)`)
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100"}, YieldMS: 1})
 	start := time.Now()
 	d, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: force})
 	if err != nil || d.State != api.StateTerminated || len(d.Survivors) != 0 {
@@ -473,7 +471,7 @@ func destroyAndAfter(t *testing.T, p *Pool, force bool) error {
 	if e, _ := p.ExecInfo(t.Context(), api.ExecParams{ExecID: r.ExecID}); e.Outcome != api.OutcomeCancelled {
 		t.Errorf("the running exec: %+v", e)
 	}
-	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "true"}); !api.IsCode(err, api.CodeSessionTerminated) {
+	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}}); !api.IsCode(err, api.CodeSessionTerminated) {
 		t.Errorf("run: %v", err)
 	}
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); !api.IsCode(err, api.CodeSessionTerminated) {
@@ -532,14 +530,14 @@ func TestHousekeeping(t *testing.T) {
 func TestTruncation(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo first; seq 100000; echo last", MaxOutputBytes: ms(100)})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo first; seq 100000; echo last"}, MaxOutputBytes: ms(100)})
 	if !r.Truncated || !strings.HasPrefix(r.Stdout, "first\n1\n") || !strings.HasSuffix(r.Stdout, "100000\nlast\n") || !strings.Contains(r.Stdout, "bytes left out") {
 		t.Errorf("got %q", r.Stdout)
 	}
 	if r.StdoutBytes != 588906 {
 		t.Errorf("stdout_bytes %d", r.StdoutBytes)
 	}
-	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `printf 'a\000b\377'`})
+	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `printf 'a\000b\377'`}})
 	if r.StdoutEncoding != api.Base64 || r.Stdout != "YQBi/w==" {
 		t.Errorf("binary: %+v", r)
 	}
@@ -578,10 +576,10 @@ func TestTransitions(t *testing.T) {
 func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	first := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
+	first := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100"}, YieldMS: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error)
-	params := api.ExecRunParams{SessionID: s.SessionID, Command: "echo ran", Wait: true, Key: "k"}
+	params := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo ran", Wait: true, Key: "k"}}
 	go func() {
 		_, err := p.Run(ctx, params)
 		gone <- err
@@ -602,8 +600,8 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	// One that is cancelled in the queue never runs.
-	first = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", YieldMS: 1})
-	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo NOT", Wait: true, YieldMS: 1})
+	first = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100"}, YieldMS: 1})
+	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo NOT", Wait: true}, YieldMS: 1})
 	if r.State != api.ExecQueued {
 		t.Errorf("got %+v", r)
 	}
@@ -634,7 +632,7 @@ func TestTagGivenUp(t *testing.T) {
 	if p.host.Support().Cgroup == "" {
 		return
 	}
-	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "bash -c 'ulimit -x 7; echo $$; exec sleep 100'", TimeoutMS: ms(300)})
+	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "bash -c 'ulimit -x 7; echo $$; exec sleep 100'", TimeoutMS: ms(300)}})
 	pid, err := strconv.Atoi(strings.TrimSpace(r.Stdout))
 	if err != nil || !r.TimedOut {
 		t.Fatalf("got %+v", r)

@@ -27,21 +27,12 @@ func (p *Pool) Stream(_ context.Context, params api.ExecStreamParams) (*api.Exec
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := s.execute(runParams(params), followed)
+	e, err := s.execute(params.ExecCommand, followed)
 	if err != nil {
 		return nil, nil, err
 	}
 	st := &stream{id: newID("st-"), exec: e}
 	return &api.ExecStreamResult{ExecID: e.id, StreamID: st.id}, st.feed, nil
-}
-
-// runParams are those of exec.run that start the same command.
-func runParams(p api.ExecStreamParams) api.ExecRunParams {
-	return api.ExecRunParams{
-		SessionID: p.SessionID, Command: p.Command, TimeoutMS: p.TimeoutMS,
-		IdleTimeoutMS: p.IdleTimeoutMS, Env: p.Env, Cwd: p.Cwd, Stdin: p.Stdin,
-		StdinEncoding: p.StdinEncoding, StdinOpen: p.StdinOpen, Wait: p.Wait, Key: p.Key, Label: p.Label, Lease: p.Lease,
-	}
 }
 
 // Attach follows an exec from an offset on, whether it runs or has ended.

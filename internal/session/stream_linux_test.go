@@ -67,7 +67,7 @@ func take(t *testing.T, feed api.Feed, enough func(*received) bool) *received {
 
 func streamed(t *testing.T, p *Pool, s *api.Session, command string) (*api.ExecStreamResult, api.Feed) {
 	t.Helper()
-	r, feed, err := p.Stream(t.Context(), api.ExecStreamParams{SessionID: s.SessionID, Command: command})
+	r, feed, err := p.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestStreamThenAttach(t *testing.T) {
 	s := create(t, p, api.SessionCreateParams{})
 	// Two pipes have an order only if one is read before the other is written to.
 	r, feed, err := p.Stream(t.Context(), api.ExecStreamParams{
-		SessionID: s.SessionID, Command: "echo one; read x; echo two >&2; read x; echo three; exit 3", StdinOpen: true,
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo one; read x; echo two >&2; read x; echo three; exit 3", StdinOpen: true},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestStreamIsLive(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
 	r, feed, err := p.Stream(t.Context(), api.ExecStreamParams{
-		SessionID: s.SessionID, Command: "echo first; read x; echo got $x", StdinOpen: true,
+		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo first; read x; echo got $x", StdinOpen: true},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestStreamGap(t *testing.T) {
 func TestStreamByKey(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	params := api.ExecStreamParams{SessionID: s.SessionID, Command: "echo once", Key: "k"}
+	params := api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo once", Key: "k"}}
 	first, feed, err := p.Stream(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +321,8 @@ func TestWatchQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "read x", StdinOpen: true, YieldMS: 1})
-	queued, _, err := p.Stream(t.Context(), api.ExecStreamParams{SessionID: s.SessionID, Command: "true", Wait: true})
+	first := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "read x", StdinOpen: true}, YieldMS: 1})
+	queued, _, err := p.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestEndsAreObserved(t *testing.T) {
 	s := create(t, p, api.SessionCreateParams{})
 	sh(t, p, s, "true")
 	sh(t, p, s, "exit 3")
-	run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 100", TimeoutMS: ms(50)})
+	run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100", TimeoutMS: ms(50)}})
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func onTTY(t *testing.T, p *Pool, shell string) *api.Session {
 func typing(t *testing.T, p *Pool, s *api.Session, command string, dialogue ...string) *api.ExecResult {
 	t.Helper()
 	wait, open := trltest.Gate(t)
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: strings.ReplaceAll(command, "$GATE", wait), YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: strings.ReplaceAll(command, "$GATE", wait)}, YieldMS: 1})
 	for i := 0; i+1 < len(dialogue); i += 2 {
 		awaitText(t, p, r.ExecID, dialogue[i])
 		if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: dialogue[i+1]}); err != nil {
@@ -155,7 +155,7 @@ func TestTTYRefusals(t *testing.T) {
 		t.Error(err)
 	}
 	text := "x"
-	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: s.SessionID, Command: "cat", Stdin: &text}); !api.IsCode(err, api.CodeInvalidParams) {
+	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat", Stdin: &text}}); !api.IsCode(err, api.CodeInvalidParams) {
 		t.Error(err)
 	}
 	r := sh(t, p, s, "true")
@@ -168,13 +168,13 @@ func TestTTYRefusals(t *testing.T) {
 func TestTTYWindowAndBackground(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "bash")
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, YieldMS: 1, Command: `trap 'stty size; exit' WINCH; echo go; while :; do sleep 0.01; done`})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `trap 'stty size; exit' WINCH; echo go; while :; do sleep 0.01; done`}, YieldMS: 1})
 	awaitText(t, p, r.ExecID, "go")
 	if _, err := p.Resize(t.Context(), api.SessionResizeParams{SessionID: s.SessionID, Rows: 50, Cols: 132}); err != nil {
 		t.Fatal(err)
 	}
 	awaitText(t, p, r.ExecID, "50 132")
-	r = run(t, p, api.ExecRunParams{SessionID: s.SessionID, Wait: true, Command: `(sleep 0.1; echo later) & echo now`})
+	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Wait: true, Command: `(sleep 0.1; echo later) & echo now`}})
 	awaitText(t, p, r.ExecID, "later")
 }
 
@@ -208,7 +208,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("%q", answered.Stdout)
 	}
 	// Keys by name, and what is pasted.
-	started := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `stty raw -echo; printf '\033[?2004h\033[?1hready'; dd bs=1 count=17 2>/dev/null | od -c`, YieldMS: 1})
+	started := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `stty raw -echo; printf '\033[?2004h\033[?1hready'; dd bs=1 count=17 2>/dev/null | od -c`}, YieldMS: 1})
 	awaitText(t, p, started.ExecID, "ready")
 	for _, in := range []api.ExecInputParams{{Keys: []string{"up", "ctrl-c"}}, {Data: "p", Paste: true}} {
 		in.ExecID = started.ExecID
@@ -256,7 +256,7 @@ func TestTTYGoesLast(t *testing.T) {
 func TestTTYTwoTypists(t *testing.T) {
 	p := newPool(t, Config{Grace: 100 * time.Millisecond})
 	s := onTTY(t, p, "dash")
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "stty raw -echo; echo ready; sleep 100", YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "stty raw -echo; echo ready; sleep 100"}, YieldMS: 1})
 	awaitText(t, p, r.ExecID, "ready")
 	full := strings.Repeat("x", 1<<20) // more than a terminal holds: it blocks
 	ctx, cancel := context.WithCancel(t.Context())

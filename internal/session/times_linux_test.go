@@ -93,8 +93,8 @@ func TestTimes(t *testing.T) {
 func TestTimesOfAQueuedCommand(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
-	run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "sleep 0.5", YieldMS: 1})
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "echo turn", Wait: true})
+	run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 0.5"}, YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo turn", Wait: true}})
 	if chunks := timedOutput(t, p, r.ExecID, 1<<20); *chunks[0].AtMS > r.DurationMS {
 		t.Errorf("it wrote after %d ms, and took %d", *chunks[0].AtMS, r.DurationMS)
 	}
@@ -111,7 +111,7 @@ func TestTimesOfResizes(t *testing.T) {
 		}
 	}
 	resize(8) // before the command: it begins on this
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: "stty -echo; printf one; read x; printf two; read x; stty size", YieldMS: 1})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "stty -echo; printf one; read x; printf two; read x; stty size"}, YieldMS: 1})
 	awaitText(t, p, r.ExecID, "one")
 	resize(5)
 	resize(4) // nothing was shown in the one before

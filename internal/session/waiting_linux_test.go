@@ -143,7 +143,7 @@ func TestTypedToIsNotWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 			seat := &seat{pool: p, session: s.SessionID}
-			r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: c.command, YieldMS: 1})
+			r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: c.command}, YieldMS: 1})
 			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
 			pid := seat.look(t).PID
 			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
@@ -282,7 +282,7 @@ func (s *seat) once(t *testing.T, w waiter, watch time.Duration) (took time.Dura
 	t.Helper()
 	began := time.Now()
 	before := began // a moment when there was no prompt yet
-	r := run(t, s.pool, api.ExecRunParams{SessionID: s.session, Command: w.command, YieldMS: 1})
+	r := run(t, s.pool, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.session, Command: w.command}, YieldMS: 1})
 	screen := shown{pool: s.pool, exec: r.ExecID}
 	for {
 		checked := time.Now()
@@ -396,7 +396,7 @@ func TestYieldOnInput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "dash")
 	// It has no other time after which it yields.
-	r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `sleep 0.2; printf 'name? '; read x; echo hello $x`, YieldOnInput: true})
+	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sleep 0.2; printf 'name? '; read x; echo hello $x`}, YieldOnInput: true})
 	if r.State != api.ExecRunning || r.Stdout != "name? " {
 		t.Errorf("%+v", r)
 	}
@@ -404,11 +404,11 @@ func TestYieldOnInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitText(t, p, r.ExecID, "hello you")
-	if r := run(t, p, api.ExecRunParams{SessionID: s.SessionID, Command: `sleep 0.1`, YieldOnInput: true, Wait: true}); r.State != api.ExecExited {
+	if r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sleep 0.1`, Wait: true}, YieldOnInput: true}); r.State != api.ExecExited {
 		t.Errorf("one that does not wait: %+v", r)
 	}
 	plain := create(t, p, api.SessionCreateParams{})
-	if _, err := p.Run(t.Context(), api.ExecRunParams{SessionID: plain.SessionID, Command: "cat", YieldOnInput: true}); !api.IsCode(err, api.CodeInvalidRequest) {
+	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: plain.SessionID, Command: "cat"}, YieldOnInput: true}); !api.IsCode(err, api.CodeInvalidRequest) {
 		t.Error(err)
 	}
 }

@@ -190,7 +190,7 @@ const commandTime = time.Minute
 // error in its place among the rest.
 func (g *guide) run(ctx context.Context, command string) error {
 	limit := commandTime.Milliseconds()
-	st, err := g.client.Stream(ctx, api.ExecStreamParams{SessionID: g.session, Command: "{ " + command + "\n} 2>&1", TimeoutMS: &limit})
+	st, err := g.client.Stream(ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: g.session, Command: "{ " + command + "\n} 2>&1", TimeoutMS: &limit}})
 	if err != nil {
 		return err
 	}

@@ -656,10 +656,6 @@ export interface ExecRunParams {
   command: string;
   /** default the session's; 0 is none */
   timeout_ms?: number;
-  /** answer after so long, whether it is over or not; 0 is never */
-  yield_ms?: number;
-  /** on a terminal: answer also, with `state` `running`, when the command waits for input */
-  yield_on_input?: boolean;
   /** stop it when it wrote nothing for so long; 0 is never */
   idle_timeout_ms?: number;
   /** for this command alone; names are names of shell variables */
@@ -672,11 +668,6 @@ export interface ExecRunParams {
   stdin_encoding?: "base64";
   /** keep stdin open after `stdin`, for `exec.input` */
   stdin_open?: boolean;
-  /**
-   * how much of each stream the result carries; default the daemon's `max_output_bytes` (128
-   * KiB), at most 4 MiB; 0 is none
-   */
-  max_output_bytes?: number;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
   /** makes a retry safe */
@@ -688,6 +679,15 @@ export interface ExecRunParams {
   label?: string;
   /** of the hold, if the session is held */
   lease?: string;
+  /** answer after so long, whether it is over or not; 0 is never */
+  yield_ms?: number;
+  /** on a terminal: answer also, with `state` `running`, when the command waits for input */
+  yield_on_input?: boolean;
+  /**
+   * how much of each stream the result carries; default the daemon's `max_output_bytes` (128
+   * KiB), at most 4 MiB; 0 is none
+   */
+  max_output_bytes?: number;
 }
 
 /**

@@ -696,10 +696,6 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
 
     #: default the session's; 0 is none
     timeout_ms: int
-    #: answer after so long, whether it is over or not; 0 is never
-    yield_ms: int
-    #: on a terminal: answer also, with `state` `running`, when the command waits for input
-    yield_on_input: bool
     #: stop it when it wrote nothing for so long; 0 is never
     idle_timeout_ms: int
     #: for this command alone; names are names of shell variables
@@ -712,9 +708,6 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     stdin_encoding: Literal["base64"]
     #: keep stdin open after `stdin`, for `exec.input`
     stdin_open: bool
-    #: how much of each stream the result carries; default the daemon's `max_output_bytes` (128
-    #: KiB), at most 4 MiB; 0 is none
-    max_output_bytes: int
     #: queue instead of `SESSION_BUSY`
     wait: bool
     #: makes a retry safe
@@ -724,6 +717,13 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     label: str
     #: of the hold, if the session is held
     lease: str
+    #: answer after so long, whether it is over or not; 0 is never
+    yield_ms: int
+    #: on a terminal: answer also, with `state` `running`, when the command waits for input
+    yield_on_input: bool
+    #: how much of each stream the result carries; default the daemon's `max_output_bytes` (128
+    #: KiB), at most 4 MiB; 0 is none
+    max_output_bytes: int
 
 
 class _ExecStreamParamsRequired(TypedDict):

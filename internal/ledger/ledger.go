@@ -256,6 +256,22 @@ func (l *Ledger) All() iter.Seq2[string, []byte] {
 	}
 }
 
+// View calls fn with all that the ledger holds, in no order. A value is the
+// ledger's own memory, and good until fn returns; fn must not use the ledger.
+func (l *Ledger) View(fn func(key string, value []byte)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mem, release, err := memoryOf(l.fd, true)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	defer release()
+	for key, p := range l.records {
+		fn(key, mem[p.offset+int64(headerSize+len(key)):p.offset+int64(p.size)])
+	}
+	return nil
+}
+
 // Get returns the value of a key.
 func (l *Ledger) Get(key string) ([]byte, bool) {
 	l.mu.Lock()

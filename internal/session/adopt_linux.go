@@ -259,21 +259,26 @@ func (r *reading) add(key string, value []byte) (err error) {
 // record is one record of the ledger.
 type record struct {
 	key    string
-	value  []byte
-	before bool // an earlier daemon could not read it
+	before bool   // an earlier daemon could not read it, and it has the key of such
+	value  []byte // nil: it is still to be read
 }
 
-// session returns the id of the session that it is about, if it says so.
-func (r record) session() string {
-	kind, id, _ := strings.Cut(r.key, "/")
-	if kind+"/" == execKey {
-		return state.FirstText(r.value)
+// ledgerKey is where the ledger has it.
+func (r record) ledgerKey() string {
+	if r.before {
+		return unreadableKey + r.key
 	}
-	return id
+	return r.key
 }
 
 // read takes a record in. One that can't be read is told of and kept.
 func (p *Pool) read(to *reading, r record) {
+	if r.value == nil {
+		var ok bool
+		if r.value, ok = p.cfg.Ledger.Get(r.ledgerKey()); !ok {
+			return // it has been erased since
+		}
+	}
 	err := to.add(r.key, r.value)
 	switch {
 	case err != nil:
@@ -288,24 +293,39 @@ func (p *Pool) read(to *reading, r record) {
 	}
 }
 
-// find reads the ledger: what there is of living sessions, and as it is what
-// there is of others.
+// find reads what the ledger has of living sessions. The records of others are
+// only named: there may be many, and nobody waits for them.
 func (p *Pool) find() (live []*found, others []record) {
-	var r reading
+	type some struct {
+		record
+		session string
+	}
+	var now []record
+	var later []some // of living sessions or of others
 	ended := map[string]bool{}
-	for key, value := range p.cfg.Ledger.All() {
+	err := p.cfg.Ledger.View(func(key string, value []byte) {
 		name, before := strings.CutPrefix(key, unreadableKey)
-		rec := record{name, value, before}
+		rec := record{key: name, before: before}
 		kind, id, _ := strings.Cut(name, "/")
 		switch kind + "/" {
 		case endedKey:
 			ended[id] = true
 			others = append(others, rec)
-		case screenKey, execKey:
-			others = append(others, rec)
+		case screenKey:
+			later = append(later, some{rec, id})
+		case execKey:
+			later = append(later, some{rec, state.FirstText(value)})
 		default:
-			p.read(&r, rec)
+			rec.value = slices.Clone(value)
+			now = append(now, rec)
 		}
+	})
+	if err != nil {
+		p.cfg.Log.Error("cannot read the records of an earlier daemon", "event", "unreadable", "record", "", "error", err)
+	}
+	var r reading
+	for _, rec := range now {
+		p.read(&r, rec)
 	}
 	for _, k := range r.spent {
 		p.spent.add(k)
@@ -326,13 +346,13 @@ func (p *Pool) find() (live []*found, others []record) {
 			f.record = &sessionRecord{tree: f.tree}
 		}
 	}
-	others = slices.DeleteFunc(others, func(rec record) bool {
-		of := r.sessions[rec.session()] != nil
-		if of {
-			p.read(&r, rec)
+	for _, s := range later {
+		if r.sessions[s.session] != nil {
+			p.read(&r, s.record)
+		} else {
+			others = append(others, s.record)
 		}
-		return of
-	})
+	}
 	return r.sorted(), others
 }
 
@@ -407,13 +427,21 @@ func (h *history) expect() (wanted <-chan struct{}, done chan<- struct{}) {
 	return h.wanted, h.done
 }
 
+// await asks for what has ended, and waits for it.
 func (h *history) await() {
 	h.mu.Lock()
-	done := h.done
-	if done != nil && !h.asked {
+	if h.wanted != nil && !h.asked {
 		h.asked = true
 		close(h.wanted)
 	}
+	h.mu.Unlock()
+	h.awaitPatiently()
+}
+
+// awaitPatiently waits, and asks for nothing.
+func (h *history) awaitPatiently() {
+	h.mu.Lock()
+	done := h.done
 	h.mu.Unlock()
 	if done != nil {
 		<-done
@@ -421,8 +449,8 @@ func (h *history) await() {
 }
 
 // AwaitHistory returns when the sessions are known that ended before this process
-// took over.
-func (p *Pool) AwaitHistory() { p.history.await() }
+// took over. It has nobody hurry.
+func (p *Pool) AwaitHistory() { p.history.awaitPatiently() }
 
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.

@@ -49,7 +49,7 @@ const maxRetained = 100_000
 // sweep does what is due, and returns when something may be due next. What is
 // added to the pool later may be due sooner; see sweepSooner.
 func (p *Pool) sweep(now time.Time) (next time.Time) {
-	p.history.await()
+	p.history.awaitPatiently()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	surplus := p.ended - p.cfg.MaxTerminated

@@ -96,7 +96,8 @@ func TestExecResultJSON(t *testing.T) {
 
 func TestTimeJSON(t *testing.T) {
 	for _, at := range []time.Time{
-		{}, time.Unix(0, 0), time.Unix(1e9, 999_999_999), time.Unix(1e9, 1e6), time.Date(987, 1, 2, 3, 4, 5, 6e6, time.UTC),
+		{},
+		time.Unix(0, 0), time.Unix(1e9, 999_999_999), time.Unix(1e9, 1e6), time.Date(987, 1, 2, 3, 4, 5, 6e6, time.UTC),
 		time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 99e6, time.FixedZone("", -3600)),
 	} {
 		if got, want := string(Time{at}.append(nil)), at.UTC().Format(`"`+timeLayout+`"`); got != want {

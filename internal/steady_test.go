@@ -116,7 +116,7 @@ func sleeps(name, text string) map[int]string {
 		line := set.Position(selector.Pos()).Line
 		mark := sleepMark.FindStringSubmatch(beside[line])
 		switch {
-		case mark == nil || sleepMarks[mark[1]] == "":
+		case len(mark) == 0 || sleepMarks[mark[1]] == "":
 			wrong[line] = whySleep
 		case mark[1] == "poll" && !slices.ContainsFunc(loops, func(l ast.Node) bool { return l.Pos() <= selector.Pos() && selector.Pos() < l.End() }):
 			wrong[line] = whyPoll

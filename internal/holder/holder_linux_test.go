@@ -216,7 +216,7 @@ func connected(t *testing.T) *Client {
 		}
 		out.close()
 		for slot := range h.table.slots {
-			_ = unix.Close(int(slot))
+			_ = unix.Close(slot)
 		}
 	})
 	return c

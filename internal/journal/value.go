@@ -212,16 +212,6 @@ type decoder struct {
 	bad bool
 }
 
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.bad = true
-		return 0
-	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
-}
-
 func (d *decoder) int() int64 {
 	v, n := binary.Uvarint(d.b)
 	return d.took(int64(v), n, v <= math.MaxInt64)

@@ -130,7 +130,7 @@ func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStat
 		for i := range listed.Sessions {
 			session := &listed.Sessions[i]
 			out.Sessions[session.State]++
-			out.ExecsTotal += int64(session.ExecCount)
+			out.ExecsTotal += session.ExecCount
 		}
 		out.ExecsRunning = out.Sessions[api.StateRunning]
 		return out, nil

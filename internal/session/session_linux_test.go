@@ -504,7 +504,7 @@ func TestHousekeeping(t *testing.T) {
 	var ended []string // of events, for a session that has ended is forgotten soon
 	if err := events(t.Context(), func(n api.Notification) error {
 		if e := n.(*api.SessionEvent); e.Type == api.EventDestroyed {
-			ended = append(ended, e.SessionID+" "+string(e.Reason))
+			ended = append(ended, e.SessionID+" "+e.Reason)
 		}
 		if len(ended) == 2 {
 			return errEnough

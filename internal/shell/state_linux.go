@@ -484,7 +484,7 @@ func AdoptHub(cfg HubConfig, saved []byte) (*Hub, error) {
 	a := adoption{hub: h}
 	h.statusR, h.statusW = a.take(st.statusR), a.take(st.statusW)
 	reports := a.take(st.ring)
-	if a.err == nil && !(h.statusR.there() && h.statusW.there() && reports.there()) {
+	if a.err == nil && (!h.statusR.there() || !h.statusW.there() || !reports.there()) {
 		a.err = errors.New("the state of the driver does not name its pipes")
 	}
 	for _, s := range st.scripts {

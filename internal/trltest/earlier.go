@@ -51,7 +51,7 @@ func Earlier(commit string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	if err := buildCommit(commit, work); err != nil {
 		return "", fmt.Errorf("building the binary of commit %s: %w", commit, err)
 	}

@@ -163,7 +163,7 @@ func TestLinks(t *testing.T) {
 		"data:text/html,x":        "",
 		"vscode://x":              "",
 		"ssh://-oProxyCommand=x/": "",
-		" javascript:http:":       "",
+		"\x20javascript:http:":    "",
 		"httpx://a/":              "",
 		"http":                    "",
 		"//a/":                    "",

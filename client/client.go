@@ -195,9 +195,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 type lines struct {
 	dial func(context.Context) (*conn, error) // nil: there is one connection only
 
-	mu     sync.Mutex
-	conn   *conn // the one for calls; it may have ended
-	closed bool
+	mu      sync.Mutex
+	conn    *conn // the one for calls; it may have ended
+	refused *conn // the last one whose refusal was told
+	closed  bool
 }
 
 func (l *lines) redials() bool { return l.dial != nil }
@@ -207,7 +208,7 @@ func (l *lines) current(ctx context.Context) (*conn, error) {
 	l.mu.Lock()
 	c, closed := l.conn, l.closed
 	l.mu.Unlock()
-	if !c.ended() || closed || l.dial == nil {
+	if !c.ended() || closed || l.dial == nil || l.refusal(c) {
 		return c, nil
 	}
 	fresh, err := l.redial(ctx)
@@ -222,6 +223,18 @@ func (l *lines) current(ctx context.Context) (*conn, error) {
 	}
 	l.conn = fresh
 	return fresh, nil
+}
+
+// refusal reports whether the daemon has refused the caller on a connection, which
+// the next call is to say before another connection is tried.
+func (l *lines) refusal(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused == c || !api.IsCode(c.err, api.CodeUnauthorized) {
+		return false
+	}
+	l.refused = c
+	return true
 }
 
 // redial connects once more. That it fails is the end of what there was.

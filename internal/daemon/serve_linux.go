@@ -264,12 +264,9 @@ func (d *daemon) adopt() {
 	d.manager.starting()
 	resume := d.pool.Adopt(d.held.Hello().Slots,
 		holder.Claim{Owner: "driver", Slots: d.hub.Slots()}, holder.Claim{Owner: "listener", Slots: d.listening[:]})
+	strays := d.strays() // before anything that lives can use what it has for something else
 	d.hub.Start()
-	resume()
-	d.tasks.start("drop strays", func() {
-		d.pool.AwaitHistory()
-		d.dropStrays()
-	})
+	resume(func() { d.dropStrays(strays) })
 	d.host.EndStrangers()
 	live := 0
 	for state, n := range d.pool.Stats().SessionsByState {
@@ -365,12 +362,12 @@ func (d *daemon) bury(name process.HostName) error {
 // again reports whether another daemon was here before, and died.
 func (d *daemon) again() bool { return d.held != nil && d.held.Hello().Again }
 
-// dropStrays gives up what a daemon that died had kept and nobody needs any
-// more: what it had ready for the next command.
-func (d *daemon) dropStrays() {
+// strays are what a daemon that died had kept and nothing that lives needs: what it
+// had ready for the next command, and what sessions have that have ended.
+func (d *daemon) strays() []holder.Slot {
 	if d.pool.Unreadable() {
 		d.log.Warn("keeping all descriptors of the daemon before: some may belong to sessions that can't be read", "event", "strays_kept")
-		return
+		return nil
 	}
 	needed := map[holder.Slot]bool{holder.Root: true}
 	for _, slot := range slices.Concat(d.listening[:], d.hub.Slots(), d.pool.Slots()) {
@@ -379,12 +376,23 @@ func (d *daemon) dropStrays() {
 	if noted := d.notedWeb(); noted != nil {
 		needed[noted.slot] = true
 	}
-	before := map[holder.Slot]bool{}
+	var strays []holder.Slot
 	for _, slot := range d.held.Hello().Slots {
-		before[slot] = true
+		if !needed[slot] {
+			strays = append(strays, slot)
+		}
 	}
-	for _, slot := range d.held.Kept() {
-		if before[slot] && !needed[slot] {
+	return strays
+}
+
+// dropStrays gives up those that no session needs which has ended either.
+func (d *daemon) dropStrays(strays []holder.Slot) {
+	needed := map[holder.Slot]bool{}
+	for _, slot := range d.pool.Slots() {
+		needed[slot] = true
+	}
+	for _, slot := range strays {
+		if !needed[slot] {
 			d.held.Drop(slot)
 		}
 	}

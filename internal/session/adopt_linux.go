@@ -47,14 +47,15 @@ const adoptAtOnce = 32
 // Adopt takes over the sessions of a process that died: those that the ledger
 // tells of. It comes before the pool is used. What was under way goes on when
 // resume is called, by when the reports of the shells must be read. Sessions that
-// had ended are made again after that, beside what is served: see AwaitHistory.
+// had ended are made again after that, beside what is served; then is called when
+// they are, and before anybody can ask for one.
 //
 // A session that can't be taken over costs that session alone. Nothing that is
 // kept for it is given up, and no record of it is erased: see leave.
 //
 // kept is what the holder keeps, and claims what is kept for others than
 // sessions: a slot that two owners name is used by neither.
-func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func()) {
+func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(then func())) {
 	type claim struct {
 		*Session
 		found *found
@@ -82,7 +83,8 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func())
 	for _, c := range sessions {
 		switch {
 		case c.err != nil && c.found.bad == nil && c.found.record.ending != "":
-			goOn = append(goOn, func() { c.finishEnding(c.found) })
+			c.rebuildEnding(c.found)
+			goOn = append(goOn, func() { c.finishEnding(c.found.record.ending) })
 		case c.err != nil:
 			c.leave(c.found, c.err)
 		default:
@@ -90,7 +92,7 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func())
 		}
 	}
 	wanted, done := p.history.expect()
-	return func() {
+	return func(then func()) {
 		for _, fn := range goOn {
 			fn()
 		}
@@ -103,6 +105,7 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func())
 			case <-pause.C:
 			}
 			p.restore(others)
+			then()
 		})
 	}
 }
@@ -448,10 +451,6 @@ func (h *history) awaitPatiently() {
 	}
 }
 
-// AwaitHistory returns when the sessions are known that ended before this process
-// took over. It has nobody hurry.
-func (p *Pool) AwaitHistory() { p.history.awaitPatiently() }
-
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.
 func (p *Pool) rebuild(f *found) *Session {
@@ -635,14 +634,18 @@ func (f *found) commandOf() error {
 	return fmt.Errorf("there is no record of %s, the command that its shell runs", id)
 }
 
-// finishEnding ends a session that was being ended, and of which what is gone
-// already can't be taken over.
-func (s *Session) finishEnding(f *found) {
+// rebuildEnding makes a session again that was being ended, and of which what is
+// gone already can't be taken over.
+func (s *Session) rebuildEnding(f *found) {
 	for _, e := range f.execs {
 		s.rebuildExec(e)
 	}
-	s.mu.Lock()
 	s.state, s.ending, s.endWhy = api.StateIdle, true, f.record.ending
+}
+
+// finishEnding ends such a session.
+func (s *Session) finishEnding(why string) {
+	s.mu.Lock()
 	execs := append(slices.Clone(s.queue), s.running)
 	s.queue, s.running = nil, nil
 	s.mu.Unlock()
@@ -654,7 +657,7 @@ func (s *Session) finishEnding(f *found) {
 			s.mu.Unlock()
 		}
 	}
-	s.pool.begin(func() { s.end(f.record.ending, nil) })
+	s.pool.begin(func() { s.end(why, nil) })
 }
 
 // leave is for a session that can't be taken over. Its processes are ended, or

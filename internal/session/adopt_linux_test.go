@@ -66,7 +66,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 	store := journal.NewStore(journal.Config{Dir: b.TempDir()})
 	for b.Loop() {
 		p := NewPool(Config{Ledger: l}, host, hub, store)
-		p.Adopt(nil)()
+		p.Adopt(nil)(func() {})
 		b.StopTimer()
 		if err := p.Shutdown(b.Context()); err != nil {
 			b.Fatal(err)
@@ -99,7 +99,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	p := newPool(t, Config{Ledger: l})
-	p.Adopt(nil)()
+	p.Adopt(nil)(func() {})
 	e, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: "e-0000000049"})
 	if err != nil || e.SessionID != "s-0000000049" || *e.ExitCode != 0 {
 		t.Errorf("%+v, %v", e, err)

@@ -71,7 +71,7 @@ func TestOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := newPool(t, Config{Ledger: notes})
-	next.Adopt(nil)()
+	next.Adopt(nil)(func() {})
 	list, err := next.List(t.Context(), api.SessionListParams{})
 	if err != nil {
 		t.Fatal(err)

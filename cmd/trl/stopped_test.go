@@ -293,6 +293,8 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	bob.sees(`^% $`)
 	p.goOn()
 
+	// The key may have reached the first one.
+	id = o.session(24, 80, "cat")
 	for _, command := range []string{"trl shell --cwd /", "trl attach --write " + id} {
 		bob.line("clear; " + command)
 		bob.sees(`^/ \$$|you are typing`)

@@ -3,6 +3,8 @@ package journal
 import (
 	"encoding/binary"
 	"math"
+	"slices"
+	"sync"
 
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/state"
@@ -65,15 +67,31 @@ func (sp *spillValue) fields(c *state.Coder) {
 
 // Value returns everything there is to a closed journal, for RestoreValue. It is
 // nil for one that is running or released.
-func (j *Journal) Value() []byte {
+func (j *Journal) Value() []byte { return j.AppendValue(nil) }
+
+// valueBuffer is what a value is made in; there is one for every command.
+type valueBuffer struct {
+	value
+	coder       state.Coder
+	marks, head []byte
+}
+
+var valueBuffers = sync.Pool{New: func() any { return new(valueBuffer) }}
+
+// AppendValue is Value, added to b.
+func (j *Journal) AppendValue(b []byte) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.closed || j.released {
-		return nil
+		return b
 	}
-	v := value{
+	buf := valueBuffers.Get().(*valueBuffer)
+	defer valueBuffers.Put(buf)
+	buf.marks, buf.head = appendMarks(buf.marks[:0], j.times, j.first), appendRuns(buf.head[:0], &j.head)
+	v := &buf.value
+	*v = value{
 		headQuota: j.headQuota, ringQuota: j.ringQuota, total: j.total, first: j.first,
-		marks: appendMarks(nil, j.times, j.first), head: appendRuns(nil, &j.head), mem: j.mem,
+		marks: buf.marks, head: buf.head, mem: j.mem,
 	}
 	if j.lossy != nil {
 		v.lossy = j.lossy.Error()
@@ -87,9 +105,11 @@ func (j *Journal) Value() []byte {
 			ring: sp.ring[:min(j.size-sp.stopBase, int64(len(sp.ring)))],
 		}
 	}
-	c := state.Writer(make([]byte, 0, 64+len(j.mem)))
-	v.fields(&c)
-	return c.Value()
+	buf.coder = state.Writer(slices.Grow(b, 64+len(j.mem)))
+	v.fields(&buf.coder)
+	b = buf.coder.Value()
+	*v, buf.coder = value{}, state.Coder{} // it holds on to no output
+	return b
 }
 
 // appendRuns adds runs, each as what it has more than the one before.

@@ -50,6 +50,9 @@ const (
 	// Pages are 64 KiB at the most, so a record of maxMapped always fits; longer
 	// ones are written as to a file.
 	windowBytes = 128 << 10
+	// behindBytes is how much is mapped before that: what is wiped with every
+	// command are records of the last hundred.
+	behindBytes = 128 << 10
 	maxMapped   = 32 << 10
 	// copyBytes is what is written at once then.
 	copyBytes = 256 << 10
@@ -380,11 +383,12 @@ func (l *Ledger) write(b []byte) error {
 // mapWindow maps the memory around the end. It is provided for first, and what
 // is new of it is zero: no page is missing later, and nothing there is a record.
 func (l *Ledger) mapWindow() error {
-	from := l.end &^ int64(os.Getpagesize()-1)
-	if err := fallocate(l.fd, 0, from, windowBytes); err != nil {
+	page := l.end &^ int64(os.Getpagesize()-1)
+	if err := fallocate(l.fd, 0, page, windowBytes); err != nil {
 		return err
 	}
-	window, err := unix.Mmap(l.fd, from, windowBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	from := max(0, page-behindBytes)
+	window, err := unix.Mmap(l.fd, from, int(page-from)+windowBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return err
 	}

@@ -147,9 +147,9 @@ func (t *Tree) PIDs() []int {
 	return pids
 }
 
-// Marked lists the live processes that carry a mark, but for one: the process
+// Marked lists the live processes that carry a mark, but for some: the process
 // that starts the others carries it too.
-func (t *Tree) Marked(mark uint32, except int) []int {
+func (t *Tree) Marked(mark uint32, except ...int) []int {
 	return t.pickBut(except, func(_ int, m uint32) bool { return m == mark&maxMark })
 }
 
@@ -228,12 +228,12 @@ func (t *Tree) Ask(asked map[int]bool, pick func(pid int, mark uint32) bool) []i
 }
 
 // pick lists the live processes that fn chooses.
-func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickBut(0, fn) }
+func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickBut(nil, fn) }
 
-// pickBut lists the live processes that fn chooses, but for one.
-func (t *Tree) pickBut(except int, fn func(pid int, mark uint32) bool) []int {
+// pickBut lists the live processes that fn chooses, but for some.
+func (t *Tree) pickBut(except []int, fn func(pid int, mark uint32) bool) []int {
 	return slices.DeleteFunc(t.PIDs(), func(pid int) bool {
-		if pid == except {
+		if slices.Contains(except, pid) {
 			return true
 		}
 		_, tree, mark, ok := t.host.tag.read(pid)

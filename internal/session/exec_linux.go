@@ -400,8 +400,8 @@ func fillShellResult(r *api.ExecResult, res shell.Result) {
 
 // survivorsOf are the processes that an exec left running.
 func (s *Session) survivorsOf(e *execution) []api.Process {
-	pid, _ := s.shell.PID()
-	left := s.tree.Marked(e.mark, pid)
+	pid, standby := s.shell.PID()
+	left := s.tree.Marked(e.mark, pid, standby)
 	if len(left) == 0 {
 		return nil
 	}

@@ -153,7 +153,10 @@ func (t *terminal) forgets(e *execution) {
 func (e *execution) note() (whole bool) {
 	e.noting.Lock()
 	defer e.noting.Unlock()
-	r := execRecord{session: e.session.id, number: e.number, key: e.key, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
+	n := e.session.pool.notes.Get().(*noteBuffer)
+	defer e.session.pool.putNote(n)
+	r := &n.record
+	*r = execRecord{session: e.session.id, number: e.number, key: e.key, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
 	var ended []*capture
 	for i, c := range []*capture{e.stdout, e.stderr} {
 		if c == nil {
@@ -169,7 +172,7 @@ func (e *execution) note() (whole bool) {
 	}
 	whole = e.journal.Closed()
 	if e.session.pool.cfg.Ledger != nil && !e.forgotten {
-		e.write(&r, whole)
+		e.write(n, whole)
 	}
 	for _, c := range ended {
 		c.giveUp()
@@ -191,7 +194,8 @@ func (e *execution) forget() {
 
 // write puts the exec in the ledger, with its output if that is whole. Under
 // noting.
-func (e *execution) write(r *execRecord, whole bool) {
+func (e *execution) write(n *noteBuffer, whole bool) {
+	r := &n.record
 	if last := e.lastByte.Load(); last != 0 {
 		r.lastByte = time.Unix(0, last)
 	}
@@ -203,21 +207,37 @@ func (e *execution) write(r *execRecord, whole bool) {
 	r.command = e.command // dropped at its end; until its shell has it, only this tells what to run
 	e.mu.Unlock()
 	if whole {
-		r.journal = e.journal.Value()
+		n.journal = e.journal.AppendValue(n.journal[:0])
+		r.journal = n.journal
 	} else {
 		r.lane, _ = e.journal.Lane()
 	}
-	buf := e.session.pool.notes.Get().(*[]byte)
-	*buf = r.append((*buf)[:0])
-	e.session.pool.put(execKey+e.id, *buf)
-	if cap(*buf) <= maxPooledNote {
-		e.session.pool.notes.Put(buf)
-	}
+	n.coder = state.Writer(n.value[:0])
+	r.fields(&n.coder)
+	n.value = n.coder.Value()
+	e.session.pool.put(execKey+e.id, n.value)
+}
+
+// noteBuffer is what one note of an exec is made in. It is used again: there are
+// two for every command, and to make them costs more than to fill them.
+type noteBuffer struct {
+	record         execRecord
+	coder          state.Coder
+	value, journal []byte
 }
 
 // maxPooledNote keeps the memory of one note with much output in it from being
 // held for good.
 const maxPooledNote = 4 << 10
+
+// putNote gives a buffer back, without what a command said.
+func (p *Pool) putNote(n *noteBuffer) {
+	n.record, n.coder = execRecord{}, state.Coder{}
+	clear(n.value)
+	if cap(n.value) <= maxPooledNote && cap(n.journal) <= maxPooledNote {
+		p.notes.Put(n)
+	}
+}
 
 // outputEnded is called when nothing more can come: the journal is given up
 // once it is noted what was in it.

@@ -112,7 +112,7 @@ type Pool struct {
 	hub     *shell.Hub
 	store   *journal.Store
 	outlets *holder.Spares[*outlet] // pipes for the output of commands
-	notes   sync.Pool               // of *[]byte, for notes of execs
+	notes   sync.Pool               // of *noteBuffer
 
 	mu       sync.Mutex
 	closing  bool
@@ -143,7 +143,7 @@ func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Stor
 		sessions: map[string]*Session{},
 		execs:    map[string]*execution{},
 		stop:     make(chan struct{}),
-		notes:    sync.Pool{New: func() any { return new([]byte) }},
+		notes:    sync.Pool{New: func() any { return new(noteBuffer) }},
 		sooner:   make(chan struct{}, 1),
 	}
 	p.keepExecs.Store(int64(cfg.MaxExecs))

@@ -214,7 +214,8 @@ func resultFields(c *state.Coder, r *api.ExecResult) {
 	state.Bool(c, 28, &hasCode)
 	state.Int(c, 29, &code)
 	if c.Reading() && hasCode {
-		r.ExitCode = &code
+		n := code // only then in memory of its own
+		r.ExitCode = &n
 	}
 	state.Text(c, 30, &r.Signal)
 	state.Int(c, 31, &r.DurationMS)

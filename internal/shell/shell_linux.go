@@ -92,7 +92,8 @@ type Shell struct {
 	heard uint64 // the last report that was acted upon
 	owed  int64  // reports that were acted upon since the last save
 	spent spent
-	state []byte // for save
+	state []byte     // for save
+	saved shellState // for save
 }
 
 // control is the control pipe: the shell's script.

@@ -199,15 +199,16 @@ func (ks *kitState) fields(c *state.Coder, tag uint64) {
 
 // appendState adds what Adopt needs to b.
 func (s *Shell) appendState(b []byte) []byte {
-	st := s.persisted()
+	st := &s.saved
+	s.persist(st)
 	c := state.Writer(b)
 	st.fields(&c)
 	return c.Value()
 }
 
-// persisted returns the state of the shell as it is now.
-func (s *Shell) persisted() shellState {
-	st := shellState{
+// persist makes st the state of the shell as it is now.
+func (s *Shell) persist(st *shellState) {
+	*st = shellState{
 		driver: s.hub.statusW.kept(), token: s.token, pid: int(s.pid.Load()), inCopy: s.inCopy, waking: s.waking,
 		seq: s.seq, last: s.last, lastID: s.lastID, heard: s.heard,
 		control: s.ctl.w.kept(), controlRead: s.ctl.r.kept(), exits: s.exit != nil,
@@ -218,7 +219,7 @@ func (s *Shell) persisted() shellState {
 	}
 	r := s.now
 	if r == nil {
-		return st
+		return
 	}
 	st.hasRun, st.id, st.stage, st.seqOf, st.kit = true, r.cmd.ID, r.stage, r.seqOf, r.kit.persisted()
 	for i, t := range r.texts {
@@ -229,7 +230,6 @@ func (s *Shell) persisted() shellState {
 	st.emergency = r.wedge.emergency
 	st.stopped, st.rolledBack, st.rolledBackTo = r.res.Stopped, r.res.RolledBack, r.res.RolledBackTo
 	st.resultCode, st.resultSignal, st.ending = r.res.Code, r.res.Signal, r.res.Ending
-	return st
 }
 
 // kept returns the slot, 0 for none.

@@ -41,12 +41,12 @@ func TestIsMine(t *testing.T) {
 // A scope may be any directory, and two of them never share a tag.
 func TestTagOfScope(t *testing.T) {
 	for scope, want := range map[string]string{
-		"/work/a b":    "mcp:/work/a b",
-		"/work/größer": "mcp:/work/größer",
-		"/work/a\nb":   `mcp:"/work/a\nb"`,
-		`/work/a\nb`:   `mcp:/work/a\nb`,
-		"/work/\xff":   `mcp:"/work/\xff"`,
-		"/a\u202eb":    `mcp:"/a\u202eb"`,
+		"/srv/a b":    "mcp:/srv/a b",
+		"/srv/größer": "mcp:/srv/größer",
+		"/srv/a\nb":   `mcp:"/srv/a\nb"`,
+		`/srv/a\nb`:   `mcp:/srv/a\nb`,
+		"/srv/\xff":   `mcp:"/srv/\xff"`,
+		"/a\u202eb":   `mcp:"/a\u202eb"`,
 	} {
 		if got := (&server{Config: Config{Scope: scope}}).tag(); got != want {
 			t.Errorf("%q: %s, want %s", scope, got, want)

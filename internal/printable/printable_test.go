@@ -53,7 +53,7 @@ func TestWord(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	for _, text := range []string{"", "main", "two words", "größer", "日本", "نمی\u200cخواهم", "👩\u200d💻", "mcp:/work/a b", "a\\nb"} {
+	for _, text := range []string{"", "main", "two words", "größer", "日本", "نمی\u200cخواهم", "👩\u200d💻", "mcp:/srv/a b", "a\\nb"} {
 		if !Line(text) {
 			t.Errorf("%q is no line", text)
 		}

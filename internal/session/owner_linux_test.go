@@ -15,7 +15,7 @@ import (
 // What names something is of one line, and can be seen.
 func TestNamesAreOneLine(t *testing.T) {
 	p := newPool(t, Config{})
-	s := create(t, p, api.SessionCreateParams{Name: "größer 日本 👩\u200d💻", Tags: []string{"mcp:/work/a b", ""}})
+	s := create(t, p, api.SessionCreateParams{Name: "größer 日本 👩\u200d💻", Tags: []string{"mcp:/srv/a b", ""}})
 	for _, odd := range []string{"a\nb", "\x1b[2J", "\x7f", "\u009b", "\u202e", "\u2066", "\u200b", "\u2028", "\U000e0041"} {
 		_, name := p.Create(t.Context(), api.SessionCreateParams{Name: "x" + odd}, "tester")
 		_, tag := p.Create(t.Context(), api.SessionCreateParams{Tags: []string{"plain", "x" + odd}}, "tester")

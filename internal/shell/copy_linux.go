@@ -391,7 +391,7 @@ func (s *Shell) askStandby() {
 	}
 	ask := "__trl_k=t __trl_w=" + k.wake.path + " __trl_q=" + k.traps.path + "; "
 	if s.cfg.Program.Family == Zsh {
-		ask += `\builtin \. ` + s.hub.texts["copy"].path
+		ask += `\builtin \. ` + s.hub.texts["zsh-copy"].path
 	} else {
 		ask += `__trl_t "$@"`
 	}

@@ -23,22 +23,25 @@ const (
 var bootFiles embed.FS
 
 // bootTexts are the embedded texts in the order they are loaded: a text may
-// refer to an earlier one by @NAME@.
+// refer to itself or an earlier one by @NAME@.
 var bootTexts = []struct {
 	name, file string
-	fill       []string
+	fill       []string // before the names
 }{
-	{name: "copy", file: "zsh-copy.sh"},
-	{name: "exit", file: "zsh-exit.sh"},
 	{name: "gone", file: "cwd-gone.sh"},
-	{name: string(Dash), file: "dash.sh", fill: []string{"@DOT@", "command .", "@KEYS@", ":"}},
+	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@COPY@", "@DASH-COPY@", "@DOT@", "command .", "@KEYS@", ":"}},
+	{name: string(Dash), file: "dash.sh", fill: []string{"@COPY@", "@DASH-COPY@"}},
 	// busybox: an error in a subshell inside `command .` never ends, and one in
 	// a copy ends the copy: there a key ends the program, and not the line.
-	{name: string(Ash), file: "dash.sh", fill: []string{
-		"@DOT@", ".", "@KEYS@", "case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
+	{name: "ash-copy", file: "dash-copy.sh", fill: []string{
+		"@COPY@", "@ASH-COPY@", "@DOT@", ".",
+		"@KEYS@", "case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
 	}},
+	{name: string(Ash), file: "dash.sh", fill: []string{"@COPY@", "@ASH-COPY@"}},
 	{name: string(Bash), file: "bash.sh"},
-	{name: string(Zsh), file: "zsh.sh"},
+	{name: "zsh-copy", file: "zsh-copy.sh", fill: []string{"@COPY@", "@ZSH-COPY@"}},
+	{name: "zsh-exit", file: "zsh-exit.sh"},
+	{name: string(Zsh), file: "zsh.sh", fill: []string{"@COPY@", "@ZSH-COPY@"}},
 }
 
 // loginTexts are what a login shell of each family reads.
@@ -214,7 +217,10 @@ func (f Family) packets(l *line) []string {
 			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f),
 		}
 	case f == Bash:
-		if !l.inCopy {
+		if l.inCopy {
+			// What redirections of the dot hide stays open in an heir, and in its heirs.
+			base, redirs, rest = f.redirect(toStdout+redirs), "", f.redirect("</dev/null >/dev/null 2>&1")
+		} else {
 			base, rest = "", "" // its EXIT traps run before redirections are undone
 			redirs += " " + toStdout
 		}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type Hub struct {
 	statusR kept
 	status  *os.File // the reading end in the poller
 	ring    *ring
-	texts   map[string]kept // the embedded ones
+	texts   map[string]kept // the embedded ones, by name
+	scripts map[string]kept // all that were loaded, by key; see scriptKey
 	kits    holder.Spares[*kit]
 	pieces  holder.Spares[*text]
 	clock   *clock
@@ -68,6 +70,7 @@ func newHub(cfg HubConfig) *Hub {
 		clock:      newClock(),
 		shells:     map[string]*Shell{},
 		texts:      map[string]kept{},
+		scripts:    map[string]kept{},
 		readerDone: make(chan struct{}),
 	}
 	h.kits.Make, h.kits.End = h.openKit, h.closeKit
@@ -136,7 +139,7 @@ func (h *Hub) Close() error {
 	}
 	h.drop(h.statusW)
 	h.drop(h.statusR)
-	for _, k := range h.texts {
+	for _, k := range h.scripts {
 		h.drop(k)
 	}
 	h.kits.Close()
@@ -147,28 +150,33 @@ func (h *Hub) Close() error {
 // loadTexts puts the embedded texts that are not there yet into memfds, with the
 // paths filled in.
 func (h *Hub) loadTexts() error {
-	fill := []string{"@STATUS@", h.statusW.path}
+	paths := []string{"@STATUS@", h.statusW.path}
 	for _, t := range bootTexts {
-		if k, there := h.texts[t.name]; there { // an earlier daemon has loaded it
-			fill = append(fill, "@"+strings.ToUpper(t.name)+"@", k.path)
-			continue
-		}
 		contents, err := bootFiles.ReadFile("boot/" + t.file)
 		if err != nil {
 			return err
 		}
-		fd, err := sealedMemfd(t.name, strings.NewReplacer(append(fill, t.fill...)...).Replace(string(contents)))
-		if err != nil {
-			return err
-		}
-		k, err := h.keepOnly(fd)
-		if err != nil {
-			return err
+		text := strings.NewReplacer(t.fill...).Replace(string(contents))
+		text = strings.NewReplacer(paths...).Replace(text)
+		self, key := "@"+strings.ToUpper(t.name)+"@", scriptKey(t.name, text)
+		k, there := h.scripts[key]
+		if !there { // no earlier daemon has loaded it
+			if k, err = h.keepScript(t.name, self, text); err != nil {
+				return err
+			}
+			h.scripts[key] = k
 		}
 		h.texts[t.name] = k
-		fill = append(fill, "@"+strings.ToUpper(t.name)+"@", k.path)
+		paths = append(paths, self, k.path)
 	}
 	return h.keeper.Sync()
+}
+
+// scriptKey names a script by what is in it: a program with another text of the
+// same name loads its own, and shells that know the older one still find it.
+func scriptKey(name, text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%s-%x", name, sum[:8])
 }
 
 // readReports hands each report to its shell. It never blocks on a shell: one

@@ -243,7 +243,7 @@ func (r *running) start() (err error) {
 	r.seqOf = s.seq
 	l := &line{
 		seq: r.seqOf, last: s.last, inCopy: s.inCopy, token: s.token,
-		status: s.hub.statusW.path, exitText: s.hub.texts["exit"].path,
+		status: s.hub.statusW.path, exitText: s.hub.texts["zsh-exit"].path,
 		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr, tty: s.cfg.TTY,
 		wake: r.kit.wake.path, traps: r.kit.traps.path,
 		text: text(0, c.Text+"\n"),

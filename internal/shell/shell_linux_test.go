@@ -129,6 +129,37 @@ func TestEndings(t *testing.T) {
 	})
 }
 
+// TestExits: however often a command ends its shell, the state lives on, functions
+// can be called as deep as in a new shell, and no descriptor is left open.
+func TestExits(t *testing.T) {
+	for name, times := range map[string]int{"dash": 520, "bash": 60} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, name, 0)
+			var first int
+			for i := range times {
+				if _, res := d.run(fmt.Sprintf("V=%d; exit 5", i), nil); res != (Result{Code: 5, Ending: ShellExited}) {
+					t.Fatalf("exit %d: %+v", i+1, res)
+				}
+				pid, _ := d.PID()
+				fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					first = len(fds)
+				} else if len(fds) > first+2 { // some are open for a moment
+					t.Fatalf("the shell has %d descriptors after %d exits, %d after the first", len(fds), i+1, first)
+				}
+			}
+			want := fmt.Sprintln(times - 1)
+			if out, res := d.run(`f() { [ "$1" = 900 ] || f $(($1+1)); }; f 0; echo "$V"`, nil); out != want || res != (Result{}) {
+				t.Errorf("%q, %+v", out, res)
+			}
+		})
+	}
+}
+
 // A stopped builtin loop gives the shell back with its state, its pid and its
 // jobs.
 func TestSoftAbort(t *testing.T) {
@@ -355,7 +386,7 @@ func TestFind(t *testing.T) {
 // Every embedded text must parse in the shell it is for.
 func TestBootTextsParse(t *testing.T) {
 	for file, shells := range map[string][]string{
-		"dash.sh": {"dash", "ash"}, "login-posix.sh": {"dash", "ash"}, "bash.sh": {"bash"}, "login-bash.sh": {"bash"},
+		"dash.sh": {"dash", "ash"}, "dash-copy.sh": {"dash", "ash"}, "login-posix.sh": {"dash", "ash"}, "bash.sh": {"bash"}, "login-bash.sh": {"bash"},
 		"zsh.sh": {"zsh"}, "zsh-copy.sh": {"zsh"}, "zsh-exit.sh": {"zsh"}, "login-zsh.sh": {"zsh"}, "cwd-gone.sh": families,
 	} {
 		for _, name := range shells {
@@ -371,7 +402,7 @@ func TestBootTextsParse(t *testing.T) {
 		}
 	}
 	entries, err := bootFiles.ReadDir("boot")
-	if err != nil || len(entries) != 9 {
+	if err != nil || len(entries) != 10 {
 		t.Errorf("%d texts are embedded, %v: is a new one checked above?", len(entries), err)
 	}
 }

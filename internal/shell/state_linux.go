@@ -444,7 +444,7 @@ type hubState struct {
 
 // scriptState is where a script that shells read is kept.
 type scriptState struct {
-	name string
+	key  string // before scripts had keys: the name
 	slot holder.Slot
 }
 
@@ -453,7 +453,7 @@ func (st *hubState) fields(c *state.Coder) {
 	state.Int(c, 2, &st.statusW)
 	state.Int(c, 3, &st.ring)
 	state.List(c, 4, &st.scripts, func(c *state.Coder, s *scriptState) {
-		state.Text(c, 1, &s.name)
+		state.Text(c, 1, &s.key)
 		state.Int(c, 2, &s.slot)
 	})
 }
@@ -464,8 +464,8 @@ func CheckHubState(saved []byte) error { return state.Decode(saved, new(hubState
 // State is what AdoptHub needs. It changes only when AdoptHub has added scripts.
 func (h *Hub) State() []byte {
 	st := hubState{statusR: h.statusR.kept(), statusW: h.statusW.kept(), ring: h.ring.kept.kept()}
-	for _, name := range slices.Sorted(maps.Keys(h.texts)) {
-		st.scripts = append(st.scripts, scriptState{name, h.texts[name].kept()})
+	for _, key := range slices.Sorted(maps.Keys(h.scripts)) {
+		st.scripts = append(st.scripts, scriptState{key, h.scripts[key].kept()})
 	}
 	return state.Encode(st.fields)
 }
@@ -488,7 +488,7 @@ func AdoptHub(cfg HubConfig, saved []byte) (*Hub, error) {
 		a.err = errors.New("the state of the driver does not name its pipes")
 	}
 	for _, s := range st.scripts {
-		h.texts[s.name] = h.given(s.slot)
+		h.scripts[s.key] = h.given(s.slot)
 	}
 	if a.err == nil {
 		h.ring, a.err = mapRing(reports)
@@ -527,7 +527,7 @@ func (h *Hub) Slots() []holder.Slot {
 		}
 	}
 	add(h.statusR, h.statusW, h.ring.kept)
-	for _, k := range h.texts {
+	for _, k := range h.scripts {
 		add(k)
 	}
 	h.mu.Lock()

@@ -72,8 +72,8 @@ func TestAnotherSetOfScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := again.texts[removed.name]; !k.there() || k.slot == removed.slot {
-		t.Errorf("script %s was not loaded: %+v", removed.name, k)
+	if k := again.scripts[removed.key]; !k.there() || k.slot == removed.slot {
+		t.Errorf("script %s was not loaded: %+v", removed.key, k)
 	}
 	var now hubState
 	if err := state.Decode(again.State(), now.fields); err != nil {
@@ -86,7 +86,7 @@ func TestAnotherSetOfScripts(t *testing.T) {
 	if err := again.ring.unmap(); err != nil {
 		t.Error(err)
 	}
-	keep.Drop(again.texts[removed.name].slot)
+	keep.Drop(again.scripts[removed.key].slot)
 	if err := closeFDs(again.statusR.fd, again.statusW.fd, again.ring.fd); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-# Sourced in zsh to fork a copy of the shell that sleeps (see dash.sh).
+# Sourced in zsh to fork a copy of the shell that sleeps (see dash-copy.sh).
 [[ -o errexit ]] && __trl_e=-e || __trl_e=+e
 \builtin \set +e
 \builtin \trap >|$__trl_q
@@ -14,7 +14,6 @@ IFS=' ' \builtin \read -r __trl_l __trl_q __trl_T || \builtin \exit 0
 __trl_pid=$__trl_p __trl_z=$ZSH_SUBSHELL
 \builtin \. $__trl_q
 TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; return 0; }
-[[ $__trl_k == h ]] && \builtin \trap '__trl_s=$?; \builtin \printf "\n%s x %s\n" $__trl_T $__trl_s >|@STATUS@; __trl_k=h; [[ -z $__trl_w ]] || \builtin \. @COPY@' EXIT
 __trl_w= __trl_q=
 \builtin \set $__trl_e
 while ((1)); do while IFS= \builtin \read -r __trl_c <$__trl_l; do \builtin \eval $__trl_c; done; done

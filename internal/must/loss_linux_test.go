@@ -112,6 +112,92 @@ func refuseRecord(t *testing.T, whole bool) {
 	r.stop()
 }
 
+// TestMustConfuseNobody changes the ledger while no daemon is there so that a record
+// of one session says what that of another does, as after a page that was lost or
+// came twice. Neither may get what is the other's: it goes on as it was, or it is
+// reported. All others go on.
+func TestMustConfuseNobody(t *testing.T) {
+	for _, of := range []struct {
+		name string
+		key  func(*witness) string
+	}{
+		{"session", func(w *witness) string { return "s/" + w.session }},
+		{"tree", func(w *witness) string { return "t/" + w.session }},
+		{"shell", func(w *witness) string { return "h/" + w.session }},
+		{"command", func(w *witness) string { return "x/" + w.exec }},
+	} {
+		t.Run(of.name+" swapped", func(t *testing.T) { confuse(t, of.key, true) })
+		t.Run(of.name+" twice", func(t *testing.T) { confuse(t, of.key, false) })
+	}
+}
+
+// confuse makes the record of the second session that of the first, and if swapped
+// the other way round too.
+func confuse(t *testing.T, key func(*witness) string, swapped bool) {
+	r := start(t, "--grace-ms", "1000")
+	kinds := lossKinds()[:1] // which copy what they are given
+	all, end := r.beginWitnesses(kinds)
+	if err := r.checkWitnesses(all, positions(all)); err != nil {
+		t.Fatal(err)
+	}
+	a, b, others := all[0], all[1], all[2:]
+	was := positions(others)
+	r.whileDead(func() {
+		if err := r.changeLedger(func(l *ledger.Ledger) error {
+			first, ok1 := l.Get(key(a))
+			second, ok2 := l.Get(key(b))
+			if !ok1 || !ok2 {
+				return fmt.Errorf("the ledger does not have %s and %s: other keys are used now, which this test must use", key(a), key(b))
+			}
+			err := l.Put(key(b), first)
+			if swapped {
+				err = errors.Join(err, l.Put(key(a), second))
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := r.checkWitnesses(others, was); err != nil {
+		t.Error(err)
+	}
+	r.reconnect()
+	end()
+	if _, err := r.finishWitnesses(others); err != nil {
+		t.Error(err)
+	}
+	for _, w := range all[:2] {
+		if err := w.unconfused(); err != nil {
+			t.Errorf("%s: %v", w, err)
+		}
+	}
+	r.stop()
+}
+
+// unconfused checks that a witness got nothing that another wrote, and that its
+// session is reported if it did not go on.
+func (w *witness) unconfused() error {
+	if res, err := w.rig.client.Output(w.ctx, api.ExecOutputParams{ExecID: w.exec}); err == nil {
+		for _, chunk := range res.Chunks {
+			for line := range strings.Lines(chunk.Data) {
+				if !strings.HasPrefix(line, w.id) {
+					return fmt.Errorf("its output has %q", line)
+				}
+			}
+		}
+	}
+	err := w.checkFeed()
+	for line := range strings.Lines(w.got.String()) {
+		if !strings.HasPrefix(line, w.id) {
+			return fmt.Errorf("its stream has %q", line)
+		}
+	}
+	if err != nil {
+		err = w.reports(w.session)
+	}
+	return err
+}
+
 // reports checks that a session which could not be taken over is said to be so, with
 // its id, by session.info, in the log and by trl doctor.
 func (r *rig) reports(session string) error {

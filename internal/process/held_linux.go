@@ -121,7 +121,8 @@ func (t *Tree) AdoptProc(pid int) (*Proc, error) {
 		close(p.done)
 		return p, nil
 	}
-	if !slices.Contains(h.held.Hello().Tracked, pid) {
+	host, tree, _, tagged := h.tag.read(pid)
+	if !slices.Contains(h.held.Hello().Tracked, pid) || tagged && host == h.id && tree != t.num {
 		return nil, fmt.Errorf("adopt %d: %w", pid, errNotOurs)
 	}
 	h.procs[pid] = p

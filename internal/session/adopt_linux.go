@@ -45,6 +45,7 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, adoptAtOnce)
 	live, others := p.find()
+	auditTrees(live)
 	p.audit(live, kept, claims)
 	for _, f := range live {
 		c := &claim{Session: p.rebuild(f), found: f, err: f.bad}
@@ -87,6 +88,28 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 			p.restore(others)
 			then()
 		})
+	}
+}
+
+// errTree says that it is not known which process tree is a session's.
+var errTree = errors.New("its records, or those of another session, name a process tree that is not theirs")
+
+// auditTrees looks for sessions whose own records do not agree on their process
+// tree, and for those that agree with another session's on one.
+func auditTrees(live []*found) {
+	of := map[uint32]*found{}
+	doubt := func(f *found) { f.bad, f.tree, f.record.tree = errTree, 0, 0 }
+	for _, f := range live {
+		tree := f.record.tree
+		switch other := of[tree]; {
+		case f.tree != 0 && f.tree != tree:
+			doubt(f)
+		case other != nil && tree != 0:
+			doubt(f)
+			doubt(other)
+		default:
+			of[tree] = f
+		}
 	}
 }
 

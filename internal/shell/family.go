@@ -29,13 +29,13 @@ var bootTexts = []struct {
 	fill       []string // before the names
 }{
 	{name: "gone", file: "cwd-gone.sh"},
-	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@COPY@", "@DASH-COPY@", "@DOT@", "command .", "@KEYS@", ":"}},
+	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@COPY@", "@DASH-COPY@", "@DOT@", `\command \.`, "@KEYS@", `\:`}},
 	{name: string(Dash), file: "dash.sh", fill: []string{"@COPY@", "@DASH-COPY@"}},
 	// busybox: an error in a subshell inside `command .` never ends, and one in
 	// a copy ends the copy: there a key ends the program, and not the line.
 	{name: "ash-copy", file: "dash-copy.sh", fill: []string{
-		"@COPY@", "@ASH-COPY@", "@DOT@", ".",
-		"@KEYS@", "case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
+		"@COPY@", "@ASH-COPY@", "@DOT@", `\.`,
+		"@KEYS@", "case $__trl_y in ?*) \\trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
 	}},
 	{name: string(Ash), file: "dash.sh", fill: []string{"@COPY@", "@ASH-COPY@"}},
 	{name: string(Bash), file: "bash.sh"},

@@ -43,6 +43,11 @@ const (
 	opGone     = 3
 	maxKey     = 1<<16 - 1
 
+	// The first record is gone. In it, at endAt, is how far the records go, or
+	// went before the last was written; 0: a program wrote that did not say.
+	firstSize = endAt + 8
+	endAt     = 16
+
 	// minGarbage is what replaced records may take before the ledger is
 	// written anew, however little it holds: a thousand short commands.
 	minGarbage = 1 << 20
@@ -77,6 +82,7 @@ type Ledger struct {
 	end     int64 // where the next record goes
 	live    int64 // bytes of records that count
 	records map[string]place
+	first   []byte // mapped memory: the first record
 	window  []byte // mapped memory; nil: none
 	from    int64  // where the window begins
 	buf     []byte
@@ -100,7 +106,11 @@ func New(keep holder.Keeper) (*Ledger, error) {
 	if err := keep.Replace(holder.Root, fd); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
-	return &Ledger{keep: keep, fd: fd, end: headerSize, records: map[string]place{}}, nil
+	l := &Ledger{keep: keep, fd: fd, end: firstSize, records: map[string]place{}}
+	if err := l.mapFirst(); err != nil {
+		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
+	}
+	return l, nil
 }
 
 // newMemory makes a ledger without records. It begins with one that is gone, so
@@ -110,7 +120,7 @@ func newMemory() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	err = writeFull(fd, appendGone(nil, headerSize, 0), 0)
+	err = writeFull(fd, append(appendGone(nil, firstSize, 0), make([]byte, firstSize-headerSize)...), 0)
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
@@ -152,8 +162,8 @@ func (l *Ledger) open() error {
 		return ErrLost
 	}
 	l.records, l.live, l.end, l.damage = found.records, found.live, found.end, found.damage
-	if !sealed {
-		// Of a program that did neither seal nor wipe.
+	if first := recordAt(mem, 0); !sealed || first.size != firstSize {
+		// Of a program that did not seal or wipe, or not say how far records go.
 		return l.writeAnew()
 	}
 	for _, p := range found.unwiped {
@@ -163,10 +173,22 @@ func (l *Ledger) open() error {
 	}
 	// What a cut write left must not look like a record after the next one.
 	if !isZero(mem[found.end:]) {
-		return l.zeroFrom(found.end)
+		if err := l.zeroFrom(found.end); err != nil {
+			return err
+		}
 	}
-	return nil
+	return l.mapFirst()
 }
+
+// mapFirst maps the first record.
+func (l *Ledger) mapFirst() (err error) {
+	l.first, err = unix.Mmap(l.fd, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return err
+}
+
+// sayEnd says how far the records go, once they do: a page that is lost at the end
+// is noticed. The caller holds mu.
+func (l *Ledger) sayEnd() { binary.LittleEndian.PutUint64(l.first[endAt:], uint64(l.end)) }
 
 // memoryOf returns all that is in a ledger. One that could be cut off meanwhile
 // is copied.
@@ -223,10 +245,10 @@ func (l *Ledger) Close() error {
 	defer l.mu.Unlock()
 	l.failed = errors.New("closed")
 	l.unmap()
-	return unix.Close(l.fd)
+	return errors.Join(unix.Munmap(l.first), unix.Close(l.fd))
 }
 
-// Damage returns what could not be read, though records follow it.
+// Damage returns what could not be read.
 func (l *Ledger) Damage() []Damage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,6 +381,7 @@ func (l *Ledger) add(key string, value []byte) (offset int64, size int, err erro
 		return 0, 0, fmt.Errorf("ledger: %w", err)
 	}
 	l.end += int64(size)
+	l.sayEnd()
 	if cap(l.buf) > copyBytes {
 		l.buf = nil
 	}
@@ -511,6 +534,7 @@ func (l *Ledger) writeAnewBy(write func(fd int, records map[string]place) (end i
 		return errors.Join(err, unix.Close(fd))
 	}
 	l.unmap()
+	_ = unix.Munmap(l.first) // it was mapped, unless this is a ledger of another program
 	// Whoever has the old one open finds nothing there. (One that is not sealed
 	// may have been cut off: then there is nothing.)
 	_ = punch(l.fd, 0)
@@ -520,7 +544,10 @@ func (l *Ledger) writeAnewBy(write func(fd int, records map[string]place) (end i
 		l.live += int64(p.size)
 	}
 	l.copies++
-	return nil
+	if l.failed = l.mapFirst(); l.failed == nil {
+		l.sayEnd()
+	}
+	return l.failed
 }
 
 // replaceBy puts other memory in the place of the ledger's, and makes sure that
@@ -547,7 +574,7 @@ func (l *Ledger) replaceBy(fd int) error {
 // copyTo writes the records that count. It leaves out what was overwritten and
 // adds it to damage.
 func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error) {
-	end = headerSize
+	end = firstSize
 	buf := make([]byte, 0, copyBytes)
 	flush := func() error {
 		err := writeFull(fd, buf, end)

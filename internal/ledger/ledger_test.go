@@ -148,15 +148,15 @@ func TestCutOff(t *testing.T) {
 	}
 	before := maps.Clone(contents(l))
 	begin := l.end
+	first := make([]byte, begin)
+	if err := readFull(l.fd, first, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Put("b", []byte("the last one")); err != nil {
 		t.Fatal(err)
 	}
 	whole := make([]byte, l.end-begin)
 	if err := readFull(l.fd, whole, begin); err != nil {
-		t.Fatal(err)
-	}
-	first := make([]byte, begin)
-	if err := readFull(l.fd, first, 0); err != nil {
 		t.Fatal(err)
 	}
 	cut := func(n int, file []byte) {
@@ -173,6 +173,40 @@ func TestCutOff(t *testing.T) {
 		if n > 0 {
 			cut(n, slices.Concat(make([]byte, n), whole[n:], zeros))
 		}
+	}
+}
+
+// TestLostEnd: records that were there and are not are told, though nothing follows
+// them, until something else is there.
+func TestLostEnd(t *testing.T) {
+	k, l := newLedger(t)
+	begin := l.end
+	for i := range 3 {
+		if i == 1 {
+			begin = l.end
+		}
+		if err := l.Put(fmt.Sprint(i), []byte("value")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.zeroFrom(begin); err != nil {
+		t.Fatal(err)
+	}
+	lost := []Damage{{Offset: begin, Size: l.end - begin}}
+	for range 2 {
+		l = reopen(t, k)
+		if diff := cmp.Diff(lost, l.Damage()); diff != "" || len(contents(l)) != 1 {
+			t.Errorf("%v: %s", contents(l), diff)
+		}
+	}
+	if _, damage, err := Read(l.fd); err != nil || !slices.Equal(damage, lost) {
+		t.Errorf("read: %v, %v", damage, err)
+	}
+	if err := l.Put("3", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	if l = reopen(t, k); l.Damage() != nil || len(contents(l)) != 2 {
+		t.Errorf("then: %v, %v", contents(l), l.Damage())
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 	"hash/crc32"
 )
 
-// Damage is a part of a ledger that can't be read, with records behind it. (A
-// part with none behind it is what a killed process was writing.)
+// Damage is a part of a ledger that can't be read, with records behind it or with
+// records once: the ledger says how far they go. (What is behind those is what a
+// killed process was writing.)
 type Damage struct {
 	Offset, Size int64
 	Key          string // whose record it may have been; "" if unknown
@@ -45,6 +46,9 @@ func replay(mem []byte) found {
 		if rec.is == isNothing {
 			next, ok := resume(mem, f.end)
 			if !ok {
+				if said := saidEnd(mem); said > f.end {
+					f.damage = append(f.damage, Damage{Offset: f.end, Size: said - f.end})
+				}
 				return f
 			}
 			f.damage = append(f.damage, Damage{Offset: f.end, Size: next - f.end, Key: keyOf(mem[f.end:next])})
@@ -55,6 +59,14 @@ func replay(mem []byte) found {
 		f.take(rec)
 		f.end += int64(rec.size)
 	}
+}
+
+// saidEnd returns how far the records go, as the first one says; 0: it does not.
+func saidEnd(mem []byte) int64 {
+	if first := recordAt(mem, 0); first.is != isGone || first.size != firstSize {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(mem[endAt:]))
 }
 
 // take takes in one record.

@@ -17,7 +17,7 @@ func (l *Ledger) Rewrite(values map[string][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.writeAnewBy(func(fd int, records map[string]place) (end int64, err error) {
-		end = headerSize
+		end = firstSize
 		var buf []byte
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			buf = appendRecord(buf[:0], opPut, key, values[key])

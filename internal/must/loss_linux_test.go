@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -167,35 +169,117 @@ func confuse(t *testing.T, key func(*witness) string, swapped bool) {
 		t.Error(err)
 	}
 	for _, w := range all[:2] {
-		if err := w.unconfused(); err != nil {
+		if _, err := w.unconfused(); err != nil {
 			t.Errorf("%s: %v", w, err)
 		}
 	}
 	r.stop()
 }
 
+// TestMustNoticeAStalePage puts back what a page of the ledger held earlier, while no
+// daemon is there. What it takes away is reported, and nobody gets what is another's.
+func TestMustNoticeAStalePage(t *testing.T) {
+	for part := range 3 {
+		t.Run(fmt.Sprint(part), func(t *testing.T) { turnBack(t, part) })
+	}
+}
+
+// turnBack puts back the page that the ledger ended in when a part of the commands
+// had begun.
+func turnBack(t *testing.T, part int) {
+	const page = 4 << 10
+	r := start(t, "--grace-ms", "1000")
+	var early [][]byte // what the ledger was while the commands began
+	var wg sync.WaitGroup
+	begun := make(chan struct{})
+	wg.Go(func() {
+		for {
+			file, content, err := r.openKept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			file.Close()
+			early = append(early, content)
+			select {
+			case <-begun:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	all, end := r.beginWitnesses(lossKinds()[:2]) // which copy what they are given
+	close(begun)
+	wg.Wait()
+	if err := r.checkWitnesses(all, positions(all)); err != nil {
+		t.Fatal(err)
+	}
+	before := early[len(early)*(1+part)/4]
+	at := len(bytes.TrimRight(before, "\x00")) / page * page
+	r.whileDead(func() {
+		file, _, err := r.openKept()
+		if err == nil {
+			_, err = file.WriteAt(before[at:min(at+page, len(before))], int64(at))
+			file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.reconnect()
+	end()
+	lost := 0
+	for _, w := range all {
+		reported, err := w.unconfused()
+		if err != nil && w.forgotten() && strings.Contains(r.Log(), "ledger_damaged") {
+			reported, err = true, nil
+		}
+		if err != nil {
+			t.Errorf("%s: %v", w, err)
+		}
+		if reported {
+			lost++
+		}
+	}
+	if lost == 0 {
+		t.Errorf("nothing is lost: the page was not one that counts")
+	}
+	figures(t, "a page of the ledger was put back to what it was: %d of %d commands are lost and reported, no output is another's", lost, len(all))
+	r.stop()
+}
+
 // unconfused checks that a witness got nothing that another wrote, and that its
-// session is reported if it did not go on.
-func (w *witness) unconfused() error {
+// session goes on or is reported.
+func (w *witness) unconfused() (reported bool, err error) {
 	if res, err := w.rig.client.Output(w.ctx, api.ExecOutputParams{ExecID: w.exec}); err == nil {
 		for _, chunk := range res.Chunks {
-			for line := range strings.Lines(chunk.Data) {
-				if !strings.HasPrefix(line, w.id) {
-					return fmt.Errorf("its output has %q", line)
-				}
+			if err := w.strange(chunk.Data); err != nil {
+				return false, err
 			}
 		}
 	}
-	err := w.checkFeed()
-	for line := range strings.Lines(w.got.String()) {
+	ended := w.kind.finish(w)
+	if err := w.strange(w.got.String()); ended == nil || err != nil {
+		return false, err
+	}
+	err = w.reports(w.session)
+	return err == nil, err
+}
+
+// forgotten reports whether the daemon answers that it knows no such command.
+func (w *witness) forgotten() bool {
+	_, err := w.rig.client.ExecInfo(w.ctx, api.ExecParams{ExecID: w.exec})
+	return api.IsCode(err, api.CodeExecNotFound)
+}
+
+// strange returns an error for output that another witness wrote.
+func (w *witness) strange(output string) error {
+	for line := range strings.Lines(output) {
 		if !strings.HasPrefix(line, w.id) {
-			return fmt.Errorf("its stream has %q", line)
+			return fmt.Errorf("it got %q", line)
 		}
 	}
-	if err != nil {
-		err = w.reports(w.session)
-	}
-	return err
+	return nil
 }
 
 // reports checks that a session which could not be taken over is said to be so, with

@@ -89,23 +89,25 @@ func (h *Host) AdoptTree(name string, num uint32) *Tree {
 	return t
 }
 
-// FindTree returns the number of the tree that an earlier process of ours made
-// with this name, where cgroups tell.
-func (h *Host) FindTree(name string) (num uint32, ok bool) {
+// FoundTrees returns the numbers of the trees that an earlier process of ours made,
+// by their names, where cgroups tell.
+func (h *Host) FoundTrees() map[string]uint32 {
 	if h.cgroup == nil {
-		return 0, false
+		return nil
 	}
 	names, err := h.cgroup.names()
 	if err != nil {
-		return 0, false
+		h.log.Warn("what an earlier daemon left can't be listed", "error", err)
+		return nil
 	}
+	found := map[string]uint32{}
 	for _, have := range names {
-		if rest, found := strings.CutPrefix(have, name+"."); found {
-			n, err := strconv.ParseUint(rest, 10, 32)
-			return uint32(n), err == nil
+		dot := strings.LastIndexByte(have, '.')
+		if n, err := strconv.ParseUint(have[dot+1:], 10, 32); dot > 0 && err == nil {
+			found[have[:dot]] = uint32(n)
 		}
 	}
-	return 0, false
+	return found
 }
 
 // AdoptProc takes over a process that was tracked before. It may have ended

@@ -444,7 +444,7 @@ func (s *Session) leave(f *found, why error) {
 	if s.tree == nil {
 		tree := cmp.Or(f.record.tree, f.tree)
 		if tree == 0 {
-			tree, _ = p.host.FindTree(s.id)
+			tree = p.host.FoundTrees()[s.id]
 		}
 		s.tree = p.host.AdoptTree(s.id, tree)
 	}

@@ -183,6 +183,12 @@ func (p *Pool) find() (live []*found, others []record) {
 		p.spent.add(k)
 	}
 	unknown := p.readDamage(&r)
+	if unknown {
+		for id, tree := range p.host.FoundTrees() {
+			f := r.of(id)
+			f.tree = cmp.Or(f.tree, tree)
+		}
+	}
 	for id, f := range r.sessions {
 		switch {
 		case unknown && f.record == nil && f.bad == nil && !ended[id]:

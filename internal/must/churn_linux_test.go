@@ -45,7 +45,7 @@ func churned() (kills, upgrades int) {
 	if os.Getenv("TRL_LONG") == "1" {
 		return 2000, 200
 	}
-	return 35, 7
+	return 60, 12
 }
 
 // TestMustSurviveChurn has clients create, use and destroy sessions while the

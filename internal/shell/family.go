@@ -23,23 +23,22 @@ const (
 var bootFiles embed.FS
 
 // bootTexts are the embedded texts in the order they are loaded: a text may
-// refer to itself or an earlier one by @NAME@.
+// refer to an earlier one by @NAME@.
 var bootTexts = []struct {
 	name, file string
 	fill       []string // before the names
 }{
 	{name: "gone", file: "cwd-gone.sh"},
-	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@COPY@", "@DASH-COPY@", "@DOT@", `\command \.`, "@KEYS@", `\:`}},
+	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@DOT@", `\command \.`, "@KEYS@", `\:`}},
 	{name: string(Dash), file: "dash.sh", fill: []string{"@COPY@", "@DASH-COPY@"}},
 	// busybox: an error in a subshell inside `command .` never ends, and one in
 	// a copy ends the copy: there a key ends the program, and not the line.
 	{name: "ash-copy", file: "dash-copy.sh", fill: []string{
-		"@COPY@", "@ASH-COPY@", "@DOT@", `\.`,
-		"@KEYS@", "case $__trl_y in ?*) \\trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
+		"@DOT@", `\.`, "@KEYS@", "case $__trl_y in ?*) \\trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
 	}},
 	{name: string(Ash), file: "dash.sh", fill: []string{"@COPY@", "@ASH-COPY@"}},
 	{name: string(Bash), file: "bash.sh"},
-	{name: "zsh-copy", file: "zsh-copy.sh", fill: []string{"@COPY@", "@ZSH-COPY@"}},
+	{name: "zsh-copy", file: "zsh-copy.sh"},
 	{name: "zsh-exit", file: "zsh-exit.sh"},
 	{name: string(Zsh), file: "zsh.sh", fill: []string{"@COPY@", "@ZSH-COPY@"}},
 }

@@ -158,16 +158,18 @@ func (h *Hub) loadTexts() error {
 		}
 		text := strings.NewReplacer(t.fill...).Replace(string(contents))
 		text = strings.NewReplacer(paths...).Replace(text)
-		self, key := "@"+strings.ToUpper(t.name)+"@", scriptKey(t.name, text)
-		k, there := h.scripts[key]
-		if !there { // no earlier daemon has loaded it
-			if k, err = h.keepScript(t.name, self, text); err != nil {
+		key := scriptKey(t.name, text)
+		if _, there := h.scripts[key]; !there { // no earlier daemon has loaded it
+			fd, err := sealedMemfd(t.name, text)
+			if err != nil {
 				return err
 			}
-			h.scripts[key] = k
+			if h.scripts[key], err = h.keepOnly(fd); err != nil {
+				return err
+			}
 		}
-		h.texts[t.name] = k
-		paths = append(paths, self, k.path)
+		h.texts[t.name] = h.scripts[key]
+		paths = append(paths, "@"+strings.ToUpper(t.name)+"@", h.scripts[key].path)
 	}
 	return h.keeper.Sync()
 }

@@ -3,7 +3,6 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -188,28 +187,18 @@ func (h *Hub) keepText(name, contents string) (kept, error) {
 	return k, nil
 }
 
-// keepScript keeps a text that can't be changed any more, in which self stands for
-// its own path. Every command can open what is kept, and later shells would run
-// what a command wrote there.
-func (h *Hub) keepScript(name, self, text string) (kept, error) {
-	fd, err := newMemfd(name, "", unix.MFD_ALLOW_SEALING)
+// sealedMemfd returns a memfd that can't be changed any more. Every command can
+// open what is kept, and later shells would run what a command wrote there.
+func sealedMemfd(name, contents string) (int, error) {
+	fd, err := newMemfd(name, contents, unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return none, err
+		return -1, err
 	}
-	k, err := h.keep(fd)
-	if err == nil {
-		err = writeAll(fd, strings.ReplaceAll(text, self, k.path))
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return -1, errors.Join(fmt.Errorf("seal a memfd: %w", err), unix.Close(fd))
 	}
-	if err == nil {
-		const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	k.fd = -1
-	if err = errors.Join(err, unix.Close(fd)); err != nil {
-		h.drop(k)
-		return none, fmt.Errorf("keep script %s: %w", name, err)
-	}
-	return k, nil
+	return fd, nil
 }
 
 func memfd(name, contents string) (int, error) { return newMemfd(name, contents, 0) }

@@ -1,6 +1,6 @@
 # Sourced in dash and ash to fork a copy of the shell that sleeps: a standby, or an
-# heir if the shell ends. @STATUS@ is the path of the daemon's status pipe, @COPY@
-# that of this text. A backslash keeps aliases of the user out.
+# heir if the shell ends. @STATUS@ is the path of the daemon's status pipe; __trl_h
+# has that of this text. A backslash keeps aliases of the user out.
 case $__trl_k in h)
 __trl_s=${__trl_i:-$__trl_s} __trl_i=
 \unset -f command printf read kill
@@ -28,7 +28,7 @@ case $__trl_y in ?*) \trap - INT QUIT TERM HUP;; esac
 \trap - EXIT
 \. "$__trl_q"
 @KEYS@
-case $__trl_k in h) \trap '__trl_s=$? __trl_k=h; \. @COPY@' EXIT;; esac
+case $__trl_k in h) \trap '__trl_s=$? __trl_k=h; \. "$__trl_h"' EXIT;; esac
 __trl_w= __trl_q=
 \set "$__trl_e"
 @DOT@ "$__trl_l"

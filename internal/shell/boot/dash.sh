@@ -14,9 +14,10 @@ trap '{ ${__trl_b:+${__trl_abort?}}; } 2>/dev/null' 16
 case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?; { ${__trl_abort?}; } 2>/dev/null;; esac' INT QUIT;; esac
 
 # Forks a standby.
-__trl_t() { \. @COPY@; }
+__trl_h=@COPY@
+__trl_t() { \. "$__trl_h"; }
 
 # The shell ends: say with which status, and leave an heir that has its state.
 # No function does it: the heir would stay inside, and dash calls functions no
 # deeper than 1000.
-trap '__trl_s=$? __trl_k=h; \. @COPY@' EXIT
+trap '__trl_s=$? __trl_k=h; \. "$__trl_h"' EXIT

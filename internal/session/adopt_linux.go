@@ -331,7 +331,7 @@ func (e *execution) restoreJournal(r *execRecord) {
 		p.cfg.Log.Error("output is lost", "exec", e.id, "error", err)
 		e.journal = p.store.New() // for what is still to come
 	}
-	if r.stdin.read != 0 && r.state == api.ExecRunning {
+	if r.stdin.read != 0 && r.state != api.ExecExited {
 		if e.stdin, err = adoptInput(p.cfg.Keeper, r.stdin); err != nil {
 			p.cfg.Log.Error("input is lost", "exec", e.id, "error", err)
 		}

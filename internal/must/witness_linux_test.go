@@ -329,14 +329,16 @@ func (w *witness) checkInput() error {
 // queuedBehind is how many commands wait behind a running one.
 const queuedBehind = 2
 
-// queue runs a command and queues others behind it.
+// queue runs a command and queues others behind it, which read: the first what it is
+// given, the others more that comes later.
 func (w *witness) queue() error {
 	if err := w.copyFeed(); err != nil {
 		return err
 	}
 	for i := range queuedBehind {
+		given := fmt.Sprintf("%s queued %d\n", w.id, i)
 		res, err := w.client.Run(w.ctx, api.ExecRunParams{
-			ExecCommand: api.ExecCommand{SessionID: w.session, Wait: true, Label: fmt.Sprint(w.id, " label ", i), Command: fmt.Sprintf("echo %s queued %d; (exit %d)", w.id, i, 10+i)},
+			ExecCommand: api.ExecCommand{SessionID: w.session, Wait: true, Label: fmt.Sprint(w.id, " label ", i), Command: fmt.Sprintf("cat; (exit %d)", 10+i), Stdin: &given, StdinOpen: i > 0},
 			YieldMS:     1,
 		})
 		if err != nil {
@@ -356,11 +358,18 @@ func (w *witness) checkQueue() error {
 		return err
 	}
 	for i, exec := range w.queued {
+		want := fmt.Sprintf("%s queued %d\n", w.id, i)
+		if i > 0 {
+			want += w.id + " more\n"
+			if _, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: exec, Data: w.id + " more\n", EOF: true}); err != nil {
+				return fmt.Errorf("input of queued command %d: %w", i, err)
+			}
+		}
 		text, err := (&worker{rig: w.rig, client: w.client}).whole(exec)
 		if err != nil {
 			return err
 		}
-		if want := fmt.Sprintf("%s queued %d\n", w.id, i); text != want {
+		if text != want {
 			return fmt.Errorf("queued command %d wrote %q, want %q", i, text, want)
 		}
 		if err := w.checkExit(exec, 10+i); err != nil {

@@ -204,7 +204,10 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, a.noDaemon(path, err)
 	}
-	return greeted(ctx, c, path)
+	if c, err = greeted(ctx, c, path); errors.Is(err, client.ErrNoDaemon) {
+		return nil, a.noDaemon(path, err) // it has gone since
+	}
+	return c, err
 }
 
 // greeted is a connection to a daemon that has answered.

@@ -179,9 +179,6 @@ func (p *Pool) find() (live []*found, others []record) {
 	for _, rec := range now {
 		p.read(&r, rec)
 	}
-	for _, k := range r.spent {
-		p.spent.add(k)
-	}
 	unknown := p.readDamage(&r)
 	if unknown {
 		for id, tree := range p.host.FoundTrees() {
@@ -202,6 +199,13 @@ func (p *Pool) find() (live []*found, others []record) {
 			delete(r.sessions, id)
 		case f.record == nil:
 			f.record = &sessionRecord{tree: f.tree}
+		}
+	}
+	for _, k := range r.spent {
+		if ended[k.session] || r.sessions[k.session] != nil {
+			p.spent.add(k)
+		} else {
+			p.erase(k.ledgerKey())
 		}
 	}
 	for _, s := range later {

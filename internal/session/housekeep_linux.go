@@ -117,6 +117,9 @@ func (p *Pool) forget(past map[*Session]bool) {
 	}
 	for s := range past {
 		s.forgetExecs(time.Time{})
+		for _, k := range p.spent.drop(s.id) { // nobody can ask for the session any more
+			p.erase(k.ledgerKey())
+		}
 		p.erase(endedKey + s.id)
 		p.erase(screenKey + s.id)
 	}
@@ -162,7 +165,11 @@ func (s *Session) forgetExecs(then time.Time) {
 		}
 		return old
 	})
-	s.unkey(dropped)
+	if then.IsZero() { // as the session is
+		s.keys = nil
+	} else {
+		s.unkey(dropped)
+	}
 	s.mu.Unlock()
 	s.pool.forgetExecs(dropped)
 }

@@ -13,8 +13,8 @@ func TestSpentKeysAreBounded(t *testing.T) {
 	for i := range maxSpentKeys + over {
 		s.add(spentKey{"s", strconv.Itoa(i)})
 	}
-	if len(s.used) != maxSpentKeys || len(s.ring) != maxSpentKeys {
-		t.Errorf("%d keys in %d places", len(s.used), len(s.ring))
+	if len(s.used["s"]) != maxSpentKeys || s.order.Len() != maxSpentKeys {
+		t.Errorf("%d keys in %d places", len(s.used["s"]), s.order.Len())
 	}
 	for key, spent := range map[string]bool{"0": false, strconv.Itoa(over - 1): false, strconv.Itoa(over): true, strconv.Itoa(maxSpentKeys + over - 1): true} {
 		if err := s.check(spentKey{"s", key}); api.IsCode(err, api.CodeExecNotFound) != spent {
@@ -23,5 +23,9 @@ func TestSpentKeysAreBounded(t *testing.T) {
 	}
 	if err := s.check(spentKey{"another", strconv.Itoa(over)}); err != nil {
 		t.Error(err)
+	}
+	s.add(spentKey{"another", "key"})
+	if gone := s.drop("s"); len(gone) != maxSpentKeys-1 || s.order.Len() != 1 || len(s.used) != 1 {
+		t.Errorf("%d keys are gone with their session, %d are left", len(gone), s.order.Len())
 	}
 }

@@ -31,14 +31,10 @@ func (h *Host) ended(e holder.Exit) {
 	over := end{status: status}
 	if p != nil {
 		over.tree = p.tree
-		p.leave()
+		p.end(status)
 	}
 	h.ends[e.PID] = over
 	h.mu.Unlock()
-	if p != nil {
-		p.status = status
-		close(p.done)
-	}
 }
 
 // endWithoutHolder finds out by itself that a process is gone, when nobody is

@@ -159,6 +159,7 @@ func (h *Host) Close() error {
 	h.wg.Wait()
 	if h.held == nil {
 		h.reap() // what died between the last signal and now
+		h.reapExiting()
 	}
 	var err error
 	if h.cgroup != nil {

@@ -177,8 +177,8 @@ func TestKillReachesEverything(t *testing.T) {
 					t.Error("the tracked process was not reaped")
 				}
 				for _, m := range h.scans.fresh() {
-					if m.tree == tree.num {
-						t.Errorf("process %d is alive", m.pid)
+					if st, err := readStat(m.pid); m.tree == tree.num && err == nil && !st.exiting && !st.dead() {
+						t.Errorf("process %d is alive: %+v", m.pid, st)
 					}
 				}
 				if _, err := tree.Start(Spec{Path: "/bin/true", Argv: []string{"true"}}); !errors.Is(err, errDying) && h.cgroup == nil {

@@ -53,6 +53,20 @@ func (h *Host) reap() {
 	}
 }
 
+// reapExiting reaps what was killed and is not quite dead: its cgroup does not have
+// it any more, and there is no zombie yet.
+func (h *Host) reapExiting() {
+	deadline := time.Now().Add(time.Second) // the kernel itself may hold one
+	for _, pid := range ownChildren() {
+		for time.Now().Before(deadline) {
+			if st, err := readStat(pid); err != nil || !st.exiting && !st.dead() || !h.reapOne(pid) {
+				break
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
 // reapOne reaps pid if it is ours, and says whether it was.
 func (h *Host) reapOne(pid int) bool {
 	h.spawn.Lock()
@@ -74,15 +88,16 @@ func (h *Host) reapOne(pid int) bool {
 		return true
 	}
 	h.mu.Lock()
-	p.leave()
+	p.end(statusOf(ws, &ru))
 	h.mu.Unlock()
-	p.status = statusOf(ws, &ru)
-	close(p.done)
 	return true
 }
 
-// leave takes p out of the tracked processes. The host's mu is held.
-func (p *Proc) leave() {
+// end takes p out of the tracked processes, once its end is told: who does not find
+// it there any more may ask how it ended. The host's mu is held.
+func (p *Proc) end(status Status) {
+	p.status = status
+	close(p.done)
 	delete(p.tree.host.procs, p.pid)
 	p.tree.procs = slices.DeleteFunc(p.tree.procs, func(o *Proc) bool { return o == p })
 }

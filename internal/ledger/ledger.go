@@ -113,29 +113,6 @@ func New(keep holder.Keeper) (*Ledger, error) {
 	return l, nil
 }
 
-// newMemory makes a ledger without records. It begins with one that is gone, so
-// that one which was overwritten with zeros is not taken for an empty one.
-func newMemory() (fd int, err error) {
-	fd, err = unix.MemfdCreate("ledger", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return -1, err
-	}
-	err = writeFull(fd, append(appendGone(nil, firstSize, 0), make([]byte, firstSize-headerSize)...), 0)
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	if err != nil {
-		return -1, errors.Join(err, unix.Close(fd))
-	}
-	return fd, nil
-}
-
-// isSealed reports whether the memory can't be cut off.
-func isSealed(fd int) bool {
-	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	return err == nil && has&unix.F_SEAL_SHRINK != 0
-}
-
 // Open reads the ledger that is kept. The error is ErrLost if no record can be
 // read. If some records can't be read, Damage returns where they are.
 func Open(keep holder.Keeper) (*Ledger, error) {
@@ -189,25 +166,6 @@ func (l *Ledger) mapFirst() (err error) {
 // sayEnd says how far the records go, once they do: a page that is lost at the end
 // is noticed. The caller holds mu.
 func (l *Ledger) sayEnd() { binary.LittleEndian.PutUint64(l.first[endAt:], uint64(l.end)) }
-
-// memoryOf returns all that is in a ledger. One that could be cut off meanwhile
-// is copied.
-func memoryOf(fd int, sealed bool) (mem []byte, release func(), err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, nil, err
-	}
-	if st.Size == 0 {
-		return nil, func() {}, nil
-	}
-	if sealed {
-		mem, err = unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
-		return mem, func() { _ = unix.Munmap(mem) }, err
-	}
-	mem = make([]byte, st.Size)
-	n, err := readMost(fd, mem, 0)
-	return mem[:n], func() {}, err
-}
 
 // Read returns what is in the ledger behind a descriptor, and what of it can't be
 // read, and changes nothing. A daemon may write to it meanwhile.
@@ -464,22 +422,6 @@ func (l *Ledger) wipeFile(p place) error {
 // zeroFrom makes everything from an offset on zero.
 func (l *Ledger) zeroFrom(offset int64) error { return punch(l.fd, offset) }
 
-func punch(fd int, offset int64) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size <= offset {
-		return err
-	}
-	return fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, st.Size-offset)
-}
-
-func fallocate(fd int, mode uint32, offset, size int64) error {
-	for {
-		if err := unix.Fallocate(fd, mode, offset, size); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
 func appendRecord(b []byte, op byte, key string, value []byte) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -602,43 +544,4 @@ func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error)
 	}
 	err = flush()
 	return end, err
-}
-
-func writeFull(fd int, b []byte, at int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pwrite(fd, b, at)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b, at = b[n:], at+int64(n)
-	}
-	return nil
-}
-
-func readFull(fd int, b []byte, at int64) error {
-	n, err := readMost(fd, b, at)
-	if err == nil && n < len(b) {
-		err = errors.New("it ends early")
-	}
-	return err
-}
-
-// readMost reads up to the end.
-func readMost(fd int, b []byte, at int64) (n int, err error) {
-	for n < len(b) {
-		got, err := unix.Pread(fd, b[n:], at+int64(n))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return n, err
-		case got == 0:
-			return n, nil
-		default:
-			n += got
-		}
-	}
-	return n, nil
 }

@@ -182,8 +182,10 @@ func (p *Pool) find() (live []*found, others []record) {
 	unknown := p.readDamage(&r)
 	if unknown {
 		for id, tree := range p.host.FoundTrees() {
-			f := r.of(id)
-			f.tree = cmp.Or(f.tree, tree)
+			if strings.HasPrefix(id, sessionID) {
+				f := r.of(id)
+				f.tree = cmp.Or(f.tree, tree)
+			}
 		}
 	}
 	for id, f := range r.sessions {

@@ -117,7 +117,7 @@ func (p *Pool) forget(past map[*Session]bool) {
 	}
 	for s := range past {
 		s.forgetExecs(time.Time{})
-		for _, k := range p.spent.drop(s.id) { // nobody can ask for the session any more
+		for _, k := range p.spent.drop(s.id) {
 			p.erase(k.ledgerKey())
 		}
 		p.erase(endedKey + s.id)
@@ -165,7 +165,7 @@ func (s *Session) forgetExecs(then time.Time) {
 		}
 		return old
 	})
-	if then.IsZero() { // as the session is
+	if then.IsZero() { // with the session: nobody can ask for its keys any more
 		s.keys = nil
 	} else {
 		s.unkey(dropped)

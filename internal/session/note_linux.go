@@ -234,6 +234,7 @@ const maxPooledNote = 4 << 10
 func (p *Pool) putNote(n *noteBuffer) {
 	n.record, n.coder = execRecord{}, state.Coder{}
 	clear(n.value)
+	clear(n.journal)
 	if cap(n.value) <= maxPooledNote && cap(n.journal) <= maxPooledNote {
 		p.notes.Put(n)
 	}

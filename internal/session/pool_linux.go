@@ -155,6 +155,9 @@ func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Stor
 // Shutdown can wait for all of them.
 func (p *Pool) begin(fn func()) { p.work.Go(fn) }
 
+// sessionID is what the id of every session begins with.
+const sessionID = "s-"
+
 // newID makes an id of 50 random bits: short enough to type, and no two alike
 // among the millions a daemon ever makes.
 func newID(prefix string) string {

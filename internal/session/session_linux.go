@@ -81,7 +81,7 @@ func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
 	}
 	now := time.Now()
 	s := &Session{
-		pool: p, id: newID("s-"), number: p.numbers.Add(1), state: api.StateCreating, created: now, active: now,
+		pool: p, id: newID(sessionID), number: p.numbers.Add(1), state: api.StateCreating, created: now, active: now,
 		timeout:   p.cfg.DefaultTimeout,
 		idleTTL:   p.cfg.IdleTTL,
 		destroyed: make(chan struct{}),

@@ -199,18 +199,28 @@ func ownNumbers(t *testing.T, script string) numbers {
 	return own
 }
 
+// number is a whole one: no part of it is taken for another.
+var number = regexp.MustCompile(`\b\d+(\.\d+)?\b`)
+
 func (n numbers) instead(text string) string {
-	for shown, own := range n {
-		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(shown)+`\b`).ReplaceAllLiteralString(text, own)
-	}
-	return text
+	return exchanged(text, n)
 }
 
 func (n numbers) shown(text string) string {
+	back := numbers{}
 	for shown, own := range n {
-		text = strings.ReplaceAll(text, own, shown)
+		back[own] = shown
 	}
-	return text
+	return exchanged(text, back)
+}
+
+func exchanged(text string, others numbers) string {
+	return number.ReplaceAllStringFunc(text, func(old string) string {
+		if other, ok := others[old]; ok {
+			return other
+		}
+		return old
+	})
 }
 
 func freePort(t *testing.T) string {
@@ -354,13 +364,19 @@ func TestMatches(t *testing.T) {
 }
 
 func TestOwnNumbers(t *testing.T) {
-	const text = "sleep 4322 & ps | grep 'sleep 4322'; sleep 2.01; sleep 60; echo 43221; curl localhost:7040"
-	own := ownNumbers(t, text)
-	got := own.instead(text)
-	if strings.Contains(got, "4322 ") || strings.Contains(got, "7040") || strings.Contains(got, "2.01;") || !strings.Contains(got, "sleep 60; echo 43221;") || len(own) != 3 {
-		t.Errorf("%q of %v", got, own)
+	own := ownNumbers(t, "sleep 4322 & sleep 2.01; sleep 60; curl localhost:7040")
+	if len(own) != 3 || own["4322"] == "" || own["2.01"] == "" || own[shownPort] == "" {
+		t.Errorf("a story has of its own %v", own)
 	}
-	if back := own.shown(got); back != text {
+	own = numbers{"4322": "9996543", "2": "8888765", "2.01": "2.017654321", "7040": "6543"}
+	const (
+		text = "sleep 4322 & ps | grep 'sleep 4322'; sleep 2; sleep 2.01; sleep 60; echo 43221 6543a; curl localhost:7040"
+		want = "sleep 9996543 & ps | grep 'sleep 9996543'; sleep 8888765; sleep 2.017654321; sleep 60; echo 43221 6543a; curl localhost:6543"
+	)
+	if got := own.instead(text); got != want {
+		t.Errorf("it is %q", got)
+	}
+	if back := own.shown(want); back != text {
 		t.Errorf("back it is %q", back)
 	}
 }

@@ -140,16 +140,23 @@ func (a *alone) Drop(slot Slot) {
 
 func (a *alone) Sync() error { return nil }
 
-func (a *alone) Path(slot Slot) string { return a.self + strconv.Itoa(a.fd(slot)) }
+func (a *alone) Path(slot Slot) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.self + strconv.Itoa(a.fd(slot))
+}
 
-func (a *alone) Take(slot Slot) (int, error) { return dup(a.fd(slot)) }
+func (a *alone) Take(slot Slot) (int, error) {
+	a.mu.Lock() // until it is copied: who replaces Root closes what was there
+	defer a.mu.Unlock()
+	return dup(a.fd(slot))
+}
 
+// fd is called with mu held.
 func (a *alone) fd(slot Slot) int {
 	if slot != Root {
 		return int(slot)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return a.root
 }
 

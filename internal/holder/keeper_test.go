@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,27 @@ func keeperTests(t *testing.T, k Keeper) {
 			t.Errorf("the path of the root leads to %s", got)
 		}
 	}
+
+	// One takes it while another replaces it: it is there at every moment.
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 2000 {
+			if err := k.Replace(Root, int([]*os.File{one, two}[i%2].Fd())); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2000 {
+		fd, err := k.Take(Root)
+		if err != nil {
+			t.Errorf("while it was replaced: %v", err)
+			break
+		}
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
 	k.Drop(Root)
 	if _, err := k.Take(Root); err == nil {
 		t.Error("a dropped root could be taken")

@@ -79,7 +79,8 @@ func TestMustSurviveGarbage(t *testing.T) {
 	g.throw(rng, garbageLines)
 	after := before
 	err := eventually(trltest.Patience, func() error {
-		if after = r.footprint(); after.goroutines != before.goroutines || after.fds.held != before.fds.held {
+		// There may be less: before, a command of the garbage may have been running.
+		if after = r.footprint(); after.goroutines > before.goroutines || after.fds.held > before.fds.held {
 			return fmt.Errorf("goroutines %d → %d, descriptors %d → %d", before.goroutines, after.goroutines, before.fds.held, after.fds.held)
 		}
 		return nil

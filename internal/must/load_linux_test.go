@@ -38,9 +38,14 @@ func TestMustBearLoad(t *testing.T) {
 			}
 			wg.Wait()
 			took := time.Since(began)
-			after := r.settled(idle)
-			if after.FDs > before.FDs || after.Goroutines > before.Goroutines {
-				t.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
+			after := before
+			if err := eventually(trltest.Patience, func() error { // on a busy machine the last ones are ended for a while
+				if after = r.settled(idle); after.FDs > before.FDs || after.Goroutines > before.Goroutines {
+					return fmt.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
 			}
 			figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
 				conns, execs, carrier, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())

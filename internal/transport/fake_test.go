@@ -86,12 +86,17 @@ func dial(t testing.TB, path string) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(30 * time.Second)) // a test that hangs says where
-	return &peer{t: t, UnixConn: nc.(*net.UnixConn), r: bufio.NewReader(nc)}
+	p := &peer{t: t, UnixConn: nc.(*net.UnixConn), r: bufio.NewReader(nc)}
+	p.hurry()
+	return p
 }
+
+// hurry lets a test that hangs say where.
+func (p *peer) hurry() { _ = p.SetDeadline(time.Now().Add(30 * time.Second)) }
 
 func (p *peer) send(lines string) {
 	p.t.Helper()
+	p.hurry()
 	if _, err := p.Write([]byte(lines)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -99,6 +104,7 @@ func (p *peer) send(lines string) {
 
 func (p *peer) line() string {
 	p.t.Helper()
+	p.hurry()
 	line, err := p.r.ReadString('\n')
 	if err != nil {
 		p.t.Fatal(err)

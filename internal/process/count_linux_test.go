@@ -143,7 +143,15 @@ func TestDescends(t *testing.T) {
 	h := newHost(t, Config{NoCgroup: true})
 	tree := newTree(t, h)
 	p, out := start(t, tree, `sh -c '(sleep 300 & echo $!); wait; sleep 300' & wait`, true)
-	eventually(t, func() bool { return strings.HasSuffix(read(t, out), "\n") && len(tree.PIDs()) == 4 })
+	eventually(t, func() bool { // the subshell is gone, and both sleep
+		sleeps := 0
+		for _, in := range tree.Describe(tree.PIDs()) {
+			if in.Command == "sleep 300" {
+				sleeps++
+			}
+		}
+		return strings.HasSuffix(read(t, out), "\n") && sleeps == 2 && len(tree.PIDs()) == 4
+	})
 	for _, pid := range tree.PIDs() {
 		st, err := readStat(pid)
 		if err != nil {

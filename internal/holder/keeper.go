@@ -147,12 +147,12 @@ func (a *alone) Path(slot Slot) string {
 }
 
 func (a *alone) Take(slot Slot) (int, error) {
-	a.mu.Lock() // until it is copied: who replaces Root closes what was there
+	a.mu.Lock() // held until the copy is made: Replace closes the old root
 	defer a.mu.Unlock()
 	return dup(a.fd(slot))
 }
 
-// fd is called with mu held.
+// fd returns the descriptor of a slot. Callers hold mu.
 func (a *alone) fd(slot Slot) int {
 	if slot != Root {
 		return int(slot)

@@ -430,15 +430,24 @@ func (s *Shell) awaitStandby() {
 	}
 }
 
-// tookStandby replaces the older standby.
+// standbyTries is how many copies in a row may fail before the shell is left
+// without one until its next command.
+const standbyTries = 3
+
+// tookStandby replaces the older standby. nil means that the copy could not be
+// adopted, as happens on a machine that stalls: another is taken in the next pause.
 func (s *Shell) tookStandby(c *copied) {
 	s.taking = nil
 	if !s.askedAt.IsZero() { // else an earlier daemon has asked
 		s.budget.paid(time.Since(s.askedAt))
 	}
 	if c == nil {
+		if s.failed++; s.failed <= standbyTries {
+			s.scheduleIdle()
+		}
 		return
 	}
+	s.failed = 0
 	if s.standby != nil {
 		s.standby.proc.Signal(unix.SIGKILL)
 	}

@@ -81,6 +81,7 @@ type Shell struct {
 	exit    *int // the shell said that it exits, with this status
 	taking  *kit // of the standby that was asked for and has not reported yet
 	askedAt time.Time
+	failed  int      // copies in a row that could not be adopted
 	adopted bool     // from an earlier daemon, and nothing was asked of it since
 	waking  waking   // what is becoming the shell
 	rousing *text    // the traps of the copy that is woken

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,8 +80,7 @@ func TestMustSurviveGarbage(t *testing.T) {
 	g.throw(rng, garbageLines)
 	after := before
 	err := eventually(trltest.Patience, func() error {
-		// There may be less: before, a command of the garbage may have been running.
-		if after = r.footprint(); after.goroutines > before.goroutines || after.fds.held > before.fds.held {
+		if after = r.footprint(); after.goroutines != before.goroutines || after.fds.held != before.fds.held {
 			return fmt.Errorf("goroutines %d → %d, descriptors %d → %d", before.goroutines, after.goroutines, before.fds.held, after.fds.held)
 		}
 		return nil
@@ -109,8 +109,9 @@ type garbage struct {
 
 // throw sends that many lines, over several connections at once. Each lives for
 // some of them; then it must still answer, or is cut off. When it returns there
-// is no connection left, and no session but the one that was there before: a
-// session.create whose parameters have become something else is a valid one.
+// is no connection left, no session but the one that was there before (a
+// session.create whose parameters have become something else is a valid one), and
+// that one is idle: what was queued goes on when its connection is gone.
 func (g *garbage) throw(rng *rand.Rand, count int) {
 	g.t.Helper()
 	defer func() {
@@ -124,6 +125,9 @@ func (g *garbage) throw(rng *rand.Rand, count int) {
 			if s.SessionID != g.session && s.State != api.StateTerminated {
 				g.destroy(s.SessionID)
 			}
+		}
+		if err := eventually(trltest.Patience, g.atRest); err != nil {
+			g.t.Error(err)
 		}
 	}()
 	for count > 0 {
@@ -147,6 +151,20 @@ func (g *garbage) throw(rng *rand.Rand, count int) {
 			return
 		}
 	}
+}
+
+// atRest returns an error unless the session is idle and its shell has the safety
+// copy that every idle shell has.
+func (g *garbage) atRest() error {
+	info, err := g.client.SessionInfo(g.ctx, api.SessionParams{SessionID: g.session})
+	if err != nil {
+		return err
+	}
+	standby := slices.ContainsFunc(info.Processes, func(p api.Process) bool { return p.Role == api.RoleStandby })
+	if info.State != api.StateIdle || !standby {
+		return fmt.Errorf("the session is %s, with a standby: %t", info.State, standby)
+	}
+	return nil
 }
 
 // connection is the life of one.

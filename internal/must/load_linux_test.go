@@ -39,7 +39,8 @@ func TestMustBearLoad(t *testing.T) {
 			wg.Wait()
 			took := time.Since(began)
 			after := before
-			if err := eventually(trltest.Patience, func() error { // on a busy machine the last ones are ended for a while
+			// A leak stays. On a busy machine the daemon may still be ending the last sessions.
+			if err := eventually(trltest.Patience, func() error {
 				if after = r.settled(idle); after.FDs > before.FDs || after.Goroutines > before.Goroutines {
 					return fmt.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
 				}

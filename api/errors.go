@@ -35,6 +35,7 @@ const (
 	CodeShuttingDown       Code = "SHUTTING_DOWN"
 	CodeSessionHeld        Code = "SESSION_HELD"
 	CodeSessionUnreadable  Code = "SESSION_UNREADABLE"
+	CodeInputFull          Code = "INPUT_FULL"
 )
 
 // numbers are the JSON-RPC error numbers. The first five are fixed by
@@ -63,6 +64,7 @@ var numbers = map[Code]int{
 	CodeShuttingDown:       -32015,
 	CodeSessionHeld:        -32016,
 	CodeSessionUnreadable:  -32017,
+	CodeInputFull:          -32018,
 }
 
 // Codes lists every error code of the contract, for documentation and tests.

@@ -38,7 +38,7 @@ type ExecCommand struct {
 	StdinEncoding string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
 	StdinOpen     bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
 	Wait          bool              `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
-	Key           string            `json:"key,omitempty"`             // a retry with the same key returns the first exec
+	Key           string            `json:"key,omitempty"`             // a repeat with the same key returns the first exec
 	Label         string            `json:"label,omitempty"`           // told back in results and lists
 	Lease         string            `json:"lease,omitempty"`           // of the session's hold, if it is held
 }
@@ -193,13 +193,22 @@ type ExecInputParams struct {
 	Keys  []string `json:"keys,omitempty"`
 	Paste bool     `json:"paste,omitempty"`
 	Lease string   `json:"lease,omitempty"` // of the session's hold, if it is held
+	Key   string   `json:"key,omitempty"`   // a repeat with the same key is written once
+	At    *int64   `json:"at,omitempty"`    // offset of the first byte in all input of the exec: what is there is not written again
+	Whole bool     `json:"whole,omitempty"` // all or nothing, and answered when it is kept
 }
 
-// ExecInputResult says how many bytes the command's stdin took.
+// ExecInputResult says how many bytes are the command's.
 type ExecInputResult struct {
-	ExecID string `json:"exec_id"`
-	Bytes  int    `json:"bytes"`
+	ExecID  string `json:"exec_id"`
+	Bytes   int    `json:"bytes"`
+	Next    *int64 `json:"next,omitempty"`    // offset after the last of them; not on a terminal
+	Written string `json:"written,omitempty"` // WrittenUnknown, or empty
 }
+
+// WrittenUnknown says of an input that was repeated with its key: a daemon died
+// while it typed this on a terminal, and nobody knows how much of it.
+const WrittenUnknown = "unknown"
 
 // ExecSignalParams signals the processes of a running command.
 type ExecSignalParams struct {

@@ -34,6 +34,7 @@ type SessionCreateParams struct {
 	Limits     map[string]any    `json:"limits,omitempty"`
 	Isolation  map[string]any    `json:"isolation,omitempty"`
 	Runtime    string            `json:"runtime,omitempty"` // default "host"
+	Key        string            `json:"key,omitempty"`     // a repeat with the same key returns the first session
 }
 
 // MaxTTYSide bounds the rows and columns of a terminal: larger ones are a

@@ -1,9 +1,9 @@
 // Package client speaks to a TRL daemon, over any of its carriers.
 //
 // A Client is safe for concurrent use. What it can repeat without harm, it
-// repeats after a lost connection: calls that only look, and commands, which
-// carry a key that keeps the daemon from running them twice. A Stream goes on
-// where it was cut, byte for byte.
+// repeats after a lost connection: calls that only look, and those that make a
+// session, run a command or give it input, which carry a key that keeps the daemon
+// from doing it twice. A Stream goes on where it was cut, byte for byte.
 //
 // Errors that the daemon answers are *api.Error, to be told apart by their
 // code; see api.IsCode.
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -39,6 +40,9 @@ type Options struct {
 	// be repeated. Default 10 s, longer than a daemon takes to restart; less
 	// than 0 is not at all.
 	Patience time.Duration
+	// Also are other addresses at which the same sessions are found. When the one
+	// in use can't be reached, the next is tried, and after the last the first.
+	Also []string
 }
 
 func (o *Options) setDefaults() {
@@ -51,6 +55,7 @@ func (o *Options) setDefaults() {
 type Client struct {
 	carrier carrier
 	opts    Options
+	keyless atomic.Bool // the daemon is of a version that takes keys with commands alone
 }
 
 // carrier is one of the ways to reach a daemon. Its errors are *api.Error, or
@@ -84,7 +89,11 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 // DialWith is Dial with options.
 func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 	opts.setDefaults()
-	carrier, err := dial(ctx, addr, opts)
+	connect := dial
+	if len(opts.Also) > 0 {
+		connect = dialSeveral
+	}
+	carrier, err := connect(ctx, addr, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +118,16 @@ func (c *Client) Close() error {
 
 // Call calls a method. params is encoded as its parameters, unless it is nil;
 // the result is decoded into result, unless that is nil. When ctx is done the
-// call is abandoned and returns; what the daemon does of it, it does.
+// call is abandoned and returns; what the daemon does of it, it does. A call that
+// the daemon put off (RUNTIME_UNAVAILABLE with retry_after_ms) is made again then.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	err := c.carrier.call(ctx, method, params, result)
-	if !errors.Is(err, ErrClosed) || !c.carrier.redials() || !repeatable(method, params) {
-		return err
+	try := func() error { return c.carrier.call(ctx, method, params, result) }
+	safe := c.carrier.redials() && repeatable(method, params)
+	err := try()
+	if errors.Is(err, ErrNoDaemon) && !errors.Is(err, ErrClosed) {
+		return err // there was none to lose
 	}
-	return c.persist(ctx, err, func() error { return c.carrier.call(ctx, method, params, result) })
+	return c.persist(ctx, err, try, func(err error) bool { return putOff(err) > 0 || safe && lost(err) })
 }
 
 // readOnly are the methods that can be called twice without harm.
@@ -133,6 +145,10 @@ func repeatable(method string, params any) bool {
 		return p.Key != ""
 	case api.ExecStreamParams:
 		return p.Key != ""
+	case api.SessionCreateParams:
+		return p.Key != ""
+	case api.ExecInputParams:
+		return p.Key != "" || p.At != nil
 	case api.ExecCancelParams:
 		return p.ExecID != "" // by session it could hit the next command
 	default:
@@ -140,7 +156,7 @@ func repeatable(method string, params any) bool {
 	}
 }
 
-// newKey makes the key of a command whose caller gave none.
+// newKey makes the key of a call whose caller gave none.
 func newKey() string { return "k-" + rand.Text() }
 
 // The pauses between two attempts to reach a daemon that was lost: one that
@@ -150,17 +166,30 @@ const (
 	maxPause   = time.Second
 )
 
-// persist repeats try, which has failed with err, until it has another end
-// than a lost connection or the patience is over.
-func (c *Client) persist(ctx context.Context, err error, try func() error) error {
+// persist repeats try, which has failed with err, as long as that may be mended by
+// doing so and the patience is not over.
+func (c *Client) persist(ctx context.Context, err error, try func() error, mend func(error) bool) error {
 	deadline := time.Now().Add(c.opts.Patience)
-	for pause := firstPause; lost(err) && time.Now().Before(deadline); pause = min(2*pause, maxPause) {
-		if !sleep(ctx, jitter(pause)) {
+	for pause := firstPause; err != nil && mend(err); pause = min(2*pause, maxPause) {
+		wait := max(jitter(pause), putOff(err))
+		if time.Now().Add(wait).After(deadline) {
+			break
+		}
+		if !sleep(ctx, wait) {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		err = try()
 	}
 	return err
+}
+
+// putOff is after how long a daemon wants to be asked again; 0: it did not say.
+func putOff(err error) time.Duration {
+	if !api.IsCode(err, api.CodeRuntimeUnavailable) {
+		return 0
+	}
+	ms, _ := api.AsError(err).Details["retry_after_ms"].(float64)
+	return time.Duration(ms) * time.Millisecond
 }
 
 // lost reports whether an error says nothing of the call but that the daemon

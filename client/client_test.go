@@ -66,9 +66,13 @@ func daemon(t *testing.T, cfg transport.Config) (path string, stop func()) {
 	return path, stop
 }
 
-func connect(t *testing.T, addr string) *Client {
+func connect(t *testing.T, addr string) *Client { return connectWith(t, addr, Options{Patience: -1}) }
+
+func connectPatiently(t *testing.T, addr string) *Client { return connectWith(t, addr, Options{}) }
+
+func connectWith(t *testing.T, addr string, opts Options) *Client {
 	t.Helper()
-	c, err := DialWith(t.Context(), addr, Options{Patience: -1})
+	c, err := DialWith(t.Context(), addr, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,5 +438,71 @@ func BenchmarkPing(b *testing.B) {
 		if _, err := c.Ping(b.Context()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestPutOff: a call that the daemon puts off is made again when it said, whatever
+// it does; one that is put off for longer than the client's patience is not.
+func TestPutOff(t *testing.T) {
+	var calls atomic.Int32
+	handler := tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+		if calls.Add(1) < 3 {
+			return nil, api.Errorf(api.CodeRuntimeUnavailable, "later").With("retry_after_ms", 30)
+		}
+		return &api.ExecResult{Stdout: "done"}, nil
+	})
+	path, _ := daemon(t, transport.Config{Handler: handler})
+	c := connectPatiently(t, path)
+	began := time.Now()
+	var got api.ExecResult
+	err := c.Call(t.Context(), api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s", Command: "x"}}, &got)
+	if took := time.Since(began); err != nil || got.Stdout != "done" || calls.Load() != 3 || took < 60*time.Millisecond {
+		t.Errorf("%+v, %v, after %d calls and %s", got, err, calls.Load(), took)
+	}
+	path, _ = daemon(t, transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+		return nil, api.Errorf(api.CodeRuntimeUnavailable, "much later").With("retry_after_ms", 3_600_000)
+	})})
+	if _, err := connectPatiently(t, path).Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}}); !api.IsCode(err, api.CodeRuntimeUnavailable) {
+		t.Errorf("put off for an hour: %v", err)
+	}
+}
+
+// TestSeveralAddresses: a client goes on at the next address when one is lost.
+func TestSeveralAddresses(t *testing.T) {
+	says := func(text string) transport.Config {
+		return transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+			return &api.ExecResult{Stdout: text}, nil
+		})}
+	}
+	first, endFirst := daemon(t, says("first"))
+	second, _ := daemon(t, says("second"))
+	none := filepath.Join(t.TempDir(), "none.sock")
+	c, err := DialWith(t.Context(), none, Options{Also: []string{first, second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ask := func() string {
+		t.Helper()
+		got, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Stdout
+	}
+	if got := ask(); got != "first" {
+		t.Errorf("the %s answers", got)
+	}
+	endFirst()
+	for range 2 {
+		if got := ask(); got != "second" {
+			t.Errorf("when the first is gone the %s answers", got)
+		}
+	}
+	if _, err := DialWith(t.Context(), none, Options{Also: []string{none}}); !errors.Is(err, ErrNoDaemon) {
+		t.Errorf("with no daemon at all: %v", err)
+	}
+	if _, err := DialWith(t.Context(), "stdio:trl serve --stdio", Options{Also: []string{first}}); err == nil {
+		t.Error("a daemon that is started is one of several")
 	}
 }

@@ -35,9 +35,27 @@ func (c *Client) Stats(ctx context.Context) (*api.SystemStats, error) {
 	return call[api.SystemStats](ctx, c, api.MethodSystemStats, nil)
 }
 
-// CreateSession starts a session.
+// CreateSession starts a session. Without a key it is given one, so that it can be
+// asked for again after a lost connection and is made once.
 func (c *Client) CreateSession(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
-	return call[api.Session](ctx, c, api.MethodSessionCreate, p)
+	return keyed(c, p.Key, func(key string) (*api.Session, error) {
+		p.Key = key
+		return call[api.Session](ctx, c, api.MethodSessionCreate, p)
+	})
+}
+
+// keyed makes a call that may have to be made again with a key, unless the daemon
+// is of a version that has none for it.
+func keyed[R any](c *Client, given string, call func(key string) (*R, error)) (*R, error) {
+	if given != "" || !c.carrier.redials() || c.keyless.Load() {
+		return call(given)
+	}
+	r, err := call(newKey())
+	if !api.IsCode(err, api.CodeInvalidParams) || api.AsError(err).Details["field"] != "key" {
+		return r, err
+	}
+	c.keyless.Store(true)
+	return call("")
 }
 
 // ListSessions lists sessions, oldest first.
@@ -70,9 +88,17 @@ func (c *Client) Output(ctx context.Context, p api.ExecOutputParams) (*api.ExecO
 	return call[api.ExecOutputResult](ctx, c, api.MethodExecOutput, p)
 }
 
-// Input writes to a command's standard input.
+// Input writes to a command's standard input. Without a key and an offset it is
+// given a key, so that it can be sent again after a lost connection and is written
+// once.
 func (c *Client) Input(ctx context.Context, p api.ExecInputParams) (*api.ExecInputResult, error) {
-	return call[api.ExecInputResult](ctx, c, api.MethodExecInput, p)
+	if p.At != nil {
+		return call[api.ExecInputResult](ctx, c, api.MethodExecInput, p)
+	}
+	return keyed(c, p.Key, func(key string) (*api.ExecInputResult, error) {
+		p.Key = key
+		return call[api.ExecInputResult](ctx, c, api.MethodExecInput, p)
+	})
 }
 
 // Signal signals a command's processes.

@@ -155,7 +155,7 @@ func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, e
 	}
 	err := open()
 	if err != nil && c.carrier.redials() {
-		err = c.persist(s.ctx, err, open)
+		err = c.persist(s.ctx, err, open, lost)
 	}
 	if err != nil {
 		s.cancel()

@@ -73,6 +73,7 @@ type backend struct {
 
 	mu     sync.Mutex // guards what follows
 	script []turn
+	always turn    // instead of a script; nil: there is one
 	seen   []given // one for each turn of this script
 	said   int     // turns of all scripts: ids in a conversation are unique
 }
@@ -90,6 +91,13 @@ func (b *backend) expect(script ...turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.script, b.seen = script, nil
+}
+
+// expectAny has the model do the same whatever it is asked, and how often.
+func (b *backend) expectAny(t turn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.always = t
 }
 
 // over reports a script that was not played to its end, and returns what the
@@ -126,8 +134,11 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *backend) next(g given) (n int, answer reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen = append(b.seen, g)
 	b.said++
+	if b.always != nil {
+		return b.said, b.always(g)
+	}
+	b.seen = append(b.seen, g)
 	at := len(b.seen)
 	if at > len(b.script) {
 		b.t.Errorf("the agent asked its model once more than the script has turns; it was told:\n%s", texts(g.results))

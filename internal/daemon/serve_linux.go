@@ -219,6 +219,7 @@ func (d *daemon) open() error {
 		MaxTerminated:    int(d.cfg.MaxTerminated),
 		MaxExecs:         int(d.cfg.MaxExecs),
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
+		InputBuffer:      d.cfg.InputBuffer,
 		Log:              d.log,
 		Observer:         d.web.observer(),
 		Keeper:           keep,

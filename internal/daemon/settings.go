@@ -28,6 +28,7 @@ type Config struct {
 	Unreadable       string
 	SpillDir         string
 	ExecMemory       int64
+	InputBuffer      int64
 	TotalMemory      int64
 	ExecQuota        int64
 	TotalQuota       int64
@@ -212,6 +213,10 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.ExecMemory },
 	},
 	{
+		Key: "input_buffer_bytes", Usage: "input of one command that is held until it reads, and so the longest that exec.input writes as a whole", min: 1,
+		field: func(c *Config) any { return &c.InputBuffer },
+	},
+	{
 		Key: "total_memory_bytes", Usage: "output of all commands that is held in memory", min: 1,
 		field: func(c *Config) any { return &c.TotalMemory },
 	},
@@ -303,6 +308,8 @@ func Defaults(env Environment) Config {
 		SpillDir:       env.defaultSpillDir(),
 		// What nearly every command stays below, so that it costs no file.
 		ExecMemory: 64 << 10,
+		// Twice the longest request.
+		InputBuffer: 16 << 20,
 		// A small machine can spare it.
 		TotalMemory: 64 << 20,
 		// The longest build logs fit whole.

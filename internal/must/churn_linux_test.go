@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
@@ -248,7 +246,7 @@ func (ch *churn) disturb(rnd *rand.Rand, kills, upgrades int) {
 // kill kills the daemon, or the next one if there is none now.
 func (ch *churn) kill() {
 	for ch.ctx.Err() == nil {
-		if pid := daemonOf(ch.PID); pid != 0 && unix.Kill(pid, unix.SIGKILL) == nil {
+		if pid := daemonOf(ch.PID); pid != 0 && killed(pid) {
 			ch.kills.Add(1) // before anything that it did not finish can be answered
 			return
 		}

@@ -151,11 +151,14 @@ func (r *rig) killDaemons(rnd *rand.Rand, kills int, enough chan<- struct{}) {
 			most = 150
 		}
 		time.Sleep(time.Duration(rnd.IntN(most)) * time.Millisecond) // pace: a random moment is what is wanted
-		if pid := daemonOf(r.PID); pid != 0 && unix.Kill(pid, unix.SIGKILL) == nil {
+		if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
 			n++
 		}
 	}
 }
+
+// killed kills a process with -9, and reports whether it was there.
+func killed(pid int) bool { return unix.Kill(pid, unix.SIGKILL) == nil }
 
 // daemonOf finds the daemon of a holder; 0: there is none now.
 func daemonOf(holder int) int { return childOf(holder, "be-daemon") }

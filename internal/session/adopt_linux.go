@@ -146,7 +146,7 @@ func (f *found) claims() []holder.Claim {
 		r := e.record
 		claims = append(claims, holder.Claim{
 			Owner: f.id + " " + e.id,
-			Slots: []holder.Slot{r.stdin.read, r.stdin.write, r.stdin.first, r.output[0], r.output[1], r.lane.Slot},
+			Slots: []holder.Slot{r.stdin.read, r.stdin.write, r.stdin.buffer, r.output[0], r.output[1], r.lane.Slot},
 		})
 	}
 	return claims
@@ -169,7 +169,8 @@ func (p *Pool) Slots() []holder.Slot {
 	for _, e := range p.execs {
 		slots = append(slots, e.journal.Slots()...)
 		if e.stdin != nil {
-			slots = append(slots, e.stdin.slots.read, e.stdin.slots.write, e.stdin.slots.first)
+			in := e.stdin.slots
+			slots = append(slots, in.read, in.write, in.buffer)
 		}
 		for c := range e.captures() {
 			slots = append(slots, c.slot())
@@ -227,6 +228,13 @@ func (h *history) awaitPatiently() {
 	}
 }
 
+// wasMade is closed: what is noted is made.
+var wasMade = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.
 func (p *Pool) rebuild(f *found) *Session {
@@ -234,16 +242,15 @@ func (p *Pool) rebuild(f *found) *Session {
 	s := &Session{
 		pool: p, id: f.id, number: r.number, owner: r.owner, envKeys: r.envKeys, program: r.program, env: r.env,
 		params: api.SessionCreateParams{
-			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty,
+			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty, Key: r.key,
 		},
 		timeout: r.timeout, idleTTL: r.idleTTL, created: r.created, active: time.Now(),
 		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
-		terminated: r.terminated, unheldSize: r.unheldSize,
+		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade,
 	}
 	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
-	p.sessions[s.id] = s
-	p.order = append(p.order, s)
+	p.enlist(s)
 	if r.terminated != nil {
 		s.state = api.StateTerminated
 		close(s.destroyed)
@@ -258,7 +265,7 @@ func (p *Pool) rebuild(f *found) *Session {
 		return s
 	}
 	for _, e := range f.execs {
-		s.rebuildExec(e)
+		s.rebuildExec(e, f.inputs[e.id])
 	}
 	if r.tty != nil {
 		s.term = p.newTerminal(nil, nil, *r.tty)
@@ -268,8 +275,9 @@ func (p *Pool) rebuild(f *found) *Session {
 	return s
 }
 
-// rebuildExec makes an exec again, with its output.
-func (s *Session) rebuildExec(f foundExec) {
+// rebuildExec makes an exec again, with its output and what is known of its input, if
+// there was any.
+func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 	r := f.record
 	e := s.newExecution(r.key)
 	e.id, e.number, e.command, e.timeout, e.idleTimeout = f.id, r.number, r.command, r.timeout, r.idleTimeout
@@ -286,7 +294,11 @@ func (s *Session) rebuildExec(f foundExec) {
 	}
 	e.res.ExecID, e.res.SessionID, e.res.State = e.id, s.id, r.state
 	e.res.StartedAt, e.res.TTY, e.res.Label = api.Time{Time: r.began}, r.result.TTY, r.result.Label
-	e.restoreJournal(r)
+	e.sum = r.sum
+	if in != nil {
+		e.inputs, e.inputNoted = in.keyed, true
+	}
+	e.restoreJournal(r, in)
 	if r.why != causeNone {
 		e.why.Store(int32(r.why))
 		close(e.stopped)
@@ -313,9 +325,9 @@ func (s *Session) rebuildExec(f foundExec) {
 	s.pool.mu.Unlock()
 }
 
-// restoreJournal brings the output back, and goes on with it if it was not at
-// its end.
-func (e *execution) restoreJournal(r *execRecord) {
+// restoreJournal brings the output back, and goes on with it and the input if they
+// were not at their end.
+func (e *execution) restoreJournal(r *execRecord, in *inputRecord) {
 	p := e.session.pool
 	e.journal.Release() // that of a new one
 	var err error
@@ -332,7 +344,7 @@ func (e *execution) restoreJournal(r *execRecord) {
 		e.journal = p.store.New() // for what is still to come
 	}
 	if r.stdin.read != 0 && r.state != api.ExecExited {
-		if e.stdin, err = adoptInput(p.cfg.Keeper, r.stdin); err != nil {
+		if err = e.adoptInput(r.stdin, in); err != nil {
 			p.cfg.Log.Error("input is lost", "exec", e.id, "error", err)
 		}
 	}
@@ -377,7 +389,7 @@ func (s *Session) adopt(f *found) (err error) {
 		return err
 	}
 	for _, e := range f.execs {
-		s.rebuildExec(e)
+		s.rebuildExec(e, f.inputs[e.id])
 	}
 	if s.term != nil {
 		s.term.mu.Lock()
@@ -414,7 +426,7 @@ func (f *found) commandOf() error {
 // gone already can't be taken over.
 func (s *Session) rebuildEnding(f *found) {
 	for _, e := range f.execs {
-		s.rebuildExec(e)
+		s.rebuildExec(e, f.inputs[e.id])
 	}
 	s.state, s.ending, s.endWhy = api.StateIdle, true, f.record.ending
 }

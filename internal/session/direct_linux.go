@@ -58,7 +58,7 @@ func (e *execution) openFiles(spec *process.Spec) error {
 		return nil
 	}
 	var err error
-	if e.stdin, err = newInput(e.session.pool.cfg.Keeper, nil, true); err != nil {
+	if err = e.newInput(nil, true); err != nil {
 		return err
 	}
 	spec.Files[0] = e.stdin.read
@@ -114,6 +114,9 @@ func (e *execution) runDirect() {
 	s := e.session
 	s.pool.execsRunning.Add(1)
 	defer s.pool.execsRunning.Add(-1)
+	if e.stdin != nil {
+		e.stdin.flow() // what an earlier daemon was given
+	}
 	disarm := func() {}
 	if !s.proc.Exited() { // as it may have while there was no daemon: it is not late then
 		disarm = e.watch()
@@ -126,9 +129,7 @@ func (e *execution) runDirect() {
 	disarm()
 	st := s.proc.Status()
 	e.settleOutput()
-	if e.stdin != nil {
-		e.stdin.close()
-	}
+	e.closeInput()
 	e.finish(func(r *api.ExecResult) {
 		r.ExitCode = &st.Code
 		r.Signal = process.SignalName(st.Signal)

@@ -34,6 +34,7 @@ type execution struct {
 	id      string
 	number  int64 // of the session's execs
 	key     string
+	sum     uint32 // of its params, if it has a key; 0: not known
 	mark    uint32 // of the processes it starts
 	journal *journal.Journal
 
@@ -58,8 +59,10 @@ type execution struct {
 
 	// noting makes notes one after the other, so that the last one tells what is.
 	// It comes before every other lock of the exec and its captures.
-	noting    sync.Mutex
-	forgotten bool // nothing is noted any more. Under noting.
+	noting     sync.Mutex
+	forgotten  bool         // nothing is noted any more. Under noting.
+	inputs     []keyedInput // the oldest first. Under noting.
+	inputNoted bool         // there is a note of its input. Under noting.
 
 	mu    sync.Mutex
 	res   api.ExecResult // without output
@@ -137,9 +140,7 @@ func (e *execution) finish(fill func(*api.ExecResult)) {
 func (e *execution) neverRan() {
 	e.stop(causeCancel)
 	e.finish(func(*api.ExecResult) {})
-	if e.stdin != nil {
-		e.stdin.close()
-	}
+	e.closeInput()
 	e.closeJournal()
 	e.setDone()
 }
@@ -278,9 +279,7 @@ func (e *execution) closeOutput() {
 	for c := range e.captures() {
 		c.abort()
 	}
-	if e.stdin != nil {
-		e.stdin.close()
-	}
+	e.closeInput()
 }
 
 // watch arms the clocks that may stop the command. The function it returns
@@ -333,9 +332,7 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	c.ID, c.Mark, c.Stop = e.id, e.mark, e.stopped
 	if e.stdin != nil {
 		c.Stdin = e.stdin.path()
-		if e.stdin.first >= 0 {
-			s.pool.begin(e.stdin.sendFirst)
-		}
+		e.stdin.flow()
 	}
 	c.Keys = e.keys
 	if e.stdout != nil {
@@ -358,9 +355,7 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	res, err := run(c)
 	disarm()
 	e.settleOutput()
-	if e.stdin != nil {
-		e.stdin.close()
-	}
+	e.closeInput()
 	var cwd string
 	var survivors []api.Process
 	if err == nil {

@@ -136,7 +136,7 @@ func decodeExec2(b []byte) (*execRecord, error) {
 	e.running, e.at = time.Duration(r.Int()), time.Duration(r.Int())
 	e.ended, e.lastByte = r.Time(), r.Time()
 	e.why = cause(r.Int())
-	for _, slot := range []*holder.Slot{&e.stdin.read, &e.stdin.write, &e.stdin.first, &e.output[0], &e.output[1], &e.lane.Slot} {
+	for _, slot := range []*holder.Slot{&e.stdin.read, &e.stdin.write, &e.stdin.buffer, &e.output[0], &e.output[1], &e.lane.Slot} {
 		*slot = holder.Slot(r.Int())
 	}
 	e.lane.Number = uint64(r.Int())

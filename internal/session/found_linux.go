@@ -20,9 +20,10 @@ type found struct {
 	tree   uint32         // 0: not known
 	shell  []byte
 	screen *picture
-	execs  []foundExec // in their order
-	keys   []string    // of all its records, but for the session's own
-	bad    error       // why a record that is needed can't be read
+	execs  []foundExec             // in their order
+	inputs map[string]*inputRecord // by exec
+	keys   []string                // of all its records, but for the session's own
+	bad    error                   // why a record that is needed can't be read
 }
 
 type foundExec struct {
@@ -100,6 +101,18 @@ func (r *reading) add(key string, value []byte) (err error) {
 		if err == nil {
 			f.execs = append(f.execs, foundExec{id, e})
 		}
+	case inputKey:
+		in := &inputRecord{}
+		if err = state.Decode(value, in.fields); in.session == "" {
+			break
+		}
+		f = r.of(in.session)
+		if err == nil {
+			if f.inputs == nil {
+				f.inputs = map[string]*inputRecord{}
+			}
+			f.inputs[id] = in
+		}
 	case spentPrefix:
 		session, used, _ := strings.Cut(id, "/")
 		r.spent = append(r.spent, spentKey{session, used})
@@ -165,7 +178,7 @@ func (p *Pool) find() (live []*found, others []record) {
 			others = append(others, rec)
 		case screenKey:
 			later = append(later, some{rec, id})
-		case execKey:
+		case execKey, inputKey:
 			later = append(later, some{rec, state.FirstText(value)})
 		default:
 			rec.value = slices.Clone(value)
@@ -204,7 +217,7 @@ func (p *Pool) find() (live []*found, others []record) {
 		}
 	}
 	for _, k := range r.spent {
-		if ended[k.session] || r.sessions[k.session] != nil {
+		if k.session == "" || ended[k.session] || r.sessions[k.session] != nil {
 			p.spent.add(k)
 		} else {
 			p.erase(k.ledgerKey())
@@ -228,7 +241,7 @@ func (p *Pool) readDamage(r *reading) (unknown bool) {
 		switch kind + "/" {
 		case sessionKey, shellKey:
 			r.of(id).bad = errors.New("a record of it is damaged in the ledger")
-		case endedKey, treeKey, screenKey, execKey, spentPrefix:
+		case endedKey, treeKey, screenKey, execKey, inputKey, spentPrefix:
 		default:
 			unknown = true
 		}

@@ -242,13 +242,13 @@ func (s *Session) settleOthers() {
 	s.sizing.Lock()
 	s.sizing.Unlock() //nolint:gocritic,staticcheck // the wait is all there is to do
 	if s.term != nil {
-		s.term.typing.settle()
+		s.term.turn.settle()
 		return
 	}
 	s.mu.Lock()
 	running := s.running
 	s.mu.Unlock()
 	if running != nil && running.stdin != nil {
-		running.stdin.settle()
+		running.stdin.turn.settle()
 	}
 }

@@ -120,6 +120,9 @@ func (p *Pool) forget(past map[*Session]bool) {
 		for _, k := range p.spent.drop(s.id) {
 			p.erase(k.ledgerKey())
 		}
+		if s.params.Key != "" {
+			p.spend(s.key())
+		}
 		p.erase(endedKey + s.id)
 		p.erase(screenKey + s.id)
 	}
@@ -128,6 +131,7 @@ func (p *Pool) forget(past map[*Session]bool) {
 	p.order = slices.DeleteFunc(p.order, func(s *Session) bool {
 		if past[s] {
 			delete(p.sessions, s.id)
+			delete(p.keys, s.key())
 			p.ended--
 		}
 		return past[s]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,39 +15,72 @@ import (
 // input is a command's standard input: a memfd that holds all of it, or a pipe
 // that exec.input writes to. Neither is ever on a disk, and the holder has both
 // ends: the command goes on reading while no daemon is there.
+//
+// What exec.input is given goes into a buffer that is kept, is noted, and only then
+// moves to the pipe. A daemon that is killed at any instruction leaves nothing half,
+// and the next one knows what it has.
 type input struct {
 	keep  holder.Keeper
+	begin func(func())  // starts a goroutine
+	note  func()        // notes the slots
 	read  int           // end that the command reads, for the shell to open by path
-	first int           // a memfd with what the pipe gets when the command starts; -1: nothing
-	begun chan struct{} // closed when that is written: what comes later must wait
-	once  sync.Once     // closes begun
+	turn  turn          // of who adds to the buffer
+	ended chan struct{} // closed when nothing is taken any more
 
-	typing *typist // writes to pipe; nil as that
-
-	mu    sync.Mutex
-	slots inputSlots
-	spent []holder.Slot // not in use any more, but a note may name them
-	pipe  *os.File      // writing end; nil when there is nothing to write to
-	done  bool
+	mu     sync.Mutex
+	slots  inputSlots
+	spent  []holder.Slot // not in use any more, but a note may name them
+	pipe   *os.File      // writing end; nil when there is nothing to write to
+	buffer *inputBuffer  // nil: there was nothing to put into it
+	eof    bool          // nothing comes after what is in the buffer
+	ready  int64         // so much of the buffer is noted, and may move
+	over   bool          // that it ends there is noted too
+	moving bool          // somebody moves what is ready
+	moved  chan struct{} // closed when some has moved; nil: nobody waits for it
+	failed error         // why the pipe takes nothing any more
+	done   bool
 }
 
 // inputSlots are where the holder has a command's input; 0: it has no such.
-type inputSlots struct{ read, write, first holder.Slot }
+type inputSlots struct{ read, write, buffer holder.Slot }
 
-// newInput makes a command's stdin. With open it stays open after data.
-func newInput(keep holder.Keeper, data []byte, open bool) (*input, error) {
-	in := &input{keep: keep, read: -1, first: -1}
+// newInput makes the command's stdin. With open it stays open after data.
+func (e *execution) newInput(data []byte, open bool) error {
+	in := e.makeInput()
 	err := in.open(data, open)
 	if err == nil {
-		err = keep.Sync()
+		err = in.keep.Sync()
 	}
 	if err != nil {
 		in.close()
 		_, spent := in.noted()
 		in.giveUp(spent)
-		return nil, err
+		return err
 	}
-	return in, nil
+	e.stdin = in
+	return nil
+}
+
+// adoptInput takes the command's stdin from before a restart. Of one that got nothing
+// later than with the command, nothing more is known.
+func (e *execution) adoptInput(slots inputSlots, known *inputRecord) error {
+	in := e.makeInput()
+	in.slots = slots
+	var end *int64
+	if known != nil {
+		in.eof, in.over, end = known.eof, known.eof, &known.end
+	}
+	if err := in.take(end); err != nil {
+		in.close() // what there is in the slots nobody has then
+		return err
+	}
+	e.stdin = in
+	return nil
+}
+
+func (e *execution) makeInput() *input {
+	p := e.session.pool
+	return &input{keep: p.cfg.Keeper, begin: p.begin, note: func() { e.note() }, read: -1, turn: newTurn(), ended: make(chan struct{})}
 }
 
 func (in *input) open(data []byte, open bool) (err error) {
@@ -66,42 +98,39 @@ func (in *input) open(data []byte, open bool) (err error) {
 	if err := unix.SetNonblock(p[1], true); err != nil { // ours; the command's end blocks
 		return errors.Join(err, unix.Close(p[1]))
 	}
-	in.openPipe(p[1])
+	in.pipe = os.NewFile(uintptr(p[1]), "stdin")
 	if in.slots.read, err = in.keep.Keep(p[0]); err != nil {
 		return err
 	}
 	if in.slots.write, err = in.keep.Keep(p[1]); err != nil || len(data) == 0 {
-		in.begin()
 		return err
 	}
-	if in.first, err = memfdWith(data); err != nil {
+	if err := in.makeBuffer(); err != nil {
 		return err
 	}
-	if _, err := unix.Seek(in.first, 0, 0); err != nil {
+	if err := in.buffer.write(data); err != nil {
 		return err
 	}
-	in.slots.first, err = in.keep.Keep(in.first)
-	return err
+	in.buffer.end, in.ready = int64(len(data)), int64(len(data))
+	return nil
 }
 
-func (in *input) openPipe(fd int) {
-	in.begun = make(chan struct{})
-	in.pipe = os.NewFile(uintptr(fd), "stdin")
-	in.typing = newTypist(in.pipe)
-}
-
-// adoptInput takes a command's input from before a restart.
-func adoptInput(keep holder.Keeper, slots inputSlots) (*input, error) {
-	in := &input{keep: keep, slots: slots, read: -1, first: -1}
-	err := in.take()
+// makeBuffer makes the buffer for the first that is to go into it. Under mu.
+func (in *input) makeBuffer() error {
+	buffer, err := newInputBuffer()
 	if err != nil {
-		in.close() // what there is in the slots nobody has then
-		return nil, err
+		return err
 	}
-	return in, nil
+	slot, err := in.keep.Keep(buffer.fd)
+	if err != nil {
+		buffer.close()
+		return err
+	}
+	in.buffer, in.slots.buffer = buffer, slot
+	return nil
 }
 
-func (in *input) take() (err error) {
+func (in *input) take(end *int64) (err error) {
 	if in.read, err = in.keep.Take(in.slots.read); err != nil || in.slots.write == 0 {
 		return err
 	}
@@ -109,13 +138,18 @@ func (in *input) take() (err error) {
 	if err != nil {
 		return err
 	}
-	in.openPipe(fd)
-	if in.slots.first == 0 {
-		in.begin()
+	in.pipe = os.NewFile(uintptr(fd), "stdin")
+	if in.slots.buffer == 0 {
 		return nil
 	}
-	in.first, err = in.keep.Take(in.slots.first)
-	return err
+	if fd, err = in.keep.Take(in.slots.buffer); err != nil {
+		return err
+	}
+	if in.buffer, err = adoptInputBuffer(fd, end); err != nil {
+		return err
+	}
+	in.ready = in.buffer.end
+	return nil
 }
 
 // path is how the command's shell opens it.
@@ -126,156 +160,283 @@ func memfdWith(data []byte) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if err != nil {
-			return -1, errors.Join(err, unix.Close(fd))
-		}
-		data = data[n:]
+	if err := writeAll(fd, data, 0); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
 }
 
-// begin lets what comes later through.
-func (in *input) begin() {
-	if in.begun != nil {
-		in.once.Do(func() { close(in.begun) })
+const (
+	// inputPiece is how much of an input that may come in pieces is buffered at
+	// once: who takes over the keyboard has no more before it.
+	inputPiece = 256 << 10
+	// pipeBytes is what a pipe takes that nobody reads. What counts are bytes that
+	// are unread, in the pipe or before it: many small pieces are more than a pipe
+	// has places for.
+	pipeBytes = 64 << 10
+)
+
+// size is how much the command was given, ever.
+func (in *input) size() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.buffer == nil {
+		return 0
+	}
+	return in.buffer.end
+}
+
+// atEOF reports whether nothing can come any more.
+func (in *input) atEOF() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.eof
+}
+
+// errClosed returns an error if nothing can be added any more.
+func (in *input) errClosed() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.pipe != nil && !in.eof && !in.done {
+		return nil
+	}
+	return api.Errorf(api.CodeInvalidParams, "the command's stdin is closed").
+		WithHint("start the command with stdin_open: true to write to it later")
+}
+
+// room waits until a part of what is to be added may be, and returns how much that
+// is. It is the caller's turn.
+func (in *input) room(ctx, fence context.Context, s *sending, rest int) (n int, err error) {
+	err = in.await(ctx, fence, func() bool {
+		var held int64
+		if in.buffer != nil {
+			held = in.buffer.end - in.buffer.moved
+		}
+		if s.whole {
+			n = rest
+			return held == 0 || held+int64(rest) <= s.most
+		}
+		n = min(rest, int(max(inputPiece-held, 0)))
+		return n > 0 || rest == 0
+	})
+	return n, err
+}
+
+// ensureBuffer makes the buffer for the first input, and notes where it is. It is the
+// caller's turn.
+func (in *input) ensureBuffer() error {
+	in.mu.Lock()
+	err := in.errEnded()
+	made := err == nil && in.buffer == nil
+	if made {
+		if err = in.makeBuffer(); err == nil {
+			err = in.keep.Sync()
+		}
+	}
+	in.mu.Unlock()
+	if err != nil {
+		return errNotKept(err)
+	}
+	if made {
+		in.note()
+	}
+	return nil
+}
+
+// put writes a piece to the buffer, of which it is no part before extend. It is the
+// caller's turn.
+func (in *input) put(piece []byte) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.errEnded(); err != nil {
+		return err
+	}
+	if err := in.buffer.write(piece); err != nil {
+		return errNotKept(err)
+	}
+	return nil
+}
+
+func errNotKept(err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return e
+	}
+	return api.Errorf(api.CodeInternal, "keep the input: %w", err).
+		WithHint("the daemon is out of memory or descriptors: try again, or destroy sessions that are not needed")
+}
+
+// extend says that n bytes more are whole, and whether they are the last. What it
+// says may move once it is noted: see release.
+func (in *input) extend(n int, eof bool) (end int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.buffer.end += int64(n)
+	in.eof = in.eof || eof
+	return in.buffer.end
+}
+
+// release lets what is whole move.
+func (in *input) release() {
+	in.mu.Lock()
+	in.ready, in.over = in.buffer.end, in.eof
+	in.mu.Unlock()
+	in.flow()
+}
+
+// awaitTaken waits until no more is unread, up to an offset, than a pipe takes.
+func (in *input) awaitTaken(ctx, fence context.Context, to int64) error {
+	return in.await(ctx, fence, func() bool {
+		if in.buffer == nil || in.buffer.moved >= to {
+			return true
+		}
+		if in.done {
+			return false
+		}
+		unread, err := unix.IoctlGetInt(in.read, unix.TIOCINQ) // the kernel's FIONREAD
+		return err == nil && to-in.buffer.moved+int64(unread) <= pipeBytes
+	})
+}
+
+// await waits until there is enough, of which it asks under mu.
+func (in *input) await(ctx, fence context.Context, enough func() bool) error {
+	for {
+		in.mu.Lock()
+		if enough() {
+			in.mu.Unlock()
+			return nil
+		}
+		if err := in.errEnded(); err != nil {
+			in.mu.Unlock()
+			return err
+		}
+		if in.moved == nil {
+			in.moved = make(chan struct{})
+		}
+		moved := in.moved
+		in.mu.Unlock()
+		select {
+		case <-moved:
+		case <-in.ended:
+		case <-fence.Done():
+			return fence.Err()
+		case <-ctx.Done():
+			return errLeft(ctx)
+		}
 	}
 }
 
-// sendFirst moves what was given with the command, however much it is and
-// however slowly it is read. It ends with the command at the latest. The place
-// in the memfd is how far it came, for a later process too.
-func (in *input) sendFirst() {
-	defer in.begin()
-	in.mu.Lock()
-	pipe, first := in.pipe, in.first
-	in.first = -1 // ours from now on
-	in.mu.Unlock()
-	if first < 0 {
-		return
+func errLeft(ctx context.Context) error {
+	return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
+}
+
+// errEnded returns an error if the pipe takes nothing any more. Under mu.
+func (in *input) errEnded() error {
+	why := in.failed
+	if in.done {
+		why = errors.New("the command has ended")
 	}
-	defer unix.Close(first)
-	if pipe == nil {
+	if why == nil {
+		return nil
+	}
+	return errNotTaken(why)
+}
+
+func errNotTaken(why error) *api.Error {
+	return api.Errorf(api.CodeInvalidParams, "the command does not take its input: %w", why).
+		WithHint("exec.info says whether it is still running")
+}
+
+// taken returns how much the pipe has taken.
+func (in *input) taken() int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.buffer == nil {
+		return 0
+	}
+	return in.buffer.moved
+}
+
+// flow has the pipe take what is ready. What it does not take at once it takes
+// when the command has read, beside the caller.
+func (in *input) flow() {
+	in.mu.Lock()
+	pipe := in.pipe
+	start := pipe != nil && !in.moving
+	in.moving = in.moving || start
+	in.mu.Unlock()
+	if !start {
 		return
 	}
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return // it was closed: the command has ended
 	}
-	_ = raw.Write(func(fd uintptr) bool { // a command that does not read is no error
-		for {
-			n, err := unix.Splice(first, nil, int(fd), nil, spliceMost, unix.SPLICE_F_NONBLOCK)
-			switch {
-			case errors.Is(err, unix.EAGAIN):
-				return false
-			case errors.Is(err, unix.EINTR):
-			case err != nil || n == 0:
-				return true
-			}
+	var all bool
+	_ = raw.Write(func(fd uintptr) bool { // an error says the same
+		all = in.move(int(fd))
+		return true
+	})
+	if all {
+		in.closeAtEnd()
+		return
+	}
+	in.begin(func() {
+		if raw.Write(func(fd uintptr) bool { return in.move(int(fd)) }) == nil {
+			in.closeAtEnd()
 		}
 	})
 }
 
-// spliceMost is more than a pipe takes at once.
-const spliceMost = 1 << 20
-
-// send writes to the pipe, after what was given with the command, and closes it
-// at eof.
-func (in *input) send(ctx, fence context.Context, data []byte, eof bool) (int, error) {
-	if in.begun != nil {
-		select {
-		case <-in.begun:
-		case <-ctx.Done():
-			return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
-		}
-	}
-	n, err := in.write(ctx, fence, data)
-	if err == nil && eof {
-		in.closePipe()
-	}
-	return n, err
-}
-
-// settle returns when what was being written when a fence was done has ended. As
-// long as what was given with the command is on its way, which is nobody's
-// typing, nobody else is writing.
-func (in *input) settle() {
-	if in.typing == nil {
-		return
-	}
-	select {
-	case <-in.begun:
-		in.typing.settle()
-	default:
-	}
-}
-
-// write writes to the pipe until all is taken, the caller stops waiting or the
-// fence is done.
-func (in *input) write(ctx, fence context.Context, data []byte) (int, error) {
-	in.mu.Lock()
-	pipe, done := in.pipe, in.done
-	in.mu.Unlock()
-	if pipe == nil || done {
-		return 0, api.Errorf(api.CodeInvalidParams, "the command's stdin is closed").
-			WithHint("start the command with stdin_open: true to write to it later")
-	}
-	return in.typing.write(ctx, fence, data)
-}
-
-// typist writes to what a command reads, for one caller after the other.
-type typist struct {
-	to   *os.File
-	turn chan struct{} // holds one: whose turn it is, takes it
-}
-
-func newTypist(to *os.File) *typist {
-	w := &typist{to: to, turn: make(chan struct{}, 1)}
-	w.turn <- struct{}{}
-	return w
-}
-
-// write writes until all is taken, the caller stops waiting, or the fence is
-// done: somebody else types from then on.
-func (w *typist) write(ctx, fence context.Context, data []byte) (int, error) {
-	select {
-	case <-w.turn:
-		defer func() { w.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return 0, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
-	}
-	if err := fence.Err(); err != nil {
-		return 0, err
-	}
-	// A context has no descriptor to poll; its end is a deadline in the past.
-	interrupt := func() { _ = w.to.SetWriteDeadline(time.Unix(1, 0)) }
-	stopped, fenced := context.AfterFunc(ctx, interrupt), context.AfterFunc(fence, interrupt)
-	n, err := w.to.Write(data)
-	if a, b := stopped(), fenced(); !a || !b {
-		_ = w.to.SetWriteDeadline(time.Time{})
-	}
-	if err != nil {
-		e := api.Errorf(api.CodeInvalidParams, "the command does not take its input: %w", err).With("bytes", n)
-		return n, e.WithHint("exec.info says whether it is still running")
-	}
-	return n, nil
-}
-
-// settle returns when what was being written when a fence was done has ended.
-func (w *typist) settle() {
-	<-w.turn
-	w.turn <- struct{}{}
-}
-
-func (in *input) closePipe() {
+// move moves what is ready, and reports whether there is nothing more to do.
+func (in *input) move(pipe int) (all bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.pipe != nil {
-		_ = in.pipe.Close()
-		in.pipe = nil
+	for !in.done && in.failed == nil && in.buffer != nil && in.buffer.moved < in.ready {
+		n, err := in.buffer.moveTo(pipe, in.ready-in.buffer.moved)
+		switch {
+		case err != nil:
+			in.failed = err
+		case n == 0:
+			return false
+		}
+		in.buffer.took(n)
+		in.wake()
+	}
+	in.moving = false
+	return true
+}
+
+// wake wakes who waits for something to move. Under mu.
+func (in *input) wake() {
+	if in.moved != nil {
+		close(in.moved)
+		in.moved = nil
+	}
+}
+
+// closeAtEnd closes the pipe if it has taken all that there will ever be.
+func (in *input) closeAtEnd() {
+	in.mu.Lock()
+	end := in.over && in.pipe != nil && (in.buffer == nil || in.buffer.moved == in.ready)
+	in.mu.Unlock()
+	if end && in.closePipe() {
+		in.note() // only then is the end given up that the holder has
+	}
+}
+
+// closePipe reports whether it was open.
+func (in *input) closePipe() bool {
+	in.mu.Lock()
+	pipe := in.pipe
+	in.pipe = nil
+	if pipe != nil {
 		in.spend(&in.slots.write)
 	}
+	in.mu.Unlock()
+	if pipe != nil {
+		_ = pipe.Close() // not under mu: it waits for move
+	}
+	return pipe != nil
 }
 
 // spend says that one of the ends is not needed any more. Under mu.
@@ -286,8 +447,8 @@ func (in *input) spend(slot *holder.Slot) {
 	}
 }
 
-// noted returns what is to be noted of the input, and what may be given up when
-// it is: a slot that a note names must not become another's.
+// noted returns the slots that are to be noted, and those that may be given up when
+// they are: a slot that a note names must not become another's.
 func (in *input) noted() (slots inputSlots, spent []holder.Slot) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -301,21 +462,22 @@ func (in *input) giveUp(spent []holder.Slot) {
 	}
 }
 
-// close ends the use of both ends.
+// close ends the use of all of it.
 func (in *input) close() {
 	in.closePipe()
-	in.begin() // of one that never ran, so that nobody waits for it
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.done {
 		return
 	}
 	in.done = true
-	for _, fd := range []int{in.read, in.first} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+	close(in.ended)
+	if in.read >= 0 {
+		_ = unix.Close(in.read)
 	}
 	in.spend(&in.slots.read)
-	in.spend(&in.slots.first)
+	if in.buffer != nil {
+		in.buffer.close()
+		in.spend(&in.slots.buffer)
+	}
 }

@@ -27,7 +27,7 @@ func (p *Pool) erase(key string) {
 	}
 }
 
-// spend remembers a key whose exec is forgotten.
+// spend remembers a key whose exec or session is forgotten.
 func (p *Pool) spend(k spentKey) {
 	gone, full := p.spent.add(k)
 	if p.cfg.Ledger == nil {
@@ -62,7 +62,7 @@ func (s *Session) record() *sessionRecord {
 		number: s.number, owner: s.owner, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
 		envKeys: s.envKeys, env: s.env, program: s.program,
 		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
-		terminated: s.terminated, unheldSize: s.unheldSize,
+		terminated: s.terminated, unheldSize: s.unheldSize, key: p.Key, sum: s.sum,
 	}
 	if s.proc != nil {
 		r.pid = s.proc.PID()
@@ -156,7 +156,7 @@ func (e *execution) note() (whole bool) {
 	n := e.session.pool.notes.Get().(*noteBuffer)
 	defer e.session.pool.putNote(n)
 	r := &n.record
-	*r = execRecord{session: e.session.id, number: e.number, key: e.key, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
+	*r = execRecord{session: e.session.id, number: e.number, key: e.key, sum: e.sum, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
 	var ended []*capture
 	for i, c := range []*capture{e.stdout, e.stderr} {
 		if c == nil {
@@ -183,11 +183,34 @@ func (e *execution) note() (whole bool) {
 	return whole
 }
 
+// noteInput makes a change of what is known of the exec's input, and notes it in the
+// same step.
+func (e *execution) noteInput(change func()) {
+	e.noting.Lock()
+	defer e.noting.Unlock()
+	change()
+	e.inputNoted = true
+	if e.session.pool.cfg.Ledger == nil || e.forgotten {
+		return
+	}
+	n := e.session.pool.notes.Get().(*noteBuffer)
+	defer e.session.pool.putNote(n)
+	r := inputRecord{session: e.session.id, keyed: e.inputs}
+	if e.stdin != nil {
+		r.end, r.eof = e.stdin.size(), e.stdin.atEOF()
+	}
+	n.coder = state.Writer(n.value[:0])
+	r.fields(&n.coder)
+	n.value = n.coder.Value()
+	e.session.pool.put(inputKey+e.id, n.value)
+}
+
 // forget takes the exec out of the ledger for good.
 func (e *execution) forget() {
 	e.noting.Lock()
 	e.forgotten = true
 	e.session.pool.erase(execKey + e.id)
+	e.session.pool.erase(inputKey + e.id)
 	e.noting.Unlock()
 	e.note() // of which only its pipes are given up
 }

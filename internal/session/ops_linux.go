@@ -178,6 +178,9 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 	if len(params.Label) > maxLabel || !printable.Line(params.Label) {
 		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
 	}
+	if err := checkKey(params.Key); err != nil {
+		return nil, err
+	}
 	env, err := commandEnv(params.Env)
 	if err != nil {
 		return nil, err
@@ -196,6 +199,9 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 		}
 	}
 	e := s.newExecution(params.Key)
+	if e.key != "" {
+		e.sum = sumOfCommand(params)
+	}
 	e.res.Label = params.Label
 	e.command = shell.Command{Text: params.Command, Env: env, Dir: dir}
 	e.timeout = s.timeout
@@ -212,7 +218,7 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 		return e, nil
 	}
 	if params.Stdin != nil || params.StdinOpen {
-		if e.stdin, err = newInput(s.pool.cfg.Keeper, stdin, params.StdinOpen); err != nil {
+		if err = e.newInput(stdin, params.StdinOpen); err != nil {
 			e.discard()
 			if errors.Is(err, holder.ErrGone) { // which ends all sessions
 				return nil, s.errLost()
@@ -221,6 +227,16 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 		}
 	}
 	return e, nil
+}
+
+// sumOfCommand is that of what describes the command, and not the call.
+func sumOfCommand(params api.ExecCommand) uint32 {
+	text, stdin := params.Command, ""
+	if params.Stdin != nil {
+		stdin = *params.Stdin
+	}
+	params.Wait, params.Lease, params.Command, params.Stdin = false, "", "", nil
+	return sumOf(params, text, stdin)
 }
 
 func (s *Session) cwdIfAlive() string {
@@ -233,9 +249,7 @@ func (s *Session) cwdIfAlive() string {
 // discard drops an exec that never was one.
 func (e *execution) discard() {
 	e.journal.Release()
-	if e.stdin != nil {
-		e.stdin.close()
-	}
+	e.closeInput()
 	e.forget()
 }
 
@@ -245,11 +259,14 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.key != "" {
-		if first := s.keys[e.key]; first != nil {
+		switch first := s.keys[e.key]; {
+		case first != nil && first.sum != 0 && first.sum != e.sum:
+			return nil, false, errOtherParams()
+		case first != nil:
 			return first, false, nil
-		}
-		if err := s.pool.spent.check(spentKey{s.id, e.key}); err != nil {
-			return nil, false, err
+		case s.pool.spent.has(spentKey{s.id, e.key}):
+			return nil, false, api.Errorf(api.CodeExecNotFound, "a command with this key has run in this session, and its result is no longer kept").
+				WithHint("it is not run again; to run it once more send another key")
 		}
 	}
 	if s.ending || s.state == api.StateTerminated {
@@ -307,45 +324,85 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 	if err != nil {
 		return nil, err
 	}
-	fence, err := e.session.mayType(params.Lease)
-	if err != nil {
+	if err := checkInput(params); err != nil {
 		return nil, err
 	}
-	n, err := e.input(ctx, fence, params, data)
-	if err != nil && fence.Err() != nil {
-		return nil, e.session.lostKeyboard(n)
+	if e.session.term != nil {
+		if data, err = e.session.term.typed(params, data); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
+	sent := &sending{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), most: p.cfg.InputBuffer}
+	if params.Key != "" {
+		said := params
+		said.Lease, said.Data = "", ""
+		sent.sum = sumOf(said, params.Data)
+	}
+	if err := e.input(ctx, params, sent); err != nil {
 		return nil, err
 	}
-	return &api.ExecInputResult{ExecID: e.id, Bytes: n}, nil
+	result := &api.ExecInputResult{ExecID: e.id, Bytes: sent.sent}
+	if e.session.term == nil {
+		result.Next = &sent.next
+	}
+	if sent.unknown {
+		result.Written = api.WrittenUnknown
+	}
+	return result, nil
 }
 
-// input types or writes what the command is to read.
-func (e *execution) input(ctx, fence context.Context, params api.ExecInputParams, data []byte) (int, error) {
-	if t := e.session.term; t != nil {
-		if e.over() {
-			return 0, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
+func checkInput(params api.ExecInputParams) error {
+	if params.At != nil && *params.At < 0 {
+		return api.Errorf(api.CodeInvalidParams, "an offset is not negative").With("field", "at").
+			WithHint("the result of exec.input has the next one")
+	}
+	return checkKey(params.Key)
+}
+
+// input types or writes what the command is to read, unless that was done before.
+func (e *execution) input(ctx context.Context, params api.ExecInputParams, s *sending) error {
+	if done, err := e.answered(s); done || err != nil {
+		return err
+	}
+	fence, err := e.session.mayType(params.Lease)
+	if err != nil {
+		return err
+	}
+	write, err := e.writer(params)
+	if err != nil {
+		return err
+	}
+	err = write(ctx, fence, s)
+	if err != nil && fence.Err() != nil {
+		return e.session.lostKeyboard(s.sent)
+	}
+	if err != nil && s.sent > 0 {
+		return api.AsError(err).With("bytes", s.sent)
+	}
+	return err
+}
+
+// writer is how the command is given something to read.
+func (e *execution) writer(params api.ExecInputParams) (func(ctx, fence context.Context, s *sending) error, error) {
+	if e.session.term != nil {
+		switch {
+		case e.over():
+			return nil, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
 				WithHint("exec.info says how; what is typed belongs to the command that runs")
+		case params.At != nil, params.Whole:
+			return nil, api.Errorf(api.CodeInvalidParams, "a terminal takes what is typed as it comes: at and whole are for other input").
+				With("exec_id", e.id).WithHint("give a key: a repeat with it types nothing")
 		}
-		typed, err := t.typed(params, data)
-		if err != nil {
-			return 0, err
-		}
-		return t.input(ctx, fence, e, typed, params.EOF)
+		return e.typeOnce, nil
 	}
 	if len(params.Keys) > 0 || params.Paste {
-		return 0, errNoTerminal().With("session_id", e.session.id)
+		return nil, errNoTerminal().With("session_id", e.session.id)
 	}
 	if e.stdin == nil {
-		return 0, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
+		return nil, api.Errorf(api.CodeInvalidParams, "the command was started without an open stdin").
 			WithHint("start it with stdin_open: true, then exec.input writes to it")
 	}
-	n, err := e.stdin.send(ctx, fence, data, params.EOF)
-	if err == nil && params.EOF {
-		e.note() // only then is the end given up that the holder has
-	}
-	return n, err
+	return e.send, nil
 }
 
 // Signal signals the processes of a running command, not its shell.

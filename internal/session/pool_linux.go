@@ -47,6 +47,9 @@ type Config struct {
 	// 128 KiB, half from the head and half from the tail: about as much as
 	// fits a model's context, and the journal has the rest.
 	MaxOutputBytes int64
+	// InputBuffer is how many bytes of one command's input are held that its pipe
+	// has not taken, at most. Default 16 MiB.
+	InputBuffer int64
 	// Log receives what happens to sessions, never what they run. Default:
 	// discarded.
 	Log *slog.Logger
@@ -94,6 +97,9 @@ func (c *Config) setDefaults() {
 	if c.MaxOutputBytes == 0 {
 		c.MaxOutputBytes = 128 << 10
 	}
+	if c.InputBuffer == 0 {
+		c.InputBuffer = 16 << 20
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -116,10 +122,11 @@ type Pool struct {
 
 	mu       sync.Mutex
 	closing  bool
-	sessions map[string]*Session // live and terminated, by id
-	order    []*Session          // the same, oldest first
-	live     int                 // creating, idle or running
-	ended    int                 // terminated
+	sessions map[string]*Session   // live and terminated, by id
+	order    []*Session            // the same, oldest first
+	keys     map[spentKey]*Session // those that were made with a key
+	live     int                   // creating, idle or running
+	ended    int                   // terminated
 	execs    map[string]*execution
 	work     sync.WaitGroup // every goroutine of the pool; see begin
 	events   events         // its lock is taken last
@@ -140,11 +147,11 @@ func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Stor
 	cfg.setDefaults()
 	p := &Pool{
 		cfg: cfg, host: host, hub: hub, store: store, outlets: newOutlets(cfg.Keeper),
-		sessions: map[string]*Session{},
-		execs:    map[string]*execution{},
-		stop:     make(chan struct{}),
-		notes:    sync.Pool{New: func() any { return new(noteBuffer) }},
-		sooner:   make(chan struct{}, 1),
+		sessions: map[string]*Session{}, keys: map[spentKey]*Session{},
+		execs:  map[string]*execution{},
+		stop:   make(chan struct{}),
+		notes:  sync.Pool{New: func() any { return new(noteBuffer) }},
+		sooner: make(chan struct{}, 1),
 	}
 	p.keepExecs.Store(int64(cfg.MaxExecs))
 	p.begin(p.housekeep)
@@ -171,30 +178,126 @@ func newID(prefix string) string {
 }
 
 // Create starts a session and returns when it can be used. If it can't be
-// started, nothing is left behind.
-func (p *Pool) Create(_ context.Context, params api.SessionCreateParams, owner string) (*api.Session, error) {
+// started, nothing is left behind. One that its owner made with the same key is
+// returned as it is now.
+func (p *Pool) Create(ctx context.Context, params api.SessionCreateParams, owner string) (*api.Session, error) {
+	if err := checkKey(params.Key); err != nil {
+		return nil, err
+	}
 	p.history.await() // sessions are numbered
-	s, err := p.newSession(params)
+	s, err := p.madeOrMake(ctx, owner, params)
 	if err != nil {
 		return nil, err
 	}
-	s.owner = owner
-	if err := p.add(s); err != nil {
+	snapshot := s.snapshot()
+	return &snapshot, nil
+}
+
+// madeOrMake returns the session that was made with the same key, or makes one.
+func (p *Pool) madeOrMake(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+	s, err := p.madeWith(ctx, owner, params)
+	if err == nil && s == nil {
+		s, err = p.make(ctx, owner, params)
+	}
+	return s, err
+}
+
+// madeWith returns the session that its owner made with the same key, once it is
+// made; nil: there is none.
+func (p *Pool) madeWith(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+	for params.Key != "" {
+		p.mu.Lock()
+		first, err := p.first(keyOf(owner, params.Key), sumOf(params))
+		p.mu.Unlock()
+		if first == nil || err != nil {
+			return nil, err
+		}
+		select {
+		case <-first.made:
+		case <-ctx.Done():
+			return nil, errLeft(ctx)
+		}
+		if !first.neverMade {
+			return first, nil
+		} // else nothing of it is left, and its key is free
+	}
+	return nil, nil
+}
+
+// make makes a session, or returns the one that was made with its key meanwhile.
+func (p *Pool) make(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+	s, err := p.newSession(params, owner)
+	if err != nil {
 		return nil, err
 	}
+	if first, err := p.add(s); err != nil {
+		return nil, err
+	} else if first != s {
+		return p.madeOrMake(ctx, owner, params)
+	}
+	defer close(s.made)
 	if err := s.start(); err != nil {
+		s.neverMade = true
 		p.drop(s)
 		return nil, err
 	}
 	p.sessionsTotal.Add(1)
 	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "owner", s.owner, "pid", s.currentPID())
-	snapshot := s.snapshot()
-	return &snapshot, nil
+	return s, nil
 }
 
-func (p *Pool) add(s *Session) error {
+// first returns the session that was made with a key; nil: none was. Under mu.
+func (p *Pool) first(key spentKey, sum uint32) (*Session, error) {
+	first := p.keys[key]
+	switch {
+	case first != nil && first.sum != sum:
+		return nil, errOtherParams()
+	case first == nil && p.spent.has(key):
+		return nil, api.Errorf(api.CodeSessionNotFound, "a session was made with this key, and it is no longer kept").
+			WithHint("it is not made again; to make another send another key")
+	}
+	return first, nil
+}
+
+// add makes s one of the pool's sessions, or returns the one that was made with its
+// key.
+func (p *Pool) add(s *Session) (first *Session, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.params.Key != "" {
+		if first, err := p.first(s.key(), s.sum); first != nil || err != nil {
+			return first, err
+		}
+	}
+	if err := p.errIfFull(); err != nil {
+		return nil, err
+	}
+	p.live++
+	p.enlist(s)
+	p.shareExecs()
+	if s.idleTTL > 0 {
+		p.sweepSooner()
+	}
+	return s, nil
+}
+
+// enlist makes a session known. Under mu.
+func (p *Pool) enlist(s *Session) {
+	p.sessions[s.id] = s
+	p.order = append(p.order, s)
+	if s.params.Key != "" {
+		p.keys[s.key()] = s
+	}
+}
+
+// key is what the session was made with.
+func (s *Session) key() spentKey { return keyOf(s.owner, s.params.Key) }
+
+// keyOf is the key of a session: those of one owner are not those of another.
+func keyOf(owner, key string) spentKey { return spentKey{key: owner + "/" + key} }
+
+// errIfFull returns an error if no session can be added. Under mu.
+func (p *Pool) errIfFull() error {
 	if p.closing {
 		return errShuttingDown()
 	}
@@ -203,20 +306,14 @@ func (p *Pool) add(s *Session) error {
 			With("max_sessions", p.cfg.MaxSessions).
 			WithHint("destroy a session that is no longer needed (session.list shows them), or raise max_sessions")
 	}
-	p.live++
-	p.sessions[s.id] = s
-	p.order = append(p.order, s)
-	p.shareExecs()
-	if s.idleTTL > 0 {
-		p.sweepSooner()
-	}
 	return nil
 }
 
-// drop forgets a session that never started, or whose retention is over.
+// drop forgets a session that never started.
 func (p *Pool) drop(s *Session) {
 	p.mu.Lock()
 	delete(p.sessions, s.id)
+	delete(p.keys, s.key())
 	if i := slices.Index(p.order, s); i >= 0 {
 		p.order = slices.Delete(p.order, i, i+1)
 	}

@@ -19,7 +19,8 @@ const (
 	shellKey    = "h/" // and the id: where its shell is
 	screenKey   = "v/" // and the id: what its terminal showed, and when
 	execKey     = "x/" // and the id of the exec
-	spentPrefix = "k/" // and session and key
+	inputKey    = "i/" // and the id of the exec: what is known of its input
+	spentPrefix = "k/" // and session and key, or no session, owner and key
 	// unreadableKey and one of the above: a record that a daemon could not read,
 	// as it was found. A later one may be able to.
 	unreadableKey = "u/"
@@ -48,6 +49,8 @@ type sessionRecord struct {
 	held       *holdRecord
 	unheldSize *api.TTYSize
 	owner      string
+	key        string
+	sum        uint32 // of its params, if it has a key
 }
 
 func (r *sessionRecord) fields(c *state.Coder) {
@@ -74,6 +77,8 @@ func (r *sessionRecord) fields(c *state.Coder) {
 	state.Optional(c, 21, &r.held, func(c *state.Coder, h *holdRecord) { h.fields(c) })
 	state.Optional(c, 22, &r.unheldSize, sizeFields)
 	state.Text(c, 23, &r.owner)
+	state.Text(c, 24, &r.key)
+	state.Int(c, 25, &r.sum)
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {
@@ -149,6 +154,7 @@ type execRecord struct {
 	session     string
 	number      int64 // of the session's execs
 	key         string
+	sum         uint32 // of its params, if it has a key; 0: not known
 	state       api.ExecState
 	command     shell.Command // what of it is still to be run
 	timeout     time.Duration
@@ -185,7 +191,7 @@ func (r *execRecord) fields(c *state.Coder) {
 	state.Int(c, 15, &r.why)
 	state.Int(c, 16, &r.stdin.read)
 	state.Int(c, 17, &r.stdin.write)
-	state.Int(c, 18, &r.stdin.first)
+	state.Int(c, 18, &r.stdin.buffer)
 	state.Int(c, 19, &r.output[0])
 	state.Int(c, 20, &r.output[1])
 	state.Int(c, 21, &r.lane.Slot)
@@ -202,6 +208,7 @@ func (r *execRecord) fields(c *state.Coder) {
 	if c.Reading() || r.state == api.ExecExited {
 		resultFields(c, &r.result)
 	}
+	state.Int(c, 39, &r.sum)
 }
 
 // resultFields are how an exec ended.
@@ -236,6 +243,29 @@ func resultFields(c *state.Coder, r *api.ExecResult) {
 	state.Optional(c, 38, &r.Usage, func(c *state.Coder, u *api.Usage) {
 		state.Int(c, 1, &u.CPUMS)
 		state.Int(c, 2, &u.MaxRSSBytes)
+	})
+}
+
+// inputRecord is what is known of an exec's input. It is a record of its own, for it
+// is written with every input.
+type inputRecord struct {
+	session string
+	end     int64 // so much of the buffer is whole
+	eof     bool  // nothing comes after that
+	keyed   []keyedInput
+}
+
+func (r *inputRecord) fields(c *state.Coder) {
+	state.Text(c, 1, &r.session)
+	state.Int(c, 2, &r.end)
+	state.Bool(c, 3, &r.eof)
+	state.List(c, 4, &r.keyed, func(c *state.Coder, k *keyedInput) {
+		state.Int(c, 1, &k.key)
+		state.Int(c, 2, &k.sum)
+		state.Int(c, 3, &k.taken)
+		state.Int(c, 4, &k.next)
+		state.Bool(c, 5, &k.whole)
+		state.Bool(c, 6, &k.typing)
 	})
 }
 

@@ -108,6 +108,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 	session, sessionGot := &sessionRecord{}, &sessionRecord{}
 	exec, execGot := &execRecord{}, &execRecord{}
 	shown, shownGot := &picture{}, &picture{}
+	in, inGot := &inputRecord{}, &inputRecord{}
 	for name, c := range map[string]struct {
 		full, got any
 		fields    func(*state.Coder)
@@ -118,7 +119,8 @@ func TestEveryFieldIsKept(t *testing.T) {
 			exec.state = api.ExecExited // what is kept of one that has ended is more
 			return exec.append(nil)
 		}},
-		"picture": {shown, shownGot, shownGot.fields, shown.encode},
+		"picture":     {shown, shownGot, shownGot.fields, shown.encode},
+		"inputRecord": {in, inGot, inGot.fields, func() []byte { return state.Encode(in.fields) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := int64(0)

@@ -25,6 +25,7 @@ type Session struct {
 	number  int64                   // in the order of creation
 	owner   string                  // who made it; "": an earlier version, which did not ask
 	params  api.SessionCreateParams // as asked for, without the environment's values
+	sum     uint32                  // of what was asked for, if it has a key
 	envKeys []string
 	program shell.Program // of a shell session
 	env     []string      // given to the shell, and to the one that replaces it
@@ -43,6 +44,8 @@ type Session struct {
 	proc  *process.Proc // of a direct session
 	term  *terminal     // of a tty session
 
+	made      chan struct{} // closed when it is made, or could not be
+	neverMade bool          // valid after made is closed
 	destroyed chan struct{} // closed when the tree is verified empty
 	survivors []api.Process // valid after destroyed is closed
 	hurry     chan struct{} // closed when the grace is to be cut
@@ -72,7 +75,7 @@ type Session struct {
 }
 
 // newSession checks the parameters and makes a session that is not started.
-func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
+func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Session, error) {
 	if err := checkNames(params.Name, params.Tags); err != nil {
 		return nil, err
 	}
@@ -81,11 +84,15 @@ func (p *Pool) newSession(params api.SessionCreateParams) (*Session, error) {
 	}
 	now := time.Now()
 	s := &Session{
-		pool: p, id: newID(sessionID), number: p.numbers.Add(1), state: api.StateCreating, created: now, active: now,
+		pool: p, id: newID(sessionID), number: p.numbers.Add(1), owner: owner, state: api.StateCreating, created: now, active: now,
 		timeout:   p.cfg.DefaultTimeout,
 		idleTTL:   p.cfg.IdleTTL,
 		destroyed: make(chan struct{}),
 		hurry:     make(chan struct{}),
+		made:      make(chan struct{}),
+	}
+	if params.Key != "" {
+		s.sum = sumOf(params)
 	}
 	if params.TimeoutMS > 0 {
 		s.timeout = time.Duration(params.TimeoutMS) * time.Millisecond

@@ -3,8 +3,6 @@ package session
 import (
 	"container/list"
 	"sync"
-
-	"github.com/terminal-runtime/trl/api"
 )
 
 // maxSpentKeys is how many keys of forgotten execs are remembered: those of
@@ -12,15 +10,17 @@ import (
 // some ten megabytes.
 const maxSpentKeys = 1 << 16
 
-// spentKeys are the keys of execs that are no longer kept, of sessions that are. A
-// retry that comes so late can't be given the result of the first; but it must not
-// run the command a second time.
+// spentKeys are the keys of execs that are no longer kept, of sessions that are,
+// and of sessions that are no longer kept. A repeat that comes so late can't be
+// given the result of the first; but it must not do it a second time.
 type spentKeys struct {
 	mu    sync.Mutex
 	used  map[string]map[string]*list.Element // by session and key
 	order list.List                           // of spentKey, the oldest first
 }
 
+// spentKey is a key of an exec in a session, or with no session, of one that was
+// made: its owner and the key.
 type spentKey struct{ session, key string }
 
 // add returns the key that is no longer remembered for it, if there is one.
@@ -58,13 +58,9 @@ func (s *spentKeys) drop(session string) (gone []spentKey) {
 	return gone
 }
 
-// check refuses a key that was used before.
-func (s *spentKeys) check(k spentKey) error {
+// has reports whether a key was used before.
+func (s *spentKeys) has(k spentKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[k.session][k.key] == nil {
-		return nil
-	}
-	return api.Errorf(api.CodeExecNotFound, "a command with this key has run in this session, and its result is no longer kept").
-		WithHint("it is not run again; to run it once more send another key")
+	return s.used[k.session][k.key] != nil
 }

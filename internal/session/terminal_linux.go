@@ -28,7 +28,7 @@ type terminal struct {
 	pool   *Pool
 	master *os.File
 	raw    syscall.RawConn // of master
-	typing *typist         // writes to master
+	turn   turn            // of who types
 	// slave is kept open, so that the master does not hang up between commands.
 	slave  *os.File
 	leader *process.Terminal // nil in a direct session, whose command leads
@@ -92,7 +92,7 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 
 func (p *Pool) newTerminal(master, slave *os.File, size api.TTYSize) *terminal {
 	return &terminal{
-		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes), typing: newTypist(master),
+		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes), turn: newTurn(),
 		screen: newScreen(size), stage: [2]int{-1, -1}, slots: &terminalSlots{},
 	}
 }
@@ -335,7 +335,7 @@ func errNoTerminal() *api.Error {
 		WithHint(`session.create with tty: {"rows": 24, "cols": 80} makes one that has`)
 }
 
-// input types data, and the key for end of input at eof.
+// input types data, and the key for end of input at eof. It is the caller's turn.
 func (t *terminal) input(ctx, fence context.Context, e *execution, data []byte, eof bool) (int, error) {
 	settings, err := t.currentSettings()
 	if err != nil {
@@ -353,7 +353,7 @@ func (t *terminal) input(ctx, fence context.Context, e *execution, data []byte, 
 		default:
 		}
 	}
-	n, err := t.typing.write(ctx, fence, typed)
+	n, err := typeTo(ctx, fence, t.master, typed)
 	if err != nil {
 		return n, err
 	}

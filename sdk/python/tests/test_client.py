@@ -86,6 +86,23 @@ class OnEachCarrier(unittest.TestCase):
 
         self.each(test)
 
+    def test_once(self) -> None:
+        def test(client: trl.Client) -> None:
+            with client.session(key=(key := os.urandom(8).hex()), name="once") as s:
+                self.assertEqual(client.session(key=key, name="once").id, s.id)
+                with self.assertRaises(trl.InvalidParams):
+                    client.session(key=key, name="another")
+                with s.stream("cat", stdin_open=True) as stream:
+                    big = bytes(range(256)) * 10_000  # in parts, each of which has a key
+                    for _ in range(2):
+                        self.assertEqual(stream.input("one\n", key="1").next, 4)
+                        written = stream.input(big, key="2")
+                        self.assertEqual((written, written.next, written.unknown), (len(big), 4 + len(big), False))
+                        self.assertEqual(stream.input("three\n", at=written.next, whole=True, eof=True), 6)
+                    self.assertEqual(b"".join(chunk.data for chunk in stream), b"one\n" + big + b"three\n")
+
+        self.each(test)
+
     def test_stream(self) -> None:
         def test(client: trl.Client) -> None:
             with client.session() as s:

@@ -52,13 +52,20 @@ const streaming: ReadonlySet<string> = new Set<Streaming>(["exec.stream", "exec.
 /** Whether doing it twice is as good as once. */
 function repeatable(method: string, params: Record<string, unknown>): boolean {
   switch (method) {
+    case "session.create":
     case "exec.run":
-      return typeof params["key"] === "string" && params["key"] !== "";
+      return hasKey(params);
+    case "exec.input":
+      return hasKey(params) || params["at"] !== undefined;
     case "exec.cancel": // of one exec; of a session it could be the next one's turn
       return params["exec_id"] !== undefined && params["session_id"] === undefined;
     default:
       return readOnly.has(method);
   }
+}
+
+function hasKey(params: Record<string, unknown>): boolean {
+  return typeof params["key"] === "string" && params["key"] !== "";
 }
 
 /**
@@ -95,6 +102,7 @@ type ParamsArguments<P> = {} extends P ? [params?: P, options?: CallOptions] : [
 export class Client implements AsyncDisposable {
   readonly #carrier: Carrier;
   readonly #reconnect: ReconnectPolicy;
+  #keyless = false; // the daemon is of a version that takes keys with commands alone
 
   /** @internal */
   constructor(carrier: Carrier, reconnect: ReconnectPolicy) {
@@ -138,10 +146,30 @@ export class Client implements AsyncDisposable {
     }
   }
 
-  /** Starts a session. `await using` destroys it at the end of its block. */
+  /** @internal Calls with a key of its own, unless the daemon is of a version that has none for the method. */
+  async callKeyed<M extends "session.create" | "exec.input">(method: M, params: api.Methods[M]["params"], options: CallOptions): Promise<api.Methods[M]["result"]> {
+    if (this.#keyless) {
+      return this.call(method, params, options);
+    }
+    try {
+      return await this.call(method, { ...params, key: randomUUID() }, options);
+    } catch (error) {
+      if (!isTrlError(error, "INVALID_PARAMS") || error.details["field"] !== "key") {
+        throw error;
+      }
+      this.#keyless = true;
+      return this.call(method, params, options);
+    }
+  }
+
+  /** Starts a session. `await using` destroys it at the end of its block. `key` is random if not given. */
   async session(options: SessionOptions = {}): Promise<Session> {
-    const { signal, reconnect, ...create } = options;
-    const made = await this.call("session.create", toWire(create) as api.SessionCreateParams, { signal, reconnect });
+    const { signal, reconnect, key, ...create } = options;
+    const params = toWire(create) as api.SessionCreateParams;
+    const made =
+      key === undefined
+        ? await this.callKeyed("session.create", params, { signal, reconnect })
+        : await this.call("session.create", key === "" ? params : { ...params, key }, { signal, reconnect });
     return new Session(this, made.session_id, made);
   }
 
@@ -210,6 +238,9 @@ export class Client implements AsyncDisposable {
 
 /** How to start a session; see `session.create` in the contract. */
 export type SessionOptions = Camel<api.SessionCreateParams> & CallOptions;
+
+/** How to write to a command; see `exec.input` in the contract. */
+export type InputOptions = Camel<Omit<api.ExecInputParams, "exec_id" | "data" | "encoding">> & CallOptions;
 
 interface Stdin {
   /** What the command reads; default: the end of input at once. */
@@ -326,16 +357,17 @@ export class Exec {
   /**
    * Writes to its stdin, which `stdinOpen` keeps open, and ends that with `eof`.
    * On a terminal, `keys` are typed after it by name, and `paste` gives it as
-   * pasted.
+   * pasted. `key` makes a repeat write nothing twice, and is random if neither it
+   * nor `at` is given; see `exec.input` in the contract.
    */
-  input(
-    data: string | Uint8Array,
-    options: { eof?: boolean; keys?: string[]; paste?: boolean; lease?: string } & CallOptions = {},
-  ): Promise<api.ExecInputResult> {
-    const { eof, keys, paste, lease, ...call } = options;
+  input(data: string | Uint8Array, options: InputOptions = {}): Promise<api.ExecInputResult> {
+    const { eof, keys, paste, lease, key, at, whole, ...call } = options;
     const { text, encoding } = input(data);
-    const params = toWire({ data: text, encoding, eof, keys, paste, lease });
-    return this.#client.call("exec.input", { ...params, exec_id: this.id }, call);
+    const params = { ...toWire({ data: text, encoding, eof, keys, paste, lease, at, whole }), exec_id: this.id };
+    if (key === undefined && at === undefined) {
+      return this.#client.callKeyed("exec.input", params, call);
+    }
+    return this.#client.call("exec.input", key ? { ...params, key } : params, call);
   }
 
   /** Sends a signal to its processes: a name or a number. */

@@ -92,6 +92,9 @@ export class SessionHeldError extends TrlError {
 export class SessionUnreadableError extends TrlError {
   declare readonly code: "SESSION_UNREADABLE";
 }
+export class InputFullError extends TrlError {
+  declare readonly code: "INPUT_FULL";
+}
 
 /** The class of each code of the contract. */
 export const errorClasses = {
@@ -117,6 +120,7 @@ export const errorClasses = {
   SHUTTING_DOWN: ShuttingDownError,
   SESSION_HELD: SessionHeldError,
   SESSION_UNREADABLE: SessionUnreadableError,
+  INPUT_FULL: InputFullError,
 } as const satisfies Record<ErrorCode, typeof TrlError>;
 
 /** Whether an error is one that the daemon answered with this code. */

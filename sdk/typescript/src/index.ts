@@ -3,7 +3,7 @@
 import "./dispose.js"; // first: the classes of the others use the symbol
 
 export { connect } from "./client.js";
-export type { CallMethod, CallOptions, Client, ConnectOptions, Exec, RunOptions, Session, SessionOptions, StreamOptions } from "./client.js";
+export type { CallMethod, CallOptions, Client, ConnectOptions, Exec, InputOptions, RunOptions, Session, SessionOptions, StreamOptions } from "./client.js";
 export type { TLSOptions } from "./address.js";
 export type { ReconnectPolicy } from "./carrier.js";
 export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk } from "./stream.js";

@@ -153,6 +153,8 @@ export interface SessionCreateParams {
   isolation?: Record<string, unknown>;
   /** `host` or left out; else `RUNTIME_NOT_FOUND` */
   runtime?: string;
+  /** makes a repeat safe: the first session is returned */
+  key?: string;
 }
 
 /**
@@ -670,7 +672,7 @@ export interface ExecRunParams {
   stdin_open?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
-  /** makes a retry safe */
+  /** makes a repeat safe */
   key?: string;
   /**
    * what to call it in results and lists, in at most 200 bytes: the text of a command is not
@@ -715,7 +717,7 @@ export interface ExecStreamParams {
   stdin_open?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
-  /** makes a retry safe: the first exec is followed, from offset 0 on */
+  /** makes a repeat safe: the first exec is followed, from offset 0 on */
   key?: string;
   /** what to call it in results and lists, in at most 200 bytes */
   label?: string;
@@ -860,14 +862,31 @@ export interface ExecInputParams {
   paste?: boolean;
   /** of the hold, if the session is held */
   lease?: string;
+  /** makes a repeat safe: it is written once */
+  key?: string;
+  /**
+   * offset of the first byte of `data` in all input of the exec, `stdin` included: what is there
+   * already is not written again; an offset after the end is `INVALID_PARAMS` (`data.next`). Not
+   * on a terminal
+   */
+  at?: number;
+  /** all of `data` or nothing, and answered when it is kept. Not on a terminal */
+  whole?: boolean;
 }
 
-/** ExecInputResult says how many bytes the command's stdin took. */
+/** ExecInputResult says how many bytes are the command's. */
 export interface ExecInputResult {
   /** the exec */
   exec_id: string;
-  /** how many bytes the pipe took */
+  /** how many bytes are the command's */
   bytes: number;
+  /** offset after the last of them: `at` of what follows. Not on a terminal */
+  next?: number;
+  /**
+   * `unknown`: the daemon died while it typed this on a terminal, and a repeat with its `key`
+   * typed nothing
+   */
+  written?: string;
 }
 
 /** ExecSignalParams signals the processes of a running command. */
@@ -1060,7 +1079,12 @@ export type ErrorCode =
    * its processes, `session.destroy` ends them. A name of its own, because the session is
    * neither busy nor ended
    */
-  | "SESSION_UNREADABLE";
+  | "SESSION_UNREADABLE"
+  /**
+   * `exec.input` with `whole` was given more than `input_buffer_bytes` (`data.bytes`,
+   * `data.input_buffer_bytes`); nothing of it was written
+   */
+  | "INPUT_FULL";
 
 /** What an error carries besides its message; details have names of their own. */
 export interface ErrorData {

@@ -104,6 +104,24 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
+  test("a session is made once, and an input written once, for a key", async () => {
+    const session = await client.session({ key: "once", name: "once" });
+    assert.equal((await client.session({ key: "once", name: "once" })).id, session.id);
+    await assert.rejects(client.session({ key: "once", name: "another" }), { code: "INVALID_PARAMS" });
+    const cat = session.stream("cat", { stdinOpen: true });
+    const exec = client.exec(await cat.start());
+    for (let i = 0; i < 2; i++) {
+      assert.equal((await exec.input("one\n", { key: "1" })).next, 4);
+      assert.equal((await exec.input("two\n", { at: 4, whole: true, eof: true })).next, 8);
+    }
+    let text = "";
+    for await (const chunk of cat) {
+      text += chunk.text;
+    }
+    assert.equal(text, "one\ntwo\n");
+    await session.destroy();
+  });
+
   test("a command is fed, signalled and cancelled by its id", async () => {
     const session = await client.session({ shell: "bash" });
     const cat = session.stream("cat", { stdinOpen: true });
@@ -432,9 +450,16 @@ describe("a lost connection", () => {
 
   test("what is not safe to repeat says that its effect is unknown", async () => {
     const cut = await cutting(1);
-    await assert.rejects(cut.client.session({ name: "lost" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
+    await assert.rejects(cut.client.session({ name: "lost", key: "" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
     // And it was right to say so.
     await until("it exists all the same", async () => (await cut.client.sessions()).some((session) => session.name === "lost"));
+    await cut.close();
+  });
+
+  test("a session is made once though the answer is lost", async () => {
+    const cut = await cutting(1);
+    const session = await cut.client.session({ name: "made once" });
+    assert.deepEqual((await cut.client.sessions()).filter(({ name }) => name === "made once").map((made) => made.session_id), [session.id]);
     await cut.close();
   });
 

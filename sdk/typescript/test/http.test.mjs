@@ -198,7 +198,7 @@ describe("a client over HTTP", () => {
   test("what is not safe to repeat says that its effect is unknown", async () => {
     const cutter = await startAnswerCutter({ listen: { host: "127.0.0.1", port: 0 }, target: { host: "127.0.0.1", port: http.port }, cuts: 1 });
     const cut = await connect(`http://127.0.0.1:${cutter.address.port}`, { token: http.token });
-    await assert.rejects(cut.session({ name: "lost" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
+    await assert.rejects(cut.session({ name: "lost", key: "" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
     assert.equal((await client.sessions()).filter((session) => session.name === "lost").length, 1);
     await cut.close();
     await cutter.close();
@@ -226,7 +226,9 @@ describe("a client over HTTP", () => {
     refusals = 2;
     assert.equal((await behind.ping()).protocol, 1);
     refusals = 2;
-    await assert.rejects(behind.session(), trl.ConnectionLostError);
+    await assert.rejects(behind.session({ key: "" }), trl.ConnectionLostError);
+    refusals = 2;
+    await (await behind.session()).destroy();
     await behind.close();
     gateway.closeAllConnections();
     gateway.close();

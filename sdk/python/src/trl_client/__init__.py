@@ -19,6 +19,7 @@ from ._errors import (
     CwdNotFound,
     ExecNotFound,
     Forbidden,
+    InputFull,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -43,7 +44,7 @@ from ._errors import (
     Unauthorized,
 )
 from ._sync import Client, Session, Stream, Watch, connect
-from ._wire import Chunk, CommandFailed, Output, Result, Retry
+from ._wire import Chunk, CommandFailed, Output, Result, Retry, Written
 
 __version__ = "0.1.0"
 
@@ -56,6 +57,7 @@ __all__ = [
     "CwdNotFound",
     "ExecNotFound",
     "Forbidden",
+    "InputFull",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -84,6 +86,7 @@ __all__ = [
     "TRLError",
     "Unauthorized",
     "Watch",
+    "Written",
     "aio",
     "connect",
     "types",

@@ -156,6 +156,11 @@ class SessionUnreadable(TRLError):
     """The daemon can't go on with what an earlier daemon left of the session."""
 
 
+@_of("INPUT_FULL")
+class InputFull(TRLError):
+    """An input that is to be written as a whole is larger than what the daemon holds."""
+
+
 @_of("SHUTTING_DOWN")
 class ShuttingDown(TRLError):
     """The daemon is ending."""

@@ -10,7 +10,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
 from . import _types as types
 from . import aio
 from ._io import BlockingIO, drive
-from ._wire import Chunk, Output, Result, Retry
+from ._wire import Chunk, Output, Result, Retry, Written
 
 
 def connect(
@@ -96,13 +96,15 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         isolation: Optional[Mapping[str, Any]] = None,
         runtime: Optional[str] = None,
+        key: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Session":
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
         Used with ``with`` it is destroyed at the end; else it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle. The other parameters are those of
-        ``session.create``.
+        the default of its commands, ``idle_ttl`` how long it may be idle. ``key`` makes a repeated call return the
+        first one's session; a random one is sent if none is given, so that a lost connection never makes two;
+        ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         new = self._inner.session(
             shell=shell,
@@ -120,6 +122,7 @@ class Client:
             limits=limits,
             isolation=isolation,
             runtime=runtime,
+            key=key,
             call_timeout=call_timeout,
         )
         return Session(self, drive(new._create()))
@@ -285,12 +288,22 @@ class Client:
         keys: Sequence[str] = (),
         paste: bool = False,
         lease: Optional[str] = None,
-    ) -> int:
+        key: Optional[str] = None,
+        at: Optional[int] = None,
+        whole: bool = False,
+    ) -> Written:
         """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
 
         On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
+        ``key`` makes a repeated call write nothing twice; a random one is sent if neither it nor ``at`` is given, so
+        that a lost connection never does; ``key=""`` sends none. ``at`` says where in all input it begins, as ``next``
+        of the input before it says: what is there already is not written again. ``whole`` is all or nothing.
         """
-        return drive(self._inner.input(exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease))
+        return drive(
+            self._inner.input(
+                exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole
+            )
+        )
 
     def signal(self, exec_id: str, signal: Union[str, int]) -> int:
         """Signals the processes of a command; returns how many there were."""
@@ -486,9 +499,14 @@ class Stream:
         keys: Sequence[str] = (),
         paste: bool = False,
         lease: Optional[str] = None,
-    ) -> int:
-        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it."""
-        return drive(self._inner.input(data, eof=eof, keys=keys, paste=paste, lease=lease))
+        key: Optional[str] = None,
+        at: Optional[int] = None,
+        whole: bool = False,
+    ) -> Written:
+        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it; see ``Client.input``."""
+        return drive(
+            self._inner.input(data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole)
+        )
 
     def signal(self, signal: Union[str, int]) -> int:
         """Signals the command's processes."""

@@ -161,6 +161,8 @@ class SessionCreateParams(TypedDict, total=False):
     isolation: Dict[str, Any]
     #: `host` or left out; else `RUNTIME_NOT_FOUND`
     runtime: str
+    #: makes a repeat safe: the first session is returned
+    key: str
 
 
 State = Literal[
@@ -710,7 +712,7 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     stdin_open: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
-    #: makes a retry safe
+    #: makes a repeat safe
     key: str
     #: what to call it in results and lists, in at most 200 bytes: the text of a command is not
     #: told again, for it may hold secrets
@@ -754,7 +756,7 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     stdin_open: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
-    #: makes a retry safe: the first exec is followed, from offset 0 on
+    #: makes a repeat safe: the first exec is followed, from offset 0 on
     key: str
     #: what to call it in results and lists, in at most 200 bytes
     label: str
@@ -906,15 +908,31 @@ class ExecInputParams(_ExecInputParamsRequired, total=False):
     paste: bool
     #: of the hold, if the session is held
     lease: str
+    #: makes a repeat safe: it is written once
+    key: str
+    #: offset of the first byte of `data` in all input of the exec, `stdin` included: what is there
+    #: already is not written again; an offset after the end is `INVALID_PARAMS` (`data.next`). Not
+    #: on a terminal
+    at: int
+    #: all of `data` or nothing, and answered when it is kept. Not on a terminal
+    whole: bool
 
 
-class ExecInputResult(TypedDict):
-    """ExecInputResult says how many bytes the command's stdin took."""
-
+class _ExecInputResultRequired(TypedDict):
     #: the exec
     exec_id: str
-    #: how many bytes the pipe took
+    #: how many bytes are the command's
     bytes: int
+
+
+class ExecInputResult(_ExecInputResultRequired, total=False):
+    """ExecInputResult says how many bytes are the command's."""
+
+    #: offset after the last of them: `at` of what follows. Not on a terminal
+    next: int
+    #: `unknown`: the daemon died while it typed this on a terminal, and a repeat with its `key`
+    #: typed nothing
+    written: str
 
 
 class ExecSignalParams(TypedDict):
@@ -1054,6 +1072,7 @@ ErrorCode = Literal[
     "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
     "SESSION_HELD",  # somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the `lease` that was given has ended
     "SESSION_UNREADABLE",  # the daemon can't go on with what an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` ends them. A name of its own, because the session is neither busy nor ended
+    "INPUT_FULL",  # `exec.input` with `whole` was given more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing of it was written
 ]
 """ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
 it is for JSON-RPC libraries.
@@ -1105,6 +1124,7 @@ ERROR_NUMBERS: Dict[str, int] = {
     "SHUTTING_DOWN": -32015,
     "SESSION_HELD": -32016,
     "SESSION_UNREADABLE": -32017,
+    "INPUT_FULL": -32018,
 }
 
 #: Method name: (type of its params, type of its result, scope).

@@ -108,8 +108,10 @@ def repeatable(method: str, params: Mapping[str, Any]) -> bool:
     """Reports whether doing a call twice is the same as doing it once."""
     if method in METHODS and METHODS[method][2] == "read":
         return True
-    if method in ("exec.run", "exec.stream"):
-        return bool(params.get("key"))
+    if params.get("key"):
+        return True
+    if method == "exec.input":
+        return params.get("at") is not None
     # Neither id is ever used again. A cancel by session is different: it could hit the next command.
     return method == "session.destroy" or (method == "exec.cancel" and not params.get("session_id"))
 
@@ -339,6 +341,20 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result(exec_id={self.exec_id!r}, outcome={self.outcome!r}, exit_code={self.exit_code})"
+
+
+class Written(int):
+    """How many bytes of an input are the command's. ``next`` is the offset after them, None on a terminal."""
+
+    next: Optional[int]
+    unknown: bool
+    """The daemon died while it typed this on a terminal: nobody knows how much of it, and a repeat types nothing."""
+
+    def __new__(cls, taken: int, raw: Mapping[str, Any]) -> "Written":
+        written = super().__new__(cls, taken)
+        written.next = raw.get("next")
+        written.unknown = raw.get("written") == "unknown"
+        return written
 
 
 @dataclass(frozen=True)

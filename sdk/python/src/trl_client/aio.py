@@ -21,7 +21,7 @@ from typing import Any, AsyncIterator, Generator, List, Mapping, Optional, Seque
 from . import _types as types
 from ._carrier import Carrier, Place
 from ._core import Core, Events, Follow, make_carrier
-from ._errors import SessionNotFound, SessionTerminated
+from ._errors import InvalidParams, SessionNotFound, SessionTerminated
 from ._io import IO, AsyncIO
 from ._wire import (
     Chunk,
@@ -29,6 +29,7 @@ from ._wire import (
     Output,
     Result,
     Retry,
+    Written,
     encode_bytes,
     given,
     milliseconds,
@@ -80,6 +81,7 @@ class Client:
         self._call_timeout = call_timeout
         self._opened: Optional[Core] = None
         self._carrier: Optional[Carrier] = None
+        self._keyless = False  # the daemon is of a version that takes keys with commands alone
 
     @property
     def _core(self) -> Core:
@@ -154,13 +156,15 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         isolation: Optional[Mapping[str, Any]] = None,
         runtime: Optional[str] = None,
+        key: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "_NewSession":
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
         ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle. The other parameters are those of
-        ``session.create``.
+        the default of its commands, ``idle_ttl`` how long it may be idle. ``key`` makes a repeated call return the
+        first one's session; a random one is sent if none is given, so that a lost connection never makes two;
+        ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         params = given(
             shell=shell,
@@ -179,7 +183,20 @@ class Client:
             isolation=isolation,
             runtime=runtime,
         )
-        return _NewSession(self, params, call_timeout)
+        return _NewSession(self, params, key, call_timeout)
+
+    async def _keyed(self, method: str, params: Json, key: Optional[str], call_timeout: Optional[float] = None) -> Any:
+        """Makes a call with a key, of its own if ``key`` is None, unless the daemon is of a version that has none for it."""
+        own = key is None
+        if own and not self._keyless:
+            key = new_key()
+        try:
+            return await self._core.call(method, {**params, "key": key} if key else params, call_timeout)
+        except InvalidParams as error:
+            if not own or self._keyless or error.details.get("field") != "key":
+                raise
+            self._keyless = True
+            return await self._core.call(method, params, call_timeout)
 
     def get_session(self, session_id: str) -> "Session":
         """A handle of a session that exists. Nothing is asked of the daemon."""
@@ -324,16 +341,25 @@ class Client:
         keys: Sequence[str] = (),
         paste: bool = False,
         lease: Optional[str] = None,
-    ) -> int:
+        key: Optional[str] = None,
+        at: Optional[int] = None,
+        whole: bool = False,
+    ) -> Written:
         """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
 
         On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
+        ``key`` makes a repeated call write nothing twice; a random one is sent if neither it nor ``at`` is given, so
+        that a lost connection never does; ``key=""`` sends none. ``at`` says where in all input it begins, as ``next``
+        of the input before it says: what is there already is not written again. ``whole`` is all or nothing.
         """
         if isinstance(data, str):
             data = data.encode()
-        taken = 0
+        if at is not None and key is None:
+            key = ""
+        size = max(len(data), 1) if whole else INPUT_BYTES
+        taken, parts = 0, 0
         while True:
-            part, data = data[:INPUT_BYTES], data[INPUT_BYTES:]
+            part, data = data[:size], data[size:]
             text, encoding = encode_bytes(part)
             last = not data
             params = given(
@@ -344,10 +370,14 @@ class Client:
                 keys=(list(keys) if last else None) or None,
                 paste=paste or None,
                 lease=lease,
+                at=None if at is None else at + taken,
+                whole=whole or None,
             )
-            taken += (await self._core.call("exec.input", params))["bytes"]
+            answer = await self._keyed("exec.input", params, f"{key}.{parts}" if key and parts else key)
+            taken += answer["bytes"]
+            parts += 1
             if not data:
-                return taken
+                return Written(taken, answer)
 
     async def signal(self, exec_id: str, signal: Union[str, int]) -> int:
         """Signals the processes of a command; returns how many there were."""
@@ -406,14 +436,15 @@ def _command(
 class _NewSession:
     """A session to come: ``await`` it, or enter it with ``async with``."""
 
-    def __init__(self, client: Client, params: Json, call_timeout: Optional[float]) -> None:
+    def __init__(self, client: Client, params: Json, key: Optional[str], call_timeout: Optional[float]) -> None:
         self._client = client
         self._params = params
+        self._key = key
         self._call_timeout = call_timeout
         self._session: Optional[Session] = None
 
     async def _create(self) -> "Session":
-        raw = await self._client._core.call("session.create", self._params, self._call_timeout)
+        raw = await self._client._keyed("session.create", self._params, self._key, self._call_timeout)
         return Session(self._client, raw["session_id"], raw)
 
     def __await__(self) -> Generator[Any, None, "Session"]:
@@ -618,9 +649,15 @@ class Stream:
         keys: Sequence[str] = (),
         paste: bool = False,
         lease: Optional[str] = None,
-    ) -> int:
-        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it."""
-        return await self.client.input((await self.open()).exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease)
+        key: Optional[str] = None,
+        at: Optional[int] = None,
+        whole: bool = False,
+    ) -> Written:
+        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it; see ``Client.input``."""
+        exec_id = (await self.open()).exec_id
+        return await self.client.input(
+            exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole
+        )
 
     async def signal(self, signal: Union[str, int]) -> int:
         """Signals the command's processes."""

@@ -1,0 +1,296 @@
+package must
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+const (
+	fedKills = 60
+	// fedLine is as long as a message to a coding agent that has a file in it.
+	fedLine = 400_000
+	// countLines is a program that tells of every line how long it is and how it
+	// begins.
+	countLines = `perl -ne 'chomp; /^(\d+):x*$/ and print length($_), " ", $1, "\n" or print "broken\n"'`
+)
+
+// TestMustFeedThroughKills kills the daemon while lines are sent to a program that
+// reads them, again and again: every line is whole, and there once. A writer that
+// knows of no keys and sends again what was not answered leaves some broken.
+func TestMustFeedThroughKills(t *testing.T) {
+	rnd := seeded(t)
+	r := startWith(t, trltest.Config{Args: plenty})
+	s := r.create(api.SessionCreateParams{Shell: "dash"})
+	naive := r.create(api.SessionCreateParams{Shell: "dash"})
+	var kills atomic.Int64
+	feed := func(session string, send func(exec, line string, n int) error) (broken, lines int) {
+		t.Helper()
+		before := kills.Load()
+		c := r.patient()
+		exec, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: countLines, StdinOpen: true}, YieldMS: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kills.Load()-before < fedKills && r.ctx.Err() == nil {
+			struck := make(chan struct{})
+			after := time.Duration(rnd.IntN(20)) * time.Millisecond
+			go func() {
+				defer close(struck)
+				time.Sleep(after) // pace: a random moment is what is wanted
+				if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
+					kills.Add(1)
+				}
+			}()
+			prefix := strconv.Itoa(lines) + ":"
+			if err := send(exec.ExecID, prefix+strings.Repeat("x", fedLine-len(prefix))+"\n", lines); err != nil {
+				t.Fatal(err)
+			}
+			lines++
+			<-struck
+		}
+		if _, err := c.Input(r.ctx, api.ExecInputParams{ExecID: exec.ExecID, EOF: true}); err != nil {
+			t.Fatal(err)
+		}
+		return r.brokenLines(c, exec.ExecID, lines), lines
+	}
+	c := r.patient()
+	broken, lines := feed(s.SessionID, func(exec, line string, n int) error {
+		res, err := c.Input(r.ctx, api.ExecInputParams{ExecID: exec, Data: line, Key: strconv.Itoa(n), Whole: true})
+		if err == nil && (res.Bytes != len(line) || res.Next == nil || *res.Next != int64(n+1)*(fedLine+1)) {
+			err = fmt.Errorf("line %d is answered with %+v", n, res)
+		}
+		return err
+	})
+	if broken > 0 {
+		t.Errorf("%d of %d lines are broken, missing or there twice", broken, lines)
+	}
+	struck := kills.Load()
+	torn, sent := feed(naive.SessionID, func(exec, line string, _ int) error {
+		for {
+			err := c.Call(r.ctx, api.MethodExecInput, api.ExecInputParams{ExecID: exec, Data: line}, nil)
+			if !cutOff(err) {
+				return err
+			}
+		}
+	})
+	if torn == 0 {
+		t.Errorf("a naive writer sent %d lines and broke none: the test shows nothing", sent)
+	}
+	figures(t, "%d lines of %d KB to a program, the daemon killed %d times with -9: %d broken; by a writer without keys %d of %d",
+		lines, fedLine/1000, struck, broken, torn, sent)
+	r.reconnect()
+	r.stop()
+}
+
+// brokenLines waits for the end of a counting program and returns how many of so
+// many lines it did not read once, in order and whole.
+func (r *rig) brokenLines(c *client.Client, exec string, lines int) (broken int) {
+	r.t.Helper()
+	text, err := wholeOutput(r, c, exec)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for n := range max(lines, len(got)) {
+		if n >= lines || n >= len(got) || got[n] != fmt.Sprint(fedLine, n) {
+			broken++
+		}
+	}
+	return broken
+}
+
+// wholeOutput follows a command to its end.
+func wholeOutput(r *rig, c *client.Client, exec string) (string, error) {
+	st, err := c.Attach(r.ctx, api.ExecAttachParams{ExecID: exec})
+	if err != nil {
+		return "", err
+	}
+	defer st.Close()
+	var text strings.Builder
+	for chunk, err := range st.Chunks() {
+		if err != nil {
+			return "", err
+		}
+		data, err := chunk.Content()
+		if err != nil {
+			return "", err
+		}
+		text.Write(data)
+	}
+	return text.String(), nil
+}
+
+const (
+	onceMade    = 3000
+	onceReaders = 24 // 3,000 inputs are 125 for each, and so many keys are known
+	onceKills   = 40
+)
+
+// TestMustMakeOnce sends what makes sessions and what gives commands input, each one
+// to four times at once, with a key, over connections that are cut every few
+// answers, while the daemon is killed: there is one session for each key, and every
+// input once. It was seen to fail with clients that sent another key with each try.
+func TestMustMakeOnce(t *testing.T) {
+	rnd := seeded(t)
+	r := startWith(t, trltest.Config{Args: []string{"--max-sessions", strconv.Itoa(onceMade + 100), "--grace-ms", "1000"}})
+	proxy, err := trltest.NewProxy("unix", r.Socket+".proxy", r.Socket, 4<<10, rnd.Uint64())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	readers, files := r.startReaders(t, onceReaders)
+	enough := make(chan struct{})
+	go r.killNowAndThen(rand.New(rand.NewPCG(rnd.Uint64(), 1)), onceKills, enough)
+
+	began := time.Now()
+	ids := make([]sync.Map, onceMade)
+	sent := r.sendOften(proxy.Addr(), rnd, onceMade, func(c *client.Client, i int) error {
+		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Argv: []string{"sleep", "86400"}, Key: fmt.Sprint("s", i)})
+		if err != nil {
+			return err
+		}
+		ids[i].Store(s.SessionID, true)
+		line := fmt.Sprintf("%d %s\n", i, strings.Repeat("x", i%5000))
+		_, err = c.Input(r.ctx, api.ExecInputParams{ExecID: readers[i%onceReaders], Data: line, Key: fmt.Sprint("i", i), Whole: i%2 == 0})
+		return err
+	})
+	took := time.Since(began)
+	<-enough
+	r.reconnect()
+	made := map[string]bool{}
+	for i := range ids {
+		n := 0
+		ids[i].Range(func(id, _ any) bool {
+			made[id.(string)] = true
+			n++
+			return true
+		})
+		if n != 1 {
+			t.Errorf("key %d made %d sessions", i, n)
+		}
+	}
+	list, err := r.client.ListSessions(r.ctx, api.SessionListParams{State: api.StateRunning})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list.Sessions {
+		if len(s.Argv) > 0 && !made[s.SessionID] {
+			t.Errorf("there is a session that no key made: %s", s.SessionID)
+		}
+	}
+	doubled, missing := r.countInputs(readers, files)
+	figures(t, "%d sessions and %d inputs with keys, sent %d times over connections of which %d were cut, under %d kill -9: %d sessions, %d inputs missing, %d there twice; %s",
+		onceMade, onceMade, sent, proxy.Cuts(), onceKills, len(made), missing, doubled, took.Round(time.Millisecond))
+	if doubled+missing > 0 {
+		t.Errorf("%d inputs are missing, %d are there twice", missing, doubled)
+	}
+	proxy.Close()
+	r.stop()
+}
+
+// startReaders starts commands that write to files what they read.
+func (r *rig) startReaders(t *testing.T, n int) (execs, files []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range n {
+		file := filepath.Join(dir, strconv.Itoa(i))
+		s := r.create(api.SessionCreateParams{Shell: "dash"})
+		e, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat >" + file, StdinOpen: true}, YieldMS: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		execs, files = append(execs, e.ExecID), append(files, file)
+	}
+	return execs, files
+}
+
+// sendOften does so many things, each one to four times at once, with clients whose
+// connections are cut. It returns how often it did something.
+func (r *rig) sendOften(addr string, rnd *rand.Rand, things int, do func(c *client.Client, i int) error) (sent int) {
+	r.t.Helper()
+	callers := make([]*client.Client, 8)
+	for i := range callers {
+		c, err := client.DialWith(r.ctx, addr, client.Options{Patience: outlivePatience})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer c.Close()
+		callers[i] = c
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 64)
+	for i := range things {
+		for range 1 + rnd.IntN(4) {
+			sent++
+			c := callers[rnd.IntN(len(callers))]
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				if err := do(c, i); err != nil {
+					r.t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return sent
+}
+
+// killNowAndThen kills the daemon so often, and lets each serve for a while.
+func (r *rig) killNowAndThen(rnd *rand.Rand, kills int, enough chan<- struct{}) {
+	defer close(enough)
+	for n := 0; n < kills && r.ctx.Err() == nil; {
+		if trltest.Ping(r.ctx, r.Socket) != nil {
+			continue
+		}
+		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond) // pace: a random moment is what is wanted
+		if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
+			n++
+		}
+	}
+}
+
+// countInputs ends what the readers read, and counts in what they wrote.
+func (r *rig) countInputs(execs, files []string) (doubled, missing int) {
+	r.t.Helper()
+	times := map[string]int{}
+	for i, exec := range execs {
+		_, err := r.client.Input(r.ctx, api.ExecInputParams{ExecID: exec, EOF: true})
+		if err == nil {
+			_, err = wholeOutput(r, r.client, exec)
+		}
+		text, readErr := os.ReadFile(files[i])
+		if err := errors.Join(err, readErr); err != nil {
+			r.t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
+			number, rest, _ := strings.Cut(line, " ")
+			if n, err := strconv.Atoi(number); err != nil || len(rest) != n%5000 || n%len(execs) != i {
+				r.t.Errorf("a reader has a line that nobody sent: %.80q of %d bytes", line, len(line))
+			}
+			times[number]++
+		}
+	}
+	for i := range onceMade {
+		switch n := times[strconv.Itoa(i)]; {
+		case n == 0:
+			missing++
+		case n > 1:
+			doubled++
+		}
+	}
+	return doubled, missing
+}

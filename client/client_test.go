@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
@@ -34,6 +35,7 @@ type fakeSessions struct {
 }
 
 func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	arrival.Settled(ctx)
 	return f.run(ctx, p)
 }
 

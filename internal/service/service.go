@@ -21,6 +21,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/arrival"
 )
 
 // Backend is what the table needs of the sessions.
@@ -37,6 +38,9 @@ type Backend interface {
 	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
 	Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error)
 
+	// Run, Stream and Input call arrival.Settled when they have their place among
+	// those of the same session or exec: until then the next request of the
+	// connection is not read.
 	Run(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 	Stream(context.Context, api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error)
 	Attach(context.Context, api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error)
@@ -94,7 +98,15 @@ type Method struct {
 	Result  reflect.Type // a struct
 	Sends   string       // the notification that follows the answer, if any does
 
-	call func(ctx context.Context, sessions Backend, params json.RawMessage) (any, error)
+	call    func(ctx context.Context, sessions Backend, params json.RawMessage) (any, error)
+	ordered bool // it has a place among those of its connection: the handler says when it has taken it
+}
+
+// inOrder is a method whose calls over one connection take their places in the order
+// in which they come.
+func inOrder(m Method) Method {
+	m.ordered = true
+	return m
 }
 
 // method makes an entry from a typed handler. The parameters are checked and
@@ -228,6 +240,9 @@ func (t *Table) serve(ctx context.Context, m *Method, name string, params json.R
 			result, err = nil, t.panicked(ctx, m, v)
 		}
 	}()
+	if !m.ordered {
+		arrival.Settled(ctx)
+	}
 	return m.call(ctx, t.sessions, params)
 }
 

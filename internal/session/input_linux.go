@@ -80,7 +80,7 @@ func (e *execution) adoptInput(slots inputSlots, known *inputRecord) error {
 
 func (e *execution) makeInput() *input {
 	p := e.session.pool
-	return &input{keep: p.cfg.Keeper, begin: p.begin, note: func() { e.note() }, read: -1, turn: newTurn(), ended: make(chan struct{})}
+	return &input{keep: p.cfg.Keeper, begin: p.begin, note: func() { e.note() }, read: -1, ended: make(chan struct{})}
 }
 
 func (in *input) open(data []byte, open bool) (err error) {
@@ -105,7 +105,7 @@ func (in *input) open(data []byte, open bool) (err error) {
 	if in.slots.write, err = in.keep.Keep(p[1]); err != nil || len(data) == 0 {
 		return err
 	}
-	if err := in.makeBuffer(); err != nil {
+	if in.buffer, in.slots.buffer, err = in.makeBuffer(); err != nil {
 		return err
 	}
 	if err := in.buffer.write(data); err != nil {
@@ -115,19 +115,18 @@ func (in *input) open(data []byte, open bool) (err error) {
 	return nil
 }
 
-// makeBuffer makes the buffer for the first that is to go into it. Under mu.
-func (in *input) makeBuffer() error {
+// makeBuffer makes a buffer that is kept by the time the keeper is next in sync.
+func (in *input) makeBuffer() (*inputBuffer, holder.Slot, error) {
 	buffer, err := newInputBuffer()
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	slot, err := in.keep.Keep(buffer.fd)
 	if err != nil {
 		buffer.close()
-		return err
+		return nil, 0, err
 	}
-	in.buffer, in.slots.buffer = buffer, slot
-	return nil
+	return buffer, slot, nil
 }
 
 func (in *input) take(end *int64) (err error) {
@@ -226,20 +225,29 @@ func (in *input) room(ctx, fence context.Context, s *sending, rest int) (n int, 
 // caller's turn.
 func (in *input) ensureBuffer() error {
 	in.mu.Lock()
-	err := in.errEnded()
-	made := err == nil && in.buffer == nil
-	if made {
-		if err = in.makeBuffer(); err == nil {
-			err = in.keep.Sync()
-		}
-	}
+	has := in.buffer != nil
 	in.mu.Unlock()
+	if has {
+		return nil
+	}
+	buffer, slot, err := in.makeBuffer()
 	if err != nil {
 		return errNotKept(err)
 	}
-	if made {
-		in.note()
+	if err = in.keep.Sync(); err == nil {
+		in.mu.Lock()
+		if !in.done {
+			in.buffer, in.slots.buffer = buffer, slot
+		}
+		err = in.errEnded()
+		in.mu.Unlock()
 	}
+	if err != nil {
+		buffer.close()
+		in.keep.Drop(slot)
+		return errNotKept(err)
+	}
+	in.note()
 	return nil
 }
 

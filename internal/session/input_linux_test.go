@@ -32,12 +32,17 @@ func startReading(t *testing.T, p *Pool, command string) (exec string) {
 func startReadingLater(t *testing.T, p *Pool, command string) (exec string, read func()) {
 	t.Helper()
 	sign := filepath.Join(t.TempDir(), "read")
-	exec = startReading(t, p, "until [ -e "+sign+" ]; do sleep 0.01; done; "+command)
+	if err := unix.Mkfifo(sign, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	exec = startReading(t, p, ": <"+sign+"; "+command)
 	return exec, func() {
 		t.Helper()
-		if err := os.WriteFile(sign, nil, 0o600); err != nil {
+		f, err := os.OpenFile(sign, os.O_WRONLY, 0) // waits until it is there to be told
+		if err != nil {
 			t.Fatal(err)
 		}
+		f.Close()
 	}
 }
 

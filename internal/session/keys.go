@@ -3,8 +3,11 @@ package session
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"hash/crc32"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
@@ -29,24 +32,71 @@ func errOtherParams() *api.Error {
 
 var sumTable = crc32.MakeTable(crc32.Castagnoli)
 
-// sumOf tells params from others: those that are short, and texts that may be long.
-// It is kept for as long as their key is, and too short to tell what they were. It is
-// never 0, which says that it is not known.
-func sumOf(params any, texts ...string) uint32 {
-	text, err := json.Marshal(params)
-	if err != nil {
-		panic("session: params that came as JSON can't be JSON: " + err.Error())
-	}
-	sum := crc32.Update(0, sumTable, text)
-	var part [4 << 10]byte
-	for _, text := range texts {
-		for len(text) > 0 {
-			n := copy(part[:], text)
-			sum, text = crc32.Update(sum, sumTable, part[:n]), text[n:]
+// sum tells params from others. It is kept for as long as their key is, and too short
+// to tell what they were.
+type sum uint32
+
+// sumOf is the sum of params, never 0, which says that it is not known.
+func sumOf(params any) uint32 {
+	var s sum
+	s.add(reflect.ValueOf(params))
+	return max(uint32(s), 1)
+}
+
+// add adds a value, whatever it is: a field that params get later counts by itself.
+func (s *sum) add(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		s.text(v.String())
+	case reflect.Bool:
+		s.number(map[bool]uint64{true: 1}[v.Bool()])
+	case reflect.Int, reflect.Int64:
+		s.number(uint64(v.Int()))
+	case reflect.Float64: // in limits, which are any JSON
+		s.number(math.Float64bits(v.Float()))
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			s.number(0)
+			return
 		}
-		sum = crc32.Update(sum, sumTable, []byte{0})
+		s.number(1)
+		s.add(v.Elem())
+	case reflect.Slice:
+		s.number(uint64(v.Len()))
+		for i := range v.Len() {
+			s.add(v.Index(i))
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		s.number(uint64(len(keys)))
+		for _, key := range keys {
+			s.text(key.String())
+			s.add(v.MapIndex(key))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			s.add(v.Field(i))
+		}
+	default:
+		panic("session: there are params of a kind that has no sum: " + v.Kind().String())
 	}
-	return max(sum, 1)
+}
+
+func (s *sum) number(n uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	*s = sum(crc32.Update(uint32(*s), sumTable, b[:]))
+}
+
+// text adds a text and its length, without a copy of all of it: it may be long.
+func (s *sum) text(text string) {
+	s.number(uint64(len(text)))
+	var part [4 << 10]byte
+	for len(text) > 0 {
+		n := copy(part[:], text)
+		*s, text = sum(crc32.Update(uint32(*s), sumTable, part[:n])), text[n:]
+	}
 }
 
 // hashOf stands for a key; 0: there is none.

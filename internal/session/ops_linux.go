@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/process"
@@ -37,7 +38,7 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 			return nil, api.AsError(err).With("field", "yield_on_input")
 		}
 	}
-	e, err := s.execute(params.ExecCommand, how)
+	e, err := s.execute(ctx, params.ExecCommand, how)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ const (
 
 // execute starts the command, or puts it into the queue, or finds the one that
 // was started with the same key.
-func (s *Session) execute(params api.ExecCommand, how manner) (*execution, error) {
+func (s *Session) execute(ctx context.Context, params api.ExecCommand, how manner) (*execution, error) {
 	if err := s.errIfUnreadable(); err != nil {
 		return nil, err
 	}
@@ -95,17 +96,13 @@ func (s *Session) execute(params api.ExecCommand, how manner) (*execution, error
 	if err := s.errIfCreating(); err != nil {
 		return nil, err
 	}
-	e, err := s.prepare(params)
-	if err != nil {
+	e, standing, err := s.admit(ctx, params, how)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	e.followed = how == followed
-	entered, queued, err := s.enter(e, params.Lease, params.Wait)
-	if err != nil || entered != e {
-		e.discard()
-		return entered, err
-	}
-	if queued {
+	case standing == isKnown:
+		return e, nil
+	case standing == waits:
 		// From here on it belongs to the session, as a running one does: a
 		// caller that goes away does not take it out of the queue.
 		s.pool.begin(e.runInTurn)
@@ -122,6 +119,44 @@ func (s *Session) execute(params api.ExecCommand, how manner) (*execution, error
 		s.pool.begin(e.run)
 	}
 	return e, nil
+}
+
+// standing is how a command stands to the others of its session.
+type standing int
+
+const (
+	isNext  standing = iota // it is to be run now
+	waits                   // it is in the queue
+	isKnown                 // it is an earlier one, which came with the same key
+)
+
+// admit makes an exec and lets it enter, in the order in which commands come: to look
+// at files may take a while, and who comes meanwhile comes later.
+func (s *Session) admit(ctx context.Context, params api.ExecCommand, how manner) (*execution, standing, error) {
+	place := s.entry.join()
+	arrival.Settled(ctx)
+	defer func() {
+		<-place
+		s.entry.give()
+	}()
+	e, err := s.prepare(params)
+	if err != nil {
+		return nil, 0, err
+	}
+	e.followed = how == followed
+	<-place
+	entered, queued, err := s.enter(e, params.Lease, params.Wait)
+	switch {
+	case err != nil:
+		e.discard()
+		return nil, 0, err
+	case entered != e:
+		e.discard()
+		return entered, isKnown, nil
+	case queued:
+		return e, waits, nil
+	}
+	return e, isNext, nil
 }
 
 // runInTurn waits for the turn of a queued exec, and runs it.
@@ -200,7 +235,9 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 	}
 	e := s.newExecution(params.Key)
 	if e.key != "" {
-		e.sum = sumOfCommand(params)
+		said := params
+		said.Wait, said.Lease = false, "" // of the call, not of the command
+		e.sum = sumOf(said)
 	}
 	e.res.Label = params.Label
 	e.command = shell.Command{Text: params.Command, Env: env, Dir: dir}
@@ -227,16 +264,6 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 		}
 	}
 	return e, nil
-}
-
-// sumOfCommand is that of what describes the command, and not the call.
-func sumOfCommand(params api.ExecCommand) uint32 {
-	text, stdin := params.Command, ""
-	if params.Stdin != nil {
-		stdin = *params.Stdin
-	}
-	params.Wait, params.Lease, params.Command, params.Stdin = false, "", "", nil
-	return sumOf(params, text, stdin)
 }
 
 func (s *Session) cwdIfAlive() string {
@@ -335,8 +362,8 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 	sent := &sending{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), most: p.cfg.InputBuffer}
 	if params.Key != "" {
 		said := params
-		said.Lease, said.Data = "", ""
-		sent.sum = sumOf(said, params.Data)
+		said.Lease = "" // of the call, not of the input
+		sent.sum = sumOf(said)
 	}
 	if err := e.input(ctx, params, sent); err != nil {
 		return nil, err

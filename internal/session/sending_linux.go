@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 )
 
 // sending is one call of exec.input.
@@ -86,7 +87,9 @@ func (e *execution) answered(s *sending) (bool, error) {
 // send gives the command what is to be sent, after what was sent before.
 func (e *execution) send(ctx, fence context.Context, s *sending) error {
 	in := e.stdin
-	if err := in.turn.take(ctx); err != nil {
+	place := in.turn.join()
+	arrival.Settled(ctx)
+	if err := in.turn.await(ctx, place); err != nil {
 		return err
 	}
 	err := e.buffer(ctx, fence, s)
@@ -210,7 +213,9 @@ func (e *execution) place(s *sending) (all bool, err error) {
 // first.
 func (e *execution) typeOnce(ctx, fence context.Context, s *sending) error {
 	t := e.session.term
-	if err := t.turn.take(ctx); err != nil {
+	place := t.turn.join()
+	arrival.Settled(ctx)
+	if err := t.turn.await(ctx, place); err != nil {
 		return err
 	}
 	defer t.turn.give()

@@ -50,6 +50,8 @@ type Session struct {
 	survivors []api.Process // valid after destroyed is closed
 	hurry     chan struct{} // closed when the grace is to be cut
 
+	entry turn // of commands, in the order in which they came
+
 	// sizing is held while the terminal gets another size, which may have to wait
 	// for its output to reach a disk; taken before mu.
 	sizing sync.Mutex

@@ -22,12 +22,12 @@ const (
 
 // Stream runs a command as Run does, and answers when it has been accepted.
 // What it writes, and how it ends, follows in the feed.
-func (p *Pool) Stream(_ context.Context, params api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
+func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
 	s, err := p.session(params.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := s.execute(params.ExecCommand, followed)
+	e, err := s.execute(ctx, params.ExecCommand, followed)
 	if err != nil {
 		return nil, nil, err
 	}

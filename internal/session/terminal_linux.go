@@ -92,7 +92,7 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 
 func (p *Pool) newTerminal(master, slave *os.File, size api.TTYSize) *terminal {
 	return &terminal{
-		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes), turn: newTurn(),
+		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes),
 		screen: newScreen(size), stage: [2]int{-1, -1}, slots: &terminalSlots{},
 	}
 }

@@ -6,33 +6,6 @@ import (
 	"time"
 )
 
-// turn lets one caller after the other give a command something to read.
-type turn chan struct{} // holds one: whose turn it is, takes it
-
-func newTurn() turn {
-	t := make(turn, 1)
-	t.give()
-	return t
-}
-
-// take waits for the caller's turn. It ends with give.
-func (t turn) take(ctx context.Context) error {
-	select {
-	case <-t:
-		return nil
-	case <-ctx.Done():
-		return errLeft(ctx)
-	}
-}
-
-func (t turn) give() { t <- struct{}{} }
-
-// settle returns when what was under way when a fence was done has ended.
-func (t turn) settle() {
-	<-t
-	t.give()
-}
-
 // typeTo writes to a terminal until all is taken, the caller stops waiting, or the
 // fence is done: somebody else types from then on. It is the caller's turn.
 func typeTo(ctx, fence context.Context, to *os.File, data []byte) (int, error) {

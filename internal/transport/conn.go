@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -154,9 +155,10 @@ func (c *conn) work() {
 			c.endReading(err)
 			return
 		}
-		c.passTurn(len(line))
-		c.handle(line, tooLong)
-		if !c.awaitTurn(len(line)) {
+		size := len(line)
+		settled := sync.OnceFunc(func() { c.passTurn(size) })
+		c.handle(arrival.With(c.ctx, settled), line, tooLong, settled)
+		if !c.awaitTurn(size) {
 			return
 		}
 		if cap(line) > maxPooledBytes {
@@ -258,8 +260,9 @@ func (c *conn) endReading(err error) {
 	c.leave()
 }
 
-// handle serves one line.
-func (c *conn) handle(line []byte, long bool) {
+// handle serves one line. The next may be read when it has its place among those of
+// the connection, and before it is answered: that may take as long as the client likes.
+func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func()) {
 	log := c.srv.log
 	debug := log.Enabled(c.ctx, slog.LevelDebug)
 	var start time.Time
@@ -276,10 +279,11 @@ func (c *conn) handle(line []byte, long bool) {
 	var result any
 	if failure == nil {
 		var err error
-		if result, err = c.table.Call(c.ctx, q.method, q.params); err != nil {
+		if result, err = c.table.Call(ctx, q.method, q.params); err != nil {
 			failure = api.AsError(err)
 		}
 	}
+	settled()
 	if q.id != nil {
 		var st *stream
 		if opened, ok := result.(*service.Opened); ok && failure == nil {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -25,6 +26,7 @@ type fakeSessions struct {
 }
 
 func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+	arrival.Settled(ctx)
 	return f.run(ctx, p)
 }
 

@@ -1,0 +1,44 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/terminal-runtime/trl/api"
+)
+
+// TestSums: the same params have the same sum, and no others.
+func TestSums(t *testing.T) {
+	number, text := int64(0), ""
+	all := []any{
+		api.ExecCommand{},
+		api.ExecCommand{Command: "a"},
+		api.ExecCommand{Cwd: "a"},
+		api.ExecCommand{Command: "ab"},
+		api.ExecCommand{Command: "a", Cwd: "b"},
+		api.ExecCommand{TimeoutMS: &number},
+		api.ExecCommand{Stdin: &text},
+		api.ExecCommand{StdinOpen: true},
+		api.ExecCommand{Env: map[string]string{"A": "1", "B": "2"}},
+		api.ExecCommand{Env: map[string]string{"A": "1"}},
+		api.ExecCommand{Env: map[string]string{"A": ""}},
+		api.SessionCreateParams{Tags: []string{"a", "b"}},
+		api.SessionCreateParams{Tags: []string{"b", "a"}},
+		api.SessionCreateParams{Argv: []string{"a", "b"}},
+		api.SessionCreateParams{TTY: &api.TTYSize{Rows: 24, Cols: 80}},
+		api.SessionCreateParams{TTY: &api.TTYSize{Rows: 80, Cols: 24}},
+		api.SessionCreateParams{Limits: map[string]any{"memory": 1.0, "list": []any{"a", true, nil}}},
+		api.SessionCreateParams{Limits: map[string]any{"memory": 1.0, "list": []any{"a", false, nil}}},
+		api.ExecInputParams{Data: string(make([]byte, 10_000))},
+		api.ExecInputParams{Data: string(make([]byte, 10_001))},
+		api.ExecInputParams{Keys: []string{"enter"}},
+		api.ExecInputParams{At: &number},
+		api.ExecInputParams{Whole: true},
+	}
+	for i, a := range all {
+		for j, b := range all {
+			if same := sumOf(a) == sumOf(b); same != (i == j) {
+				t.Errorf("%+v and %+v: %t", a, b, same)
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,8 +158,9 @@ func TestMustMakeOnce(t *testing.T) {
 
 	began := time.Now()
 	ids := make([]sync.Map, onceMade)
+	started := filepath.Join(t.TempDir(), "started")
 	sent := r.sendOften(proxy.Addr(), rnd, onceMade, func(c *client.Client, i int) error {
-		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Argv: []string{"sleep", "86400"}, Key: fmt.Sprint("s", i)})
+		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Argv: []string{"sh", "-c", fmt.Sprintf("echo %d >>%s; exec sleep 86400", i, started)}, Key: fmt.Sprint("s", i)})
 		if err != nil {
 			return err
 		}
@@ -191,14 +193,39 @@ func TestMustMakeOnce(t *testing.T) {
 			t.Errorf("there is a session that no key made: %s", s.SessionID)
 		}
 	}
+	r.countStarts(started)
 	doubled, missing := r.countInputs(readers, files)
-	figures(t, "%d sessions and %d inputs with keys, sent %d times over connections of which %d were cut, under %d kill -9: %d sessions, %d inputs missing, %d there twice; %s",
+	figures(t, "%d sessions and %d inputs with keys, sent %d times over connections of which %d were cut, under %d kill -9: %d sessions, whose commands ran once, %d inputs missing, %d there twice; %s",
 		onceMade, onceMade, sent, proxy.Cuts(), onceKills, len(made), missing, doubled, took.Round(time.Millisecond))
 	if doubled+missing > 0 {
 		t.Errorf("%d inputs are missing, %d are there twice", missing, doubled)
 	}
 	proxy.Close()
 	r.stop()
+}
+
+// countStarts looks whether the command of every session has run, and once.
+func (r *rig) countStarts(file string) {
+	r.t.Helper()
+	times := make([]int, onceMade)
+	all := func() bool { return !slices.Contains(times, 0) }
+	for !all() && r.ctx.Err() == nil { // a session may be made before its shell has written
+		text, err := os.ReadFile(file)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		clear(times)
+		for line := range strings.Lines(string(text)) {
+			if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+				times[n]++
+			}
+		}
+	}
+	for i, n := range times {
+		if n != 1 {
+			r.t.Errorf("the command of session %d ran %d times", i, n)
+		}
+	}
 }
 
 // startReaders starts commands that write to files what they read.

@@ -84,14 +84,22 @@ func start(t *testing.T, tree *Tree, text string, gated bool) (*Proc, string) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	p, err := tree.Start(Spec{
+	p, err := starting(tree, gated)(Spec{
 		Path: "/bin/sh", Argv: []string{"sh", "-c", text}, Env: []string{"PATH=" + os.Getenv("PATH")},
-		Files: [3]int{fd, fd, fd}, Gated: gated,
+		Files: [3]int{fd, fd, fd},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p, out
+}
+
+// starting starts processes, at a gate or not.
+func starting(tree *Tree, gated bool) func(Spec) (*Proc, error) {
+	if gated {
+		return tree.startGated
+	}
+	return tree.Start
 }
 
 func read(t *testing.T, file string) string {
@@ -130,7 +138,7 @@ func TestStartErrors(t *testing.T) {
 	h := newHost(t, Config{})
 	tree := newTree(t, h)
 	for _, gated := range []bool{false, true} {
-		_, err := tree.Start(Spec{Path: "/no/such/program", Argv: []string{"x"}, Gated: gated})
+		_, err := starting(tree, gated)(Spec{Path: "/no/such/program", Argv: []string{"x"}})
 		if err == nil || !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("gated %v: %v", gated, err)
 		}

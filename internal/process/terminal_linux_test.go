@@ -115,9 +115,9 @@ func TestLeadingATerminal(t *testing.T) {
 		}
 		defer master.Close()
 		fd := int(slave.Fd())
-		p, err := tree.Start(Spec{
+		p, err := tree.startGated(Spec{
 			Path: "/bin/sh", Argv: []string{"sh", "-c", "echo mine >/dev/tty; read x; exit 4"}, Env: []string{"PATH=" + os.Getenv("PATH")},
-			Files: [3]int{fd, fd, fd}, Gated: true, Leads: true,
+			Files: [3]int{fd, fd, fd}, Leads: true,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -137,7 +137,7 @@ func (p *Pool) audit(live []*found, kept []holder.Slot, claims []holder.Claim) {
 
 // claims are what the session and each of its execs say that is kept for them.
 func (f *found) claims() []holder.Claim {
-	own := holder.Claim{Owner: f.id, Slots: shell.SlotsOf(f.shell)}
+	own := holder.Claim{Owner: f.id, Slots: append(shell.SlotsOf(f.shell), f.record.gate)}
 	if t := f.record.terminal; t != nil {
 		own.Slots = append(own.Slots, t.Master, t.Slave, t.Stage[0], t.Stage[1], t.Leader)
 	}
@@ -177,6 +177,7 @@ func (p *Pool) Slots() []holder.Slot {
 		}
 	}
 	for _, s := range p.sessions {
+		slots = append(slots, s.gate)
 		if s.term != nil {
 			t := s.term.slots
 			slots = append(slots, t.Master, t.Slave, t.Stage[0], t.Stage[1], t.Leader)
@@ -246,7 +247,7 @@ func (p *Pool) rebuild(f *found) *Session {
 		},
 		timeout: r.timeout, idleTTL: r.idleTTL, created: r.created, active: time.Now(),
 		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
-		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade,
+		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade, gate: r.gate,
 	}
 	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
@@ -511,6 +512,7 @@ func (s *Session) goOn() {
 		e := running
 		e.followed, e.resumed = true, true
 		if s.proc != nil {
+			s.letGoOn()
 			e.sealOutput()
 			e.pumpOutput()
 			s.pool.begin(e.runDirect)

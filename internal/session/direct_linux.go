@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -22,29 +24,79 @@ func (s *Session) startDirect() error {
 	}
 	e := s.newExecution("")
 	e.mark, e.number, e.timeout = 0, 1, s.timeout
-	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd, Gated: true}
+	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd}
 	if err := e.openFiles(&spec); err != nil {
 		e.abandon()
 		return api.Errorf(api.CodeInternal, "open pipes: %w", err)
 	}
 	defer e.sealOutput()
-	proc, err := s.tree.Start(spec)
+	waiting, err := s.tree.Prepare(spec)
+	if err == nil {
+		err = s.letRun(e, waiting)
+	}
 	if err != nil {
 		e.abandon()
-		return api.Errorf(api.CodeShellNotFound, "start %s: %s", path, err).WithHint("argv[0] must be an executable program")
+		s.pool.erase(sessionKey + s.id)
+		return api.Errorf(api.CodeShellNotFound, "start %s: %w", path, err).WithHint("argv[0] must be an executable program")
 	}
 	e.pumpOutput()
-	e.begin(time.Now())
 	s.mu.Lock()
-	s.proc = proc
 	s.execCount = 1
 	s.running = e
 	s.mu.Unlock()
 	s.pool.register(e)
-	e.note()
 	s.started(api.StateRunning)
 	s.pool.begin(e.runDirect)
 	return nil
+}
+
+// letRun notes a command before it runs, and where its gate is. If this process is
+// killed the next one opens it, and who asks again for the session starts nothing.
+func (s *Session) letRun(e *execution, w *process.Waiting) error {
+	keep := s.pool.cfg.Keeper
+	gate, err := keep.Keep(w.Gate())
+	if err == nil {
+		defer keep.Drop(gate)
+		err = keep.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, w.Close())
+	}
+	e.begin(time.Now())
+	e.note() // first: a session whose command is not known can't be gone on with
+	s.mu.Lock()
+	s.proc, s.gate = w.Proc, gate
+	s.note()
+	s.mu.Unlock()
+	err = w.Open()
+	s.pastGate()
+	return err
+}
+
+// letGoOn lets a command run that an earlier process noted, if that has not.
+func (s *Session) letGoOn() {
+	if s.gate == 0 {
+		return
+	}
+	keep := s.pool.cfg.Keeper
+	fd, err := keep.Take(s.gate)
+	if err == nil {
+		err = s.proc.AtGate(fd).Open()
+	}
+	if err != nil { // which shows as its end too
+		s.pool.cfg.Log.Error("a command of an earlier daemon could not be started", "session", s.id, "error", err)
+	}
+	keep.Drop(s.pastGate())
+}
+
+// pastGate notes that the gate is not needed any more, and returns its slot.
+func (s *Session) pastGate() holder.Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gate := s.gate
+	s.gate = 0
+	s.note()
+	return gate
 }
 
 // openFiles makes what a direct command has for stdin, stdout and stderr.

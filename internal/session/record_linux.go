@@ -50,7 +50,8 @@ type sessionRecord struct {
 	unheldSize *api.TTYSize
 	owner      string
 	key        string
-	sum        uint32 // of its params, if it has a key
+	sum        uint32      // of its params, if it has a key
+	gate       holder.Slot // of a command that may not have been let run yet; 0: it was
 }
 
 func (r *sessionRecord) fields(c *state.Coder) {
@@ -79,6 +80,7 @@ func (r *sessionRecord) fields(c *state.Coder) {
 	state.Text(c, 23, &r.owner)
 	state.Text(c, 24, &r.key)
 	state.Int(c, 25, &r.sum)
+	state.Int(c, 26, &r.gate)
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
@@ -68,6 +69,7 @@ type Session struct {
 	finished   []*execution // kept ones, oldest first
 	keys       map[string]*execution
 	execCount  int64
+	gate       holder.Slot // of a direct command that may not have been let run yet; 0: it was
 	terminated *api.Terminated
 	held       *hold           // nil: everybody may type
 	typing     context.Context // of those who may type now; nil: nobody has since the last fence

@@ -37,6 +37,7 @@ type ExecCommand struct {
 	Stdin         *string           `json:"stdin,omitempty"`           // default: end of input at once
 	StdinEncoding string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
 	StdinOpen     bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
+	Merge         bool              `json:"merge,omitempty"`           // stderr goes where stdout goes, in true order
 	Wait          bool              `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
 	Key           string            `json:"key,omitempty"`             // a repeat with the same key returns the first exec
 	Label         string            `json:"label,omitempty"`           // told back in results and lists
@@ -71,7 +72,9 @@ type ExecResult struct {
 	StderrEncoding string    `json:"stderr_encoding,omitempty"`
 	StdoutBytes    int64     `json:"stdout_bytes"` // captured in all
 	StderrBytes    int64     `json:"stderr_bytes"`
-	Truncated      bool      `json:"truncated"` // stdout or stderr above is not the whole
+	Merged         bool      `json:"merged,omitempty"`        // stdout is both streams, as merge asked
+	Truncated      bool      `json:"truncated"`               // stdout or stderr above is not the whole
+	DroppedBytes   int64     `json:"dropped_bytes,omitempty"` // of what was captured quota has dropped so much
 	Cwd            string    `json:"cwd,omitempty"`
 	TTY            *TTYSize  `json:"tty,omitempty"`            // of its terminal when it began; null: it has pipes
 	Survivors      []Process `json:"survivors,omitempty"`      // what the command left running

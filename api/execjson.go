@@ -54,7 +54,13 @@ func (r *ExecResult) AppendJSON(b []byte) ([]byte, error) {
 	some("stderr_encoding", r.StderrEncoding)
 	number("stdout_bytes", r.StdoutBytes)
 	number("stderr_bytes", r.StderrBytes)
+	if r.Merged {
+		truth("merged", true)
+	}
 	truth("truncated", r.Truncated)
+	if r.DroppedBytes != 0 {
+		number("dropped_bytes", r.DroppedBytes)
+	}
 	some("cwd", r.Cwd)
 	if r.TTY != nil {
 		value("tty", r.TTY)

@@ -29,6 +29,9 @@ func TestTorture(t *testing.T) { torture(t, conformance.Runner{}) }
 // cases that apply there.
 func TestTortureOnTerminals(t *testing.T) { torture(t, conformance.Runner{Terminal: true}) }
 
+// TestTortureMerged does the same with commands whose streams are one.
+func TestTortureMerged(t *testing.T) { torture(t, conformance.Runner{Merge: true}) }
+
 func torture(t *testing.T, runner conformance.Runner) {
 	if testing.Short() {
 		t.Skip("takes minutes: left out of -short")

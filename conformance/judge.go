@@ -15,6 +15,7 @@ type Result struct {
 	Outcome        string `json:"outcome"`
 	ExitCode       *int   `json:"exit_code"`
 	TimedOut       bool   `json:"timed_out"`
+	Merged         bool   `json:"merged"`
 	Stdout         string `json:"stdout"`
 	Stderr         string `json:"stderr"`
 	StdoutEncoding string `json:"stdout_encoding"`

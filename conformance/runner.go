@@ -45,6 +45,8 @@ type Runner struct {
 	// Terminal runs the cases in sessions on a terminal, where all output is one
 	// stream and lines end as terminals end them; see Expect.onTerminal.
 	Terminal bool
+	// Merge runs the commands with both streams in one; see Expect.merged.
+	Merge bool
 	// Leftovers, when set, is asked after session.destroy which processes of
 	// that run are still there. Each has TokenVariable=token in its
 	// environment. For a TRL on this machine it is a second opinion on
@@ -74,6 +76,9 @@ func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
 	}
 	if r.Terminal {
 		c = c.onTerminal()
+	}
+	if r.Merge {
+		c = c.merged()
 	}
 	rpc, err := dial(ctx, r.Socket)
 	if err != nil {
@@ -153,6 +158,9 @@ func (r *Runner) step(ctx context.Context, rpc *caller, session string, s Step) 
 
 func (r *Runner) run(ctx context.Context, rpc *caller, session, command string, timeoutMS int64) (Result, time.Duration, error) {
 	params := map[string]any{"session_id": session, "command": command, "timeout_ms": timeoutMS}
+	if r.Merge {
+		params["merge"] = true
+	}
 	var result Result
 	began := time.Now()
 	err := within(ctx, rpc, time.Duration(timeoutMS)*time.Millisecond+patience, "exec.run", params, &result)
@@ -160,6 +168,12 @@ func (r *Runner) run(ctx context.Context, rpc *caller, session, command string, 
 	if r.Terminal && err == nil && result.StdoutEncoding == "" {
 		result.Stdout = strings.ReplaceAll(result.Stdout, "\r\n", "\n")
 		result.Stderr = result.Stdout
+	}
+	if r.Merge && err == nil {
+		if !result.Merged || result.Stderr != "" || result.StderrBytes != 0 {
+			return result, took, fmt.Errorf("merged: %t, with %d bytes of stderr", result.Merged, result.StderrBytes)
+		}
+		result.Stderr, result.StderrEncoding = result.Stdout, result.StdoutEncoding
 	}
 	return result, took, err
 }

@@ -120,6 +120,39 @@ func (e Expect) onTerminal() Expect {
 	return e
 }
 
+// merged is the case for commands that are run with merge: both streams are stdout,
+// in the order of the writes. A command that has to be silent on stderr has to write
+// the same stdout; else each is looked for in what both wrote.
+func (c Case) merged() Case {
+	c.Expect = c.Expect.merged()
+	c.Followup.Expect = c.Followup.Expect.merged()
+	if c.FollowupDegraded != nil {
+		s := *c.FollowupDegraded
+		s.Expect = s.Expect.merged()
+		c.FollowupDegraded = &s
+	}
+	return c
+}
+
+func (e Expect) merged() Expect {
+	if e.Stderr != nil && *e.Stderr == "" {
+		e.Stderr = nil
+		return e
+	}
+	if e.Stdout != nil {
+		e.StdoutContains, e.Stdout = e.Stdout, nil
+	}
+	if e.Stderr != nil {
+		e.StderrContains, e.Stderr = e.Stderr, nil
+	}
+	if e.StderrLen != nil && e.StdoutLen != nil {
+		both := *e.StdoutLen + *e.StderrLen
+		e.StdoutLen = &both
+	}
+	e.StderrLen, e.StdoutMaxLen = nil, nil
+	return e
+}
+
 // Load returns the torture table.
 func Load() (*Table, error) { return parse(tortureJSON) }
 

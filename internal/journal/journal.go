@@ -75,6 +75,16 @@ func (j *Journal) Total(st Stream) int64 {
 	return j.total[st]
 }
 
+// Dropped is how many bytes of a stream quota has dropped.
+func (j *Journal) Dropped(st Stream) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.spill == nil {
+		return 0
+	}
+	return j.spill.dropped[st]
+}
+
 // FirstHeld returns the smallest offset from offset on whose byte is held, and
 // Size when there is none.
 func (j *Journal) FirstHeld(offset int64) int64 {

@@ -294,7 +294,7 @@ func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 		e.res = r.result
 	}
 	e.res.ExecID, e.res.SessionID, e.res.State = e.id, s.id, r.state
-	e.res.StartedAt, e.res.TTY, e.res.Label = api.Time{Time: r.began}, r.result.TTY, r.result.Label
+	e.res.StartedAt, e.res.TTY, e.res.Label, e.res.Merged = api.Time{Time: r.began}, r.result.TTY, r.result.Label, r.result.Merged
 	e.sum = r.sum
 	if in != nil {
 		e.inputs, e.inputNoted = in.keyed, true

@@ -191,7 +191,17 @@ func (e *execution) result() *api.ExecResult {
 	e.mu.Unlock()
 	r.StdoutBytes = e.journal.Total(journal.Stdout) + e.journal.Total(journal.TTY)
 	r.StderrBytes = e.journal.Total(journal.Stderr)
+	for _, st := range []journal.Stream{journal.Stdout, journal.Stderr, journal.TTY} {
+		r.DroppedBytes += e.journal.Dropped(st)
+	}
 	return &r
+}
+
+// merged reports whether stderr goes where stdout goes.
+func (e *execution) merged() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.res.Merged
 }
 
 // openOutput makes the pipes that the command writes to, and pumps that move
@@ -205,6 +215,10 @@ func (e *execution) openOutput() error {
 	e.streams.Store(2)
 	if e.stdout, err = newCapture(e, journal.Stdout); err != nil {
 		return err
+	}
+	if e.merged() {
+		e.streams.Store(1)
+		return nil
 	}
 	if e.stderr, err = newCapture(e, journal.Stderr); err != nil {
 		e.stdout.abort()
@@ -338,7 +352,9 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	if e.stdout != nil {
 		c.Stdout = e.stdout.path()
 	}
-	if e.stderr != nil {
+	if e.merged() {
+		c.Stderr = c.Stdout
+	} else if e.stderr != nil {
 		c.Stderr = e.stderr.path()
 	}
 	if e.followed {

@@ -43,7 +43,8 @@ func sumOf(params any) uint32 {
 	return max(uint32(s), 1)
 }
 
-// add adds a value, whatever it is: a field that params get later counts by itself.
+// add adds a value, whatever it is. Of a struct the fields count that are set, by their
+// names: params that get another field later have the same sum without it.
 func (s *sum) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -76,7 +77,10 @@ func (s *sum) add(v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			s.add(v.Field(i))
+			if f := v.Field(i); !f.IsZero() {
+				s.text(v.Type().Field(i).Name)
+				s.add(f)
+			}
 		}
 	default:
 		panic("session: there are params of a kind that has no sum: " + v.Kind().String())

@@ -239,7 +239,7 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 		said.Wait, said.Lease = false, "" // of the call, not of the command
 		e.sum = sumOf(said)
 	}
-	e.res.Label = params.Label
+	e.res.Label, e.res.Merged = params.Label, params.Merge && s.term == nil // a terminal has one stream
 	e.command = shell.Command{Text: params.Command, Env: env, Dir: dir}
 	e.timeout = s.timeout
 	if params.TimeoutMS != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -61,10 +62,26 @@ func (e *execution) excerpt(st journal.Stream, most int64) (data, encoding strin
 	h := wholeEnd(head)
 	t := wholeStart(tail)
 	omitted += int64(len(head)-h) + int64(t)
-	note := fmt.Sprintf("\n[… %d bytes left out; exec.output with exec_id %s has them …]\n", omitted, e.id)
-	whole := append(append(append(make([]byte, 0, h+len(note)+len(tail)-t), head[:h]...), note...), tail[t:]...)
-	data, encoding = api.EncodeBytes(whole)
+	note := e.leftOut(omitted, e.journal.Dropped(st))
+	whole := slices.Concat(head[:h], []byte(note), tail[t:])
+	if data, encoding = api.EncodeBytes(whole); encoding != "" { // no place for a note
+		data, encoding = api.EncodeBytes(slices.Concat(head, tail))
+	}
 	return data, encoding, true, nil
+}
+
+// leftOut is the line that stands for bytes of a stream which a result does not have.
+func (e *execution) leftOut(bytes, dropped int64) string {
+	where := "exec.output with exec_id " + e.id + " has "
+	switch {
+	case dropped == 0:
+		where += "them"
+	case dropped >= bytes:
+		where = "quota has dropped them"
+	default:
+		where += fmt.Sprintf("all but %d that quota has dropped", dropped)
+	}
+	return fmt.Sprintf("\n[… %d bytes left out; %s …]\n", bytes, where)
 }
 
 // wholeEnd is the length of b without a character that is cut at its end.
@@ -104,6 +121,10 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	streams, most, err := checkOutput(params)
 	if err != nil {
 		return nil, err
+	}
+	if params.Stream == api.ChunkStderr && e.merged() {
+		return nil, api.Errorf(api.CodeInvalidParams, "the command has no stderr of its own: it was run with merge").With("field", "stream").
+			WithHint("leave stream out: stdout is both")
 	}
 	if err := e.checkFrom(params.From); err != nil {
 		return nil, err

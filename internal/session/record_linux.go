@@ -172,7 +172,7 @@ type execRecord struct {
 	lane        journal.Lane   // of a journal that is still written to
 	journal     []byte         // value of one that is not
 	sizes       []resize
-	result      api.ExecResult // how it ended, without ids and output; of one that has not, terminal and label
+	result      api.ExecResult // how it ended, without ids and output; of one that has not, terminal, label and merge
 }
 
 func (r *execRecord) fields(c *state.Coder) {
@@ -211,6 +211,7 @@ func (r *execRecord) fields(c *state.Coder) {
 		resultFields(c, &r.result)
 	}
 	state.Int(c, 39, &r.sum)
+	state.Bool(c, 40, &r.result.Merged)
 }
 
 // resultFields are how an exec ended.

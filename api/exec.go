@@ -28,20 +28,20 @@ const (
 // ExecCommand is one command and how it is run, whichever way its output is
 // delivered: what exec.run and exec.stream have in common.
 type ExecCommand struct {
-	SessionID     string            `json:"session_id"`
-	Command       string            `json:"command"`
-	TimeoutMS     *int64            `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
-	IdleTimeoutMS int64             `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
-	Env           map[string]string `json:"env,omitempty"`             // for this command alone
-	Cwd           string            `json:"cwd,omitempty"`             // for this command alone
-	Stdin         *string           `json:"stdin,omitempty"`           // default: end of input at once
-	StdinEncoding string            `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
-	StdinOpen     bool              `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
-	Merge         bool              `json:"merge,omitempty"`           // stderr goes where stdout goes, in true order
-	Wait          bool              `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
-	Key           string            `json:"key,omitempty"`             // a repeat with the same key returns the first exec
-	Label         string            `json:"label,omitempty"`           // told back in results and lists
-	Lease         string            `json:"lease,omitempty"`           // of the session's hold, if it is held
+	SessionID     string  `json:"session_id"`
+	Command       string  `json:"command"`
+	TimeoutMS     *int64  `json:"timeout_ms,omitempty"`      // default: the session's; 0 = none
+	IdleTimeoutMS int64   `json:"idle_timeout_ms,omitempty"` // kill when nothing was written for so long; 0 = never
+	Env           Env     `json:"env,omitempty"`             // for this command alone; null unsets
+	Cwd           string  `json:"cwd,omitempty"`             // for this command alone
+	Stdin         *string `json:"stdin,omitempty"`           // default: end of input at once
+	StdinEncoding string  `json:"stdin_encoding,omitempty"`  // "base64" when stdin is not text
+	StdinOpen     bool    `json:"stdin_open,omitempty"`      // keep stdin open for exec.input
+	Merge         bool    `json:"merge,omitempty"`           // stderr goes where stdout goes, in true order
+	Wait          bool    `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
+	Key           string  `json:"key,omitempty"`             // a repeat with the same key returns the first exec
+	Label         string  `json:"label,omitempty"`           // told back in results and lists
+	Lease         string  `json:"lease,omitempty"`           // of the session's hold, if it is held
 }
 
 // ExecRunParams runs one command in a session.
@@ -64,6 +64,7 @@ type ExecResult struct {
 	Signal         string    `json:"signal,omitempty"`
 	StartedAt      Time      `json:"started_at"`
 	DurationMS     int64     `json:"duration_ms"`
+	QueuedMS       int64     `json:"queued_ms,omitempty"` // how long it waited for its turn
 	TimedOut       bool      `json:"timed_out"`
 	Cancelled      bool      `json:"cancelled"`
 	Stdout         string    `json:"stdout"`

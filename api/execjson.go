@@ -46,6 +46,9 @@ func (r *ExecResult) AppendJSON(b []byte) ([]byte, error) {
 	some("signal", r.Signal)
 	b = r.StartedAt.append(appendName(b, "started_at"))
 	number("duration_ms", r.DurationMS)
+	if r.QueuedMS != 0 {
+		number("queued_ms", r.QueuedMS)
+	}
 	truth("timed_out", r.TimedOut)
 	truth("cancelled", r.Cancelled)
 	text("stdout", r.Stdout)

@@ -19,22 +19,25 @@ const (
 
 // SessionCreateParams starts a session.
 type SessionCreateParams struct {
-	Shell      string            `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
-	Argv       []string          `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
-	Cwd        string            `json:"cwd,omitempty"`         // default: the daemon's
-	Env        map[string]string `json:"env,omitempty"`         // added to what is inherited
-	InheritEnv string            `json:"inherit_env,omitempty"` // base (default), all or none
-	Login      bool              `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
-	Name       string            `json:"name,omitempty"`
-	Tags       []string          `json:"tags,omitempty"`
-	Client     string            `json:"client,omitempty"` // the program that makes it, for its owner: see IsClientName
-	TTY        *TTYSize          `json:"tty,omitempty"`
-	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = the daemon's
-	IdleTTLMS  *int64            `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
-	Limits     map[string]any    `json:"limits,omitempty"`
-	Isolation  map[string]any    `json:"isolation,omitempty"`
-	Runtime    string            `json:"runtime,omitempty"` // default "host"
-	Key        string            `json:"key,omitempty"`     // a repeat with the same key returns the first session
+	Shell      string         `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
+	Argv       []string       `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
+	Cwd        string         `json:"cwd,omitempty"`         // default: the daemon's
+	Env        Env            `json:"env,omitempty"`         // added to what is inherited; null takes away
+	InheritEnv string         `json:"inherit_env,omitempty"` // base (default), all or none
+	Login      bool           `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
+	Name       string         `json:"name,omitempty"`
+	Tags       []string       `json:"tags,omitempty"`
+	Client     string         `json:"client,omitempty"` // the program that makes it, for its owner: see IsClientName
+	TTY        *TTYSize       `json:"tty,omitempty"`
+	TimeoutMS  int64          `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = the daemon's
+	IdleTTLMS  *int64         `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
+	Limits     map[string]any `json:"limits,omitempty"`
+	Isolation  map[string]any `json:"isolation,omitempty"`
+	Runtime    string         `json:"runtime,omitempty"` // default "host"
+	Key        string         `json:"key,omitempty"`     // a repeat with the same key returns the first session
+	// CreateTimeoutMS is how long its shell may take to start, and then its login
+	// files; 0 is 10 s.
+	CreateTimeoutMS int64 `json:"create_timeout_ms,omitempty"`
 }
 
 // MaxTTYSide bounds the rows and columns of a terminal: larger ones are a
@@ -87,9 +90,18 @@ type Session struct {
 	IdleTTLMS      int64       `json:"idle_ttl_ms"`
 	EnvKeys        []string    `json:"env_keys,omitempty"`
 	ExecID         string      `json:"exec_id,omitempty"`    // the running exec; of a direct session, its only one
+	Login          *Login      `json:"login,omitempty"`      // how its login files ended, if it read them
+	Ending         bool        `json:"ending,omitempty"`     // session.destroy or its end is under way
 	Held           *Hold       `json:"held,omitempty"`       // who has its keyboard, if it is not free
 	Unreadable     string      `json:"unreadable,omitempty"` // why the daemon can't go on with what an earlier one left of it
 	Terminated     *Terminated `json:"terminated,omitempty"`
+}
+
+// Login says how the login files of a session ended: as a command does.
+type Login struct {
+	Outcome  Outcome `json:"outcome"`
+	ExitCode *int    `json:"exit_code"`
+	TimedOut bool    `json:"timed_out"` // they took longer than create_timeout_ms, and were stopped
 }
 
 // Account is the part of an owner that the daemon vouches for: the user or the
@@ -133,6 +145,7 @@ const (
 // SessionListParams selects sessions; every field given must match.
 type SessionListParams struct {
 	State   State  `json:"state,omitempty"`
+	Alive   bool   `json:"alive,omitempty"` // none that has ended
 	Tag     string `json:"tag,omitempty"`
 	Runtime string `json:"runtime,omitempty"`
 }

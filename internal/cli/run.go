@@ -25,6 +25,7 @@ type runOptions struct {
 	timeout, idle durationFlag
 	wait          bool
 	noStdin       bool
+	merge         bool
 	verbose       bool
 	label         string
 }
@@ -53,6 +54,7 @@ func (a *app) runCommand() *cobra.Command {
 	durationVar(cmd, &o.idle, "idle-timeout", "end the command when it wrote nothing for so long")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait while the session runs another command")
 	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin: the command finds it empty")
+	cmd.Flags().BoolVar(&o.merge, "merge", false, "write stderr to stdout, in the order of the writes")
 	cmd.Flags().StringVar(&o.label, "label", "", "call it `NAME` in lists, where its text is not shown")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what the command left running")
 	// After its first word everything is the command's, `trl run ls -l` too.
@@ -134,7 +136,7 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	go r.watchSignals(ctx, interrupt)
 
 	params := api.ExecStreamParams{
-		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Label: o.label, Key: rand.Text()},
+		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
 	}
 	if ms := o.idle.milliseconds(); ms != nil {
 		params.IdleTimeoutMS = *ms

@@ -90,6 +90,8 @@ func notServing(err error) error {
 	switch {
 	case errors.Is(err, daemon.ErrServing):
 		hint = "it can be used as it is, see `trl info`; `trl serve --socket PATH` starts another beside it, `trl stop` ends it"
+	case errors.As(err, new(*daemon.OtherSettingsError)):
+		hint = "`trl serve` without flags gives them a daemon again; `trl stop` ends the sessions, and then any flags will do; what is in the configuration file applies"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "`trl serve --socket PATH` serves in a directory of your own; `trl doctor` says what else is in the way"
 	default:
@@ -109,7 +111,7 @@ func (a *app) hold(cfg daemon.Config) error {
 	if err == nil && code != 0 {
 		err = exitStatus(code)
 	}
-	return err
+	return notServing(err)
 }
 
 // holdAgain goes on as the holder, whatever the program that this process became

@@ -72,6 +72,7 @@ type Shape struct {
 	Name   string   // Named
 	Elem   *Shape   // List, Map
 	Values []string // String: the only ones, if not empty
+	Nulls  bool     // Map: a value may be null
 }
 
 // Kind is a kind of shape.
@@ -256,7 +257,9 @@ func shapeOf(typ reflect.Type) (*Shape, error) {
 	case reflect.Slice:
 		return within(List)
 	case reflect.Map:
-		return within(Map)
+		shape, err := within(Map)
+		shape.Nulls = typ == reflect.TypeFor[api.Env]()
+		return shape, err
 	case reflect.String:
 		if typ.Name() == "string" {
 			return &Shape{Kind: String}, nil

@@ -180,7 +180,11 @@ func pythonShape(s *Shape) string {
 	case List:
 		return "List[" + pythonShape(s.Elem) + "]"
 	case Map:
-		return "Dict[str, " + pythonShape(s.Elem) + "]"
+		elem := pythonShape(s.Elem)
+		if s.Nulls {
+			elem = "Optional[" + elem + "]"
+		}
+		return "Dict[str, " + elem + "]"
 	case Named:
 		return s.Name
 	default:

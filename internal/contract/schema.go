@@ -155,7 +155,11 @@ func (s *schemas) ofShape(shape *Shape, params bool) *jsonschema.Schema {
 	case List:
 		return &jsonschema.Schema{Type: "array", Items: s.ofShape(shape.Elem, params)}
 	case Map:
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: s.ofShape(shape.Elem, params)}
+		elem := s.ofShape(shape.Elem, params)
+		if shape.Nulls {
+			elem.Type, elem.Types = "", []string{elem.Type, "null"}
+		}
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: elem}
 	case Named:
 		of := s.ref(shape.Name)
 		if t := s.byName[shape.Name]; params && t.Results && t.Values == nil {

@@ -109,7 +109,11 @@ func typescriptShape(s *Shape) string {
 	case List:
 		return "Array<" + typescriptShape(s.Elem) + ">"
 	case Map:
-		return "Record<string, " + typescriptShape(s.Elem) + ">"
+		elem := typescriptShape(s.Elem)
+		if s.Nulls {
+			elem += " | null"
+		}
+		return "Record<string, " + elem + ">"
 	case Named:
 		return s.Name
 	default:

@@ -27,9 +27,8 @@ func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	if !slices.Equal(started, args) {
-		log.Warn("the sessions that are kept go on with the arguments of their first daemon; those given now do not apply",
-			"apply", strings.Join(started, " "))
+	if given := settingsIn(args); len(given) > 0 && !slices.Equal(given, settingsIn(started)) {
+		return 1, &OtherSettingsError{PID: h.PID(), Apply: settingsIn(started)}
 	}
 	if err := h.check(context.Background()); err != nil {
 		return 1, fmt.Errorf("sessions are kept by process %d, and nothing has changed: %w", h.PID(), err)
@@ -58,6 +57,36 @@ func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
 			return 1, fmt.Errorf("process %d, which held the sessions, has died", h.PID())
 		}
 	}
+}
+
+// OtherSettingsError says that sessions are kept by a process that was started with
+// other settings, which its daemons have: those that are given now could not apply.
+type OtherSettingsError struct {
+	PID   int
+	Apply []string
+}
+
+func (e *OtherSettingsError) Error() string {
+	apply := "none"
+	if len(e.Apply) > 0 {
+		apply = strings.Join(e.Apply, " ")
+	}
+	return fmt.Sprintf("sessions are kept by process %d, which goes on with the flags it was started with (%s); those given now can't apply, and nothing has changed", e.PID, apply)
+}
+
+// settingsIn are the flags of `trl serve` but for the socket, by which it is found.
+func settingsIn(args []string) []string {
+	var flags []string
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "serve" || strings.HasPrefix(arg, "--socket="):
+		case arg == "--socket":
+			i++
+		default:
+			flags = append(flags, arg)
+		}
+	}
+	return flags
 }
 
 const (

@@ -107,13 +107,54 @@ func (s *stretch) dropped() (gaps []span) {
 	return gaps
 }
 
-// plain is output as a person reads it, without a newline at its end.
+// plain is output as a person reads it, without a newline at its end, and with a note
+// in place of a line that is repeated many times.
 func plain(b []byte) string {
 	if isPlain(b) {
 		return string(b)
 	}
-	return string(bytes.TrimRight(vt.PlainText(b), "\n"))
+	return string(folded(bytes.TrimRight(vt.PlainText(b), "\n")))
 }
+
+// foldLeast is how often a line is repeated, at least, when that is told instead of
+// shown.
+const foldLeast = 8
+
+// folded is a text in which lines that are repeated many times are told.
+func folded(text []byte) []byte {
+	var out []byte // nil: nothing is folded so far
+	from := 0      // what comes before is in out
+	for at := 0; at < len(text); {
+		end := lineEnd(text, at)
+		next, times := end, 0
+		for next < len(text) {
+			again := lineEnd(text, next)
+			if !bytes.Equal(trimLine(text[at:end]), trimLine(text[next:again])) {
+				break
+			}
+			next, times = again, times+1
+		}
+		if times >= foldLeast {
+			out = append(append(out, text[from:end]...), fmt.Sprintf("[trl: the same line %s times more]\n", grouped(int64(times)))...)
+			from = next
+		}
+		at = next
+	}
+	if out == nil {
+		return text
+	}
+	return bytes.TrimSuffix(append(out, text[from:]...), []byte("\n"))
+}
+
+// lineEnd is where the line that begins at a place ends, after its newline.
+func lineEnd(text []byte, at int) int {
+	if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
+		return at + n + 1
+	}
+	return len(text)
+}
+
+func trimLine(line []byte) []byte { return bytes.TrimSuffix(line, []byte("\n")) }
 
 // isPlain says whether b is one line of plain ASCII, as most are.
 func isPlain(b []byte) bool {

@@ -52,6 +52,10 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 	}
 	before := e.StdoutBytes + e.StderrBytes
 	if _, err := ask[api.ExecInputResult](ctx, s, api.MethodExecInput, params); err != nil {
+		if e.State == api.ExecExited && api.IsCode(err, api.CodeInvalidParams) {
+			return nil, api.Errorf(api.CodeInvalidRequest, "nothing runs there to type into: %s has ended (%s)", exec, status(e)).
+				WithHint("run starts a command; one with open_stdin: true, or with tty: true, can be typed into")
+		}
 		return nil, err
 	}
 	wait := clock(a.WaitS, defaultReaction)
@@ -66,6 +70,7 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 		return nil, err
 	}
 	if full, err := s.drawn(ctx, r, e); full || err != nil {
+		r.goOn()
 		return r, err
 	}
 	o, err := s.page(ctx, exec, "", before, r.Size, c.room)
@@ -73,6 +78,7 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 		return nil, err
 	}
 	r.show(o)
+	r.goOn()
 	return r, nil
 }
 

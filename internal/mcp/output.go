@@ -12,7 +12,7 @@ type outputArguments struct {
 	Exec    string   `json:"exec,omitempty" jsonschema:"id of the command"`
 	Session string   `json:"session,omitempty" jsonschema:"instead: the running or last command of this session; default main"`
 	From    *int64   `json:"from,omitempty" jsonschema:"show from this byte offset on; negative: so many bytes before the end; default: head and tail"`
-	Stream  string   `json:"stream,omitempty" jsonschema:"stdout|stderr: only this stream; default both in order"`
+	Stream  string   `json:"stream,omitempty" jsonschema:"stdout|stderr: only this stream of a command that was run with split; default all there is"`
 	Until   string   `json:"until,omitempty" jsonschema:"exit|pattern|idle: wait first, until it ends, until a line matches pattern, or until there was no output for idle_s"`
 	Pattern string   `json:"pattern,omitempty" jsonschema:"regular expression (RE2) for one line; is looked for from offset 'from' on, default 0"`
 	IdleS   *float64 `json:"idle_s,omitempty" jsonschema:"0..50: seconds without output, default 2"`
@@ -70,7 +70,9 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 		r.note("it has been quiet for %s", g.idle)
 	}
 	if a.Search != "" {
-		return r, s.search(ctx, c, r, a, from)
+		err := s.search(ctx, c, r, a, from)
+		r.goOn()
+		return r, err
 	}
 	stream := api.ChunkType(a.Stream)
 	var o *shown
@@ -83,6 +85,7 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 		return nil, err
 	}
 	r.show(o)
+	r.goOn()
 	return r, nil
 }
 

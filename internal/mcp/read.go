@@ -96,6 +96,11 @@ func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType,
 		tail = last.bytes()
 	}
 	cut, end := headOf(head, room.head), tailOf(tail, room.tail)
+	if !whole { // what was read of it ends in the middle of a line
+		if cut = cutBefore(head, cut); end == 0 {
+			end = cutAfter(tail, 0)
+		}
+	}
 	middle := span{first.offset(cut), last.offset(end)}
 	if middle.size() <= 0 { // lines that were rewritten cost less alone than together
 		out.text = plain(head[:cut]) + "\n" + plain(tail[cut:])
@@ -124,6 +129,9 @@ func (s *server) page(ctx context.Context, exec string, stream api.ChunkType, fr
 		return out, nil
 	}
 	cut := headOf(data, room.page())
+	if got.To < size {
+		cut = cutBefore(data, cut)
+	}
 	out.text = plain(data[:cut])
 	if cut < len(data) {
 		out.page.To = got.offset(cut)

@@ -101,6 +101,10 @@ var replies = []struct {
 		want: []string{"exit 0", "7f 45 4c 46", "not text", "99,752 bytes left out"},
 	},
 	{
+		name: "yes", args: args{"command": "yes | head -c 5000000; echo ready"},
+		want: []string{"exit 0", "y\n[trl: the same line ", "times more]", "left out", "ready"},
+	},
+	{
 		name: "broken-utf8",
 		args: args{"command": `printf 'caf\351 and caf\303\251\n'`},
 		want: []string{"exit 0", "caf\uFFFD and café"},
@@ -329,6 +333,29 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
+// sameLine is what stands for a line that is repeated.
+var sameLine = regexp.MustCompile(`^\[trl: the same line ([\d,]+) times more\]$`)
+
+// unfolded is an output with all its lines.
+func unfolded(text string) string {
+	var all []string
+	for line := range strings.SplitSeq(text, "\n") {
+		note := sameLine.FindStringSubmatch(line)
+		if note == nil {
+			all = append(all, line)
+			continue
+		}
+		times, _ := strconv.Atoi(strings.ReplaceAll(note[1], ",", ""))
+		for range times {
+			all = append(all, all[len(all)-1])
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// leftOutNote is the line that stands for what is left out.
+var leftOutNote = regexp.MustCompile(`\n\[trl: [\d,]+ bytes left out, .*\]\n`)
+
 // truthful compares a reply with the journal: what is shown is what was written
 // before and after what is said to be left out.
 func (r *rig) truthful(a answer) {
@@ -340,22 +367,25 @@ func (r *rig) truthful(a answer) {
 	output := a.fields["output"].(string)
 	cuts, _ := a.fields["left_out"].([]any)
 	if len(cuts) == 0 {
-		if want := r.plain(a.exec(), 0, size); output != want {
+		if want := r.plain(a.exec(), 0, size); unfolded(output) != want {
 			r.Errorf("the reply says that it is all, and has\n%q\nof\n%q", output, want)
 		}
 		return
 	}
 	cut := cuts[0].(map[string]any)
 	from, to := int64(cut["from"].(float64)), int64(cut["to"].(float64))
-	head, rest, ok := strings.Cut(output, "\n[trl: ")
-	note, tail, _ := strings.Cut(rest, "]\n")
-	if !ok || !strings.Contains(strings.ReplaceAll(note, ",", ""), fmt.Sprintf("%d bytes left out from offset %d to %d", to-from, from, to)) {
+	var head, note, tail string
+	at := leftOutNote.FindStringIndex(output)
+	if at != nil {
+		head, note, tail = output[:at[0]], output[at[0]:at[1]], output[at[1]:]
+	}
+	if at == nil || !strings.Contains(strings.ReplaceAll(note, ",", ""), fmt.Sprintf("%d bytes left out from offset %d to %d", to-from, from, to)) {
 		r.Fatalf("no note of the %d bytes that are left out: %q", to-from, note)
 	}
-	if want := r.plain(a.exec(), 0, from); head != want {
+	if want := r.plain(a.exec(), 0, from); unfolded(head) != want {
 		r.Errorf("before the cut at %d there is\n%q\nin place of\n%q", from, head, want)
 	}
-	if want := r.plain(a.exec(), to, size); tail != want {
+	if want := r.plain(a.exec(), to, size); unfolded(tail) != want {
 		r.Errorf("after the cut at %d there is\n%q\nin place of\n%q", to, tail, want)
 	}
 }

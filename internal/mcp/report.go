@@ -36,6 +36,8 @@ type report struct {
 	Telling  []line    `json:"telling,omitempty" jsonschema:"of what is left out, lines that speak of errors"`
 	Notes    []string  `json:"notes,omitempty" jsonschema:"what else is to be known, and the next call"`
 	Stream   string    `json:"stream,omitempty" jsonschema:"the one that is shown, if not all"`
+
+	moreLeft int // processes that it left running besides those
 }
 
 type waiting struct {
@@ -107,6 +109,17 @@ func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, erro
 
 // status is how an exec stands, in words.
 func status(e *api.ExecResult) string {
+	text := outcome(e)
+	if e.QueuedMS >= queuedLong {
+		text += ", after " + seconds(e.QueuedMS) + " in the queue"
+	}
+	return text
+}
+
+// queuedLong is how many milliseconds in a queue are told.
+const queuedLong = 100
+
+func outcome(e *api.ExecResult) string {
 	took := seconds(e.DurationMS)
 	switch {
 	case e.State == api.ExecQueued:
@@ -127,6 +140,9 @@ func status(e *api.ExecResult) string {
 }
 
 func seconds(ms int64) string {
+	if ms == 0 {
+		return "less than 1ms"
+	}
 	d := time.Duration(ms) * time.Millisecond
 	if d >= time.Second {
 		d = d.Round(100 * time.Millisecond)
@@ -148,12 +164,10 @@ func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, 
 		r.note(`it waits for a password (%s): %sa person types it with "trl attach --write %s"`, r.Waiting, how, e.SessionID)
 	case r.Waiting != nil:
 		r.note(`it waits for input (%s): answer with %s`, r.Waiting, invoke(toolInput, "exec", e.ExecID, "text", "...", "keys", []string{"enter"}))
-	case e.State == api.ExecRunning:
-		r.note(`it goes on: %s waits for its end, %s ends it`, invoke(toolOutput, "exec", e.ExecID, "until", "exit"), invoke(toolStop, "exec", e.ExecID))
 	}
 	switch e.Outcome {
 	case api.OutcomeShellExited:
-		r.note("the command ended its shell; the session goes on in a copy of it")
+		r.note("the command ended its shell (by exit, exec, or a failure under set -e); the session goes on in a copy of it")
 	case api.OutcomeShellDied:
 		r.note("the shell died under the command; the session goes on")
 	}
@@ -164,16 +178,24 @@ func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, 
 		}
 		r.note("the state of the shell was lost: directory and variables are as they were %s", since)
 	}
+	r.moreLeft = more
+}
+
+// goOn adds the calls that follow what is shown now.
+func (r *report) goOn() {
+	if r.State == string(api.ExecRunning) && r.Waiting == nil {
+		r.note(`it goes on: %s waits for its end, %s ends it`, r.invoke("from", r.Next, "until", untilExit), invoke(toolStop, "exec", r.Exec))
+	}
 	if len(r.Left) > 0 {
 		var names []string
 		for _, p := range r.Left {
 			names = append(names, p.String())
 		}
-		if more > 0 {
-			names = append(names, fmt.Sprintf("and %d more", more))
+		if r.moreLeft > 0 {
+			names = append(names, fmt.Sprintf("and %d more", r.moreLeft))
 		}
-		r.note(`left running: %s. %s shows what they write, %s ends them`,
-			strings.Join(names, "; "), invoke(toolOutput, "exec", e.ExecID, "from", -2000), invoke(toolStop, "exec", e.ExecID))
+		r.note(`left running: %s. %s shows what they write from now on, %s ends them`,
+			strings.Join(names, "; "), r.invoke("from", r.Next), invoke(toolStop, "exec", r.Exec))
 	}
 }
 
@@ -254,7 +276,7 @@ func (r *report) text() string {
 		fmt.Fprintf(&b, "matched at offset %d: %s\n", r.Matched.Offset, r.Matched.Text)
 	}
 	for _, l := range r.Found {
-		fmt.Fprintf(&b, "%d: %s\n", l.Offset, l.Text)
+		fmt.Fprintf(&b, "@%d: %s\n", l.Offset, l.Text)
 	}
 	switch {
 	case r.Found != nil:
@@ -267,7 +289,7 @@ func (r *report) text() string {
 		b.WriteString("[trl: " + note + "]\n")
 	}
 	for _, l := range r.Telling {
-		fmt.Fprintf(&b, "  %d: %s\n", l.Offset, l.Text)
+		fmt.Fprintf(&b, "  @%d: %s\n", l.Offset, l.Text)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

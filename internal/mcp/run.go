@@ -18,6 +18,7 @@ type runArguments struct {
 	Env       map[string]string `json:"env,omitempty" jsonschema:"variables for this command alone"`
 	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to give to this command as variables of that name"`
 	Stdin     *string           `json:"stdin,omitempty" jsonschema:"what it reads; default: end of input at once"`
+	Split     bool              `json:"split,omitempty" jsonschema:"keep stdout and stderr apart, so that output can show one alone; default: one stream, in true order"`
 	OpenStdin bool              `json:"open_stdin,omitempty" jsonschema:"keep stdin open for input; with tty it always is"`
 	TTY       bool              `json:"tty,omitempty" jsonschema:"run on a terminal, for programs that ask or draw; default session is then terminal"`
 	WaitS     *float64          `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait for its end, default 30; it goes on after that"`
@@ -48,7 +49,7 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 	wait := clock(a.WaitS, defaultWait)
 	none := int64(0)
 	params := api.ExecRunParams{
-		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Wait: true, Key: rand.Text(), Label: label(a)},
+		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Merge: !a.Split, Wait: true, Key: rand.Text(), Label: label(a)},
 		MaxOutputBytes: &none,
 		YieldOnInput:   session.TTY != nil,
 		YieldMS:        max(min(wait, beat).Milliseconds(), 1),
@@ -117,6 +118,7 @@ func (s *server) reportOf(ctx context.Context, c *call, exec string) (*report, e
 		return nil, err
 	}
 	if full, err := s.drawn(ctx, r, e); full || err != nil {
+		r.goOn()
 		return r, err
 	}
 	o, err := s.excerpt(ctx, exec, "", r.Size, c.room)
@@ -124,6 +126,7 @@ func (s *server) reportOf(ctx context.Context, c *call, exec string) (*report, e
 		return nil, err
 	}
 	r.show(o)
+	r.goOn()
 	return r, nil
 }
 

@@ -94,7 +94,11 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 			out.More = len(chosen) - i
 			break
 		}
-		e, err := s.entryOf(ctx, session.SessionID, execs)
+		most := execs
+		if session.State == api.StateTerminated && a.Session == "" {
+			most = 1 // enough to find the rest by
+		}
+		e, err := s.entryOf(ctx, session.SessionID, most)
 		if api.IsCode(err, api.CodeSessionNotFound) {
 			continue // it was forgotten meanwhile
 		}

@@ -13,7 +13,7 @@ import (
 type stopArguments struct {
 	Exec    string `json:"exec,omitempty" jsonschema:"id of the command: it and what it left running is stopped"`
 	Session string `json:"session,omitempty" jsonschema:"or the session to end, with every process in it"`
-	Signal  string `json:"signal,omitempty" jsonschema:"with exec: only send this signal, such as INT or HUP"`
+	Signal  string `json:"signal,omitempty" jsonschema:"only send this signal, such as INT or HUP: to the command, or to the one that runs in the session"`
 }
 
 // stopped is the reply of stop.
@@ -46,11 +46,16 @@ func (s *server) stop(ctx context.Context, _ *call, a stopArguments) (*stopped, 
 	switch {
 	case a.Exec == "" && a.Session == "" || a.Exec != "" && a.Session != "":
 		return nil, api.Errorf(api.CodeInvalidParams, "stop: give either exec, for a command, or session, for a whole session")
-	case a.Session != "" && a.Signal != "":
-		return nil, api.Errorf(api.CodeInvalidParams, "stop: signal goes with exec")
-	case a.Session != "":
+	case a.Session != "" && a.Signal == "":
 		return s.stopSession(ctx, a.Session)
-	case a.Signal != "":
+	case a.Session != "":
+		e, err := s.target(ctx, "", a.Session)
+		if err != nil {
+			return nil, err
+		}
+		a.Exec = e.ExecID
+	}
+	if a.Signal != "" {
 		sent, err := ask[api.ExecSignalResult](ctx, s, api.MethodExecSignal, api.ExecSignalParams{ExecID: a.Exec, Signal: a.Signal})
 		if err != nil {
 			return nil, err

@@ -143,13 +143,7 @@ func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any
 		property := s.Properties[field]
 		switch {
 		case property == nil:
-			known := slices.Sorted(maps.Keys(s.Properties))
-			meant := ""
-			if best, ok := spelling.Closest(field, known); ok {
-				meant = "did you mean " + best + "? "
-			}
-			return api.Errorf(api.CodeInvalidParams, "%s has no argument %q", name, field).
-				WithHint("%sit takes %s", meant, strings.Join(known, ", "))
+			return errNoArgument(name, s, fields, field)
 		case string(value) == "null":
 			delete(fields, field) // as some models say that they leave it out
 		}
@@ -170,6 +164,25 @@ func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any
 		return api.Errorf(api.CodeInvalidParams, "%s: the arguments can't be read", name)
 	}
 	return inBounds(name, s, fields)
+}
+
+// errNoArgument says which argument was meant by one that there is not: the one that
+// is missing, if it is one alone, or else the one that is spelled most like it.
+func errNoArgument(name string, s *jsonschema.Schema, fields map[string]json.RawMessage, field string) error {
+	known := slices.Sorted(maps.Keys(s.Properties))
+	missing := slices.DeleteFunc(slices.Clone(s.Required), func(f string) bool { return fields[f] != nil })
+	best, ok := "", len(missing) == 1
+	if ok {
+		best = missing[0]
+	} else {
+		best, ok = spelling.Closest(field, known)
+	}
+	meant := ""
+	if ok {
+		meant = "did you mean " + best + "? "
+	}
+	return api.Errorf(api.CodeInvalidParams, "%s has no argument %q", name, field).
+		WithHint("%sit takes %s", meant, strings.Join(known, ", "))
 }
 
 // inBounds checks what the schema says of values.
@@ -254,9 +267,12 @@ func describe(err error) string {
 
 // inTools puts a hint of the daemon into the words of the tools.
 var inTools = strings.NewReplacer(
+	"session.hold with force: true takes it over; session.watch tells when it is free; session.screen still shows it",
+	"wait until it is released; the tool screen still shows the session",
 	api.MethodSessionCreate, "run with a new session name", api.MethodSessionList, "the tool sessions",
 	api.MethodSessionInfo, "the tool sessions", api.MethodExecList, "the tool sessions", api.MethodExecInfo, "the tool output",
 	api.MethodSessionDestroy, "the tool stop", api.MethodExecCancel, "the tool stop", api.MethodExecSignal, "the tool stop with signal",
 	api.MethodExecRun, "the tool run", api.MethodExecStream, "the tool run", api.MethodExecOutput, "the tool output",
 	api.MethodExecAttach, "the tool output", api.MethodExecInput, "the tool input", api.MethodSessionScreen, "the tool screen",
+	"stdin_open: true", "open_stdin: true", `tty: {"rows": 24, "cols": 80}`, "tty: true", "exec_id", "exec", "session_id", "session",
 )

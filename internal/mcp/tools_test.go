@@ -75,7 +75,7 @@ func TestACommandGoesOnAfterItsCall(t *testing.T) {
 		got := r.ask("run", args{"command": "echo first; " + wait + "; echo second; exit 5", "wait_s": 0.5}) // the gate is shut
 		answered := time.Now()
 		r.contains(got.first(), "running")
-		r.contains(got.text, "first", `output {"exec": "`+got.exec()+`", "until": "exit"}`)
+		r.contains(got.text, "first", `output {"exec": "`+got.exec()+`", "from": 6, "until": "exit"}`)
 		// What is run meanwhile in the same session waits, and says so.
 		queued := r.ask("run", args{"command": "echo third", "wait_s": 0.1})
 		r.contains(queued.text, "queued", got.exec())
@@ -122,7 +122,7 @@ func TestReadingByOffset(t *testing.T) {
 		// Of two pipes nobody knows the order, so the second is written to when
 		// the first was read.
 		wait, open := trltest.Gate(t)
-		got := r.ask("run", args{"command": "seq 1 20000; " + wait + "; echo oops >&2", "wait_s": 0})
+		got := r.ask("run", args{"command": "seq 1 20000; " + wait + "; echo oops >&2", "wait_s": 0, "split": true})
 		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "^20000$"}).text, "matched")
 		open()
 		got = r.ask("output", args{"exec": got.exec(), "until": "exit"})
@@ -301,7 +301,7 @@ func TestResources(t *testing.T) {
 // Where only text is sent there is room for more of it, and not for too much.
 func TestTextAlone(t *testing.T) {
 	r := newRig(t, rigOptions{carrier: overStdio, name: "claude-code"})
-	for _, command := range []string{"seq 1 100000", "yes '<a href=\"x\">' | head -c 100000", "head -c 1000000 /dev/zero | tr '\\0' x"} {
+	for _, command := range []string{"seq 1 100000", "seq -f '<a href=\"%g\">' 1 10000", "head -c 1000000 /dev/zero | tr '\\0' x"} {
 		got := r.ask("run", args{"command": command})
 		if got.fields != nil || got.bytes > maxReply || got.bytes < maxReply/2 {
 			t.Errorf("%s: %d bytes, structured %v", command, got.bytes, got.fields != nil)

@@ -80,7 +80,7 @@ func openBare(t *testing.T) *bare {
 		t.Fatal("there is no dash")
 	}
 	var err error
-	if b.sh, err = b.hub.Open(shell.Config{Tree: b.tree, Program: program, Env: os.Environ()}); err != nil {
+	if b.sh, err = b.hub.Open(t.Context(), shell.Config{Tree: b.tree, Program: program, Env: os.Environ()}); err != nil {
 		t.Fatal(err)
 	}
 	return b

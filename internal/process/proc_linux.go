@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"syscall"
@@ -163,11 +164,11 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 	if err == nil && h.held != nil {
 		err = t.intoCgroup(func(cg *cgroupRoot) error { return cg.join(t.name, pid) })
 	}
-	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL)
-		return nil, err
+	if err == nil {
+		err = h.tag.set(pid, h.id, t.num, 0)
 	}
-	if err := h.tag.set(pid, h.id, t.num, 0); err != nil {
+	// One that has ended already is told of as any other.
+	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return nil, err
 	}

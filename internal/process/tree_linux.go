@@ -128,6 +128,15 @@ func (t *Tree) Holds(p *Proc) bool {
 	return ok && host == t.host.id && tree == t.num
 }
 
+// Lives reports whether a process that was started in the tree, or adopted by it, has
+// not ended.
+func (t *Tree) Lives(pid int) bool {
+	t.host.mu.Lock()
+	defer t.host.mu.Unlock()
+	p := t.host.procs[pid]
+	return p != nil && p.tree == t && !p.Exited()
+}
+
 // PIDs lists the processes of the tree. With cgroups a zombie is not listed,
 // and a list costs about 2 µs.
 func (t *Tree) PIDs() []int {

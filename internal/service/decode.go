@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/service/rawjson"
 )
 
@@ -34,6 +35,7 @@ type node struct {
 	fields map[string]*field // nodeObject
 	names  []string          // nodeObject: the fields in the order of the struct
 	elem   *node             // nodePointer, nodeList, nodeMap
+	unset  bool              // nodeMap: a null is a value, api.Unset
 }
 
 type nodeKind uint8
@@ -75,7 +77,7 @@ func compile(t reflect.Type) *node {
 	case reflect.Slice:
 		n.kind, n.elem = nodeList, compile(t.Elem())
 	case reflect.Map:
-		n.kind, n.elem = nodeMap, compile(t.Elem())
+		n.kind, n.elem, n.unset = nodeMap, compile(t.Elem()), t == reflect.TypeFor[api.Env]()
 	case reflect.Struct:
 		n.kind, n.fields = nodeObject, map[string]*field{}
 		for _, f := range reflect.VisibleFields(t) {
@@ -111,6 +113,9 @@ func (n *node) takes() string {
 		return "an array, each element " + n.elem.takes()
 	case nodeMap:
 		if n.elem.kind != nodeFree {
+			if n.unset {
+				return "an object, each value " + n.elem.takes() + " or null"
+			}
 			return "an object, each value " + n.elem.takes()
 		}
 		return "an object"
@@ -332,8 +337,15 @@ func (d *decoder) dict(s *rawjson.Scanner, n *node, v reflect.Value, path string
 		}
 		name := string(key) // key points into the text, and the map outlives it
 		elem := reflect.New(n.elem.typ).Elem()
-		if err := d.value(s, n.elem, elem, join(path, clip(name))); err != nil {
+		if n.unset && s.Kind() == rawjson.Null {
+			if _, err := s.Value(); err != nil {
+				return d.malformed(err)
+			}
+			elem.SetString(api.Unset)
+		} else if err := d.value(s, n.elem, elem, join(path, clip(name))); err != nil {
 			return err
+		} else if n.unset && elem.String() == api.Unset {
+			return d.wrong(join(path, clip(name)), "has a NUL byte").WithHint("null unsets a variable")
 		}
 		dict.SetMapIndex(reflect.ValueOf(name), elem)
 	}

@@ -49,6 +49,7 @@ func TestParamsAccepted(t *testing.T) {
 		"escaped names":          {api.MethodSessionInfo, `{"session\u005fid":"s"}`, api.SessionParams{SessionID: "s"}},
 		"nested":                 {api.MethodSessionCreate, `{"tty":{"rows":24,"cols":80},"argv":["a",""],"tags":[]}`, api.SessionCreateParams{TTY: &api.TTYSize{Rows: 24, Cols: 80}, Argv: []string{"a", ""}, Tags: []string{}}},
 		"free keys":              {api.MethodSessionCreate, `{"limits":{"Memory":{"max":1}},"isolation":{"x":[null]}}`, api.SessionCreateParams{Limits: map[string]any{"Memory": map[string]any{"max": 1.0}}, Isolation: map[string]any{"x": []any{nil}}}},
+		"null unsets":            {api.MethodSessionCreate, `{"env":{"A":null,"B":""}}`, api.SessionCreateParams{Env: api.Env{"A": api.Unset, "B": ""}}},
 		"named strings":          {api.MethodSessionList, `{"state":"idle"}`, api.SessionListParams{State: api.StateIdle}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestParamsRefused(t *testing.T) {
 		"object for array":    {api.MethodSessionCreate, `{"argv":{}}`, "argv", "must be an array, each element a string"},
 		"string for array":    {api.MethodSessionCreate, `{"argv":"ls"}`, "argv", "must be an array"},
 		"string for tty":      {api.MethodSessionCreate, `{"tty":"yes"}`, "tty", "must be an object"},
-		"null in env":         {api.MethodSessionCreate, `{"env":{"A":null}}`, "env.A", "must be a string"},
+		"NUL in env":          {api.MethodSessionCreate, `{"env":{"A":"\u0000"}}`, "env.A", "has a NUL byte"},
 		"number in env":       {api.MethodSessionCreate, `{"env":{"A":1}}`, "env.A", "must be a string"},
 		"null in argv":        {api.MethodSessionCreate, `{"argv":["a",null]}`, "argv[1]", "must be a string"},
 		"half a pair":         {api.MethodExecRun, `{"session_id":"s","command":"\ud800"}`, "command", "surrogate"},

@@ -247,7 +247,7 @@ func (p *Pool) rebuild(f *found) *Session {
 		},
 		timeout: r.timeout, idleTTL: r.idleTTL, created: r.created, active: time.Now(),
 		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
-		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade, gate: r.gate,
+		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade, gate: r.gate, login: r.loggedIn, cutShort: func() {},
 	}
 	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
@@ -294,7 +294,8 @@ func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 		e.res = r.result
 	}
 	e.res.ExecID, e.res.SessionID, e.res.State = e.id, s.id, r.state
-	e.res.StartedAt, e.res.TTY, e.res.Label, e.res.Merged = api.Time{Time: r.began}, r.result.TTY, r.result.Label, r.result.Merged
+	e.res.StartedAt, e.res.TTY, e.res.Label = api.Time{Time: r.began}, r.result.TTY, r.result.Label
+	e.res.Merged, e.res.QueuedMS = r.result.Merged, r.result.QueuedMS
 	e.sum = r.sum
 	if in != nil {
 		e.inputs, e.inputNoted = in.keyed, true

@@ -31,7 +31,11 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 		s.hurried = true
 		close(s.hurry)
 	}
+	creating := s.state == api.StateCreating
 	s.mu.Unlock()
+	if creating {
+		s.cutShort()
+	}
 	if first {
 		s.pool.begin(func() { s.end(why, nil) })
 	}
@@ -42,6 +46,7 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 // came meanwhile is done now.
 func (s *Session) started(first api.State) {
 	s.mu.Lock()
+	s.cutShort() // nothing is left to cut
 	s.become(first)
 	s.active = time.Now()
 	s.note()
@@ -59,6 +64,8 @@ func (s *Session) neverStarted() {
 		s.term.close()
 	}
 	s.pool.erase(treeKey + s.id)
+	s.cutShort()
+	s.survivors = []api.Process{}
 	s.mu.Lock()
 	s.become(api.StateTerminated)
 	s.mu.Unlock()

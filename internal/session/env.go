@@ -13,7 +13,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environment builds what the shell starts with. The daemon's own settings
 // (TRL_*) are never passed on.
-func environment(inherit string, add map[string]string, own []string) ([]string, error) {
+func environment(inherit string, add api.Env, own []string) ([]string, error) {
 	env := map[string]string{}
 	for _, kv := range own {
 		name, value, ok := strings.Cut(kv, "=")
@@ -35,12 +35,16 @@ func environment(inherit string, add map[string]string, own []string) ([]string,
 		env[name] = value
 	}
 	for name, value := range add {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00") || value != api.Unset && strings.Contains(value, "\x00"):
 			return nil, errEnvName()
+		case value == api.Unset:
+			delete(env, name)
+		default:
+			env[name] = value
 		}
-		env[name] = value
 	}
-	if _, ok := env["PATH"]; !ok && inherit != api.InheritNone {
+	if _, ok := env["PATH"]; !ok && inherit != api.InheritNone && add["PATH"] != api.Unset {
 		env["PATH"] = defaultPath
 	}
 	out := make([]string, 0, len(env))
@@ -56,17 +60,21 @@ func errEnvName() *api.Error {
 }
 
 // commandEnv checks the environment of one command. It is set by the shell, so
-// its names must be names in the shell's language.
-func commandEnv(env map[string]string) ([]string, error) {
+// its names must be names in the shell's language. A name alone is to be unset.
+func commandEnv(env api.Env) ([]string, error) {
 	if len(env) == 0 {
 		return nil, nil
 	}
 	out := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !isName(name) || strings.Contains(env[name], "\x00") {
+		switch value := env[name]; {
+		case !isName(name) || value != api.Unset && strings.Contains(value, "\x00"):
 			return nil, errEnvName()
+		case value == api.Unset:
+			out = append(out, name)
+		default:
+			out = append(out, name+"="+value)
 		}
-		out = append(out, name+"="+env[name])
 	}
 	return out, nil
 }

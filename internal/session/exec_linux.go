@@ -102,6 +102,13 @@ func (e *execution) stop(why cause) {
 
 func (e *execution) cause() cause { return cause(e.why.Load()) }
 
+// waited says that the exec has waited for its turn until now.
+func (e *execution) waited(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.res.QueuedMS = max(now.Sub(e.began).Milliseconds(), 0)
+}
+
 // begin marks the exec as running.
 func (e *execution) begin(now time.Time) {
 	e.mu.Lock()
@@ -379,8 +386,9 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 		survivors = s.survivorsOf(e)
 	}
 	e.finish(func(r *api.ExecResult) {
-		if err != nil {
-			r.Outcome = api.OutcomeShellDied
+		if err != nil { // everything in the session was killed
+			code := 128 + int(unix.SIGKILL)
+			r.Outcome, r.ExitCode, r.Signal = api.OutcomeShellDied, &code, process.SignalName(unix.SIGKILL)
 			return
 		}
 		fillShellResult(r, res)

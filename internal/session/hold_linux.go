@@ -107,7 +107,7 @@ func (s *Session) take(params api.SessionHoldParams, ttl time.Duration) (result 
 	}
 	h.ttl, h.answers = ttl, params.Answers
 	h.extend(now)
-	s.active = now
+	s.attended = now
 	if s.term != nil {
 		s.term.silent.Store(h.answers)
 	}
@@ -170,7 +170,7 @@ func (s *Session) ranOut(h *hold) bool {
 func (s *Session) endHold() {
 	h := s.held
 	h.expiry.Stop()
-	s.held = nil
+	s.held, s.attended = nil, time.Now()
 	s.fence()
 	if s.term != nil {
 		s.term.silent.Store(false)

@@ -102,8 +102,8 @@ func (s *Session) nextDue(now time.Time) time.Time {
 	switch {
 	case s.state == api.StateTerminated:
 		sooner(s.terminated.At.Add(s.pool.cfg.SessionRetention))
-	case s.idleTTL > 0 && s.state == api.StateIdle:
-		sooner(s.active.Add(s.idleTTL))
+	case s.idleTTL > 0 && !s.idleSince().IsZero():
+		sooner(s.idleSince().Add(s.idleTTL))
 	case s.idleTTL > 0: // it is not idle before now
 		sooner(now.Add(s.idleTTL))
 	}
@@ -154,7 +154,8 @@ func (s *Session) retentionOver(now time.Time, keep time.Duration) (ended, over 
 func (s *Session) idleFor(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == api.StateIdle && s.idleTTL > 0 && !s.ending && now.Sub(s.active) > s.idleTTL
+	since := s.idleSince()
+	return !since.IsZero() && s.idleTTL > 0 && !s.ending && now.Sub(since) > s.idleTTL
 }
 
 // forgetExecs drops the finished execs that ended before then; the zero time

@@ -30,6 +30,11 @@ func newPool(t testing.TB, cfg Config) *Pool { return newPoolOn(t, cfg, process.
 
 func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
 	t.Helper()
+	return newPoolWith(t, cfg, pc, journal.Config{Dir: t.TempDir()})
+}
+
+func newPoolWith(t testing.TB, cfg Config, pc process.Config, jc journal.Config) *Pool {
+	t.Helper()
 	before := openFDs(t)
 	host, err := process.NewHost(pc)
 	if err != nil {
@@ -39,7 +44,7 @@ func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := journal.NewStore(journal.Config{Dir: t.TempDir()})
+	store := journal.NewStore(jc)
 	p := NewPool(cfg, host, hub, store)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience)

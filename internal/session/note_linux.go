@@ -62,7 +62,7 @@ func (s *Session) record() *sessionRecord {
 		number: s.number, owner: s.owner, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
 		envKeys: s.envKeys, env: s.env, program: s.program,
 		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
-		terminated: s.terminated, unheldSize: s.unheldSize, key: p.Key, sum: s.sum, gate: s.gate,
+		terminated: s.terminated, unheldSize: s.unheldSize, key: p.Key, sum: s.sum, gate: s.gate, loggedIn: s.login,
 	}
 	if s.proc != nil {
 		r.pid = s.proc.PID()

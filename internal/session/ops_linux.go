@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -177,7 +178,9 @@ func (e *execution) runInTurn() {
 		e.session.pool.cfg.Log.Error("a queued command could not be started", "error", e.failed(err))
 		return
 	}
-	e.begin(time.Now())
+	now := time.Now()
+	e.waited(now)
+	e.begin(now)
 	e.note()
 	e.run()
 }
@@ -215,6 +218,9 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 	}
 	if err := checkKey(params.Key); err != nil {
 		return nil, err
+	}
+	if strings.Contains(params.Command, "\x00") {
+		return nil, errNUL("command")
 	}
 	env, err := commandEnv(params.Env)
 	if err != nil {
@@ -338,6 +344,7 @@ func (p *Pool) Output(ctx context.Context, params api.ExecOutputParams) (*api.Ex
 	if err != nil {
 		return nil, err
 	}
+	e.session.attend()
 	return e.output(ctx, params)
 }
 
@@ -359,6 +366,7 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 			return nil, err
 		}
 	}
+	e.session.attend()
 	sent := &sending{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), most: p.cfg.InputBuffer}
 	if params.Key != "" {
 		said := params

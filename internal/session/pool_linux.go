@@ -242,6 +242,9 @@ func (p *Pool) make(ctx context.Context, owner string, params api.SessionCreateP
 		return nil, err
 	}
 	p.sessionsTotal.Add(1)
+	if s.endsAlready() {
+		return nil, errCutShort().With("session_id", s.id)
+	}
 	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "owner", s.owner, "pid", s.currentPID())
 	return s, nil
 }
@@ -379,7 +382,8 @@ func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.Sessi
 			params.Runtime != "" && params.Runtime != api.RuntimeHost {
 			continue
 		}
-		if params.State != "" && params.State != s.currentState() {
+		state := s.currentState()
+		if params.State != "" && params.State != state || params.Alive && state == api.StateTerminated {
 			continue
 		}
 		out.Sessions = append(out.Sessions, s.snapshot())

@@ -51,6 +51,7 @@ type sessionRecord struct {
 	owner      string
 	key        string
 	sum        uint32      // of its params, if it has a key
+	loggedIn   *api.Login  // how its login files ended
 	gate       holder.Slot // of a command that may not have been let run yet; 0: it was
 }
 
@@ -81,6 +82,11 @@ func (r *sessionRecord) fields(c *state.Coder) {
 	state.Text(c, 24, &r.key)
 	state.Int(c, 25, &r.sum)
 	state.Int(c, 26, &r.gate)
+	state.Optional(c, 27, &r.loggedIn, func(c *state.Coder, l *api.Login) {
+		state.Text(c, 1, &l.Outcome)
+		state.Optional(c, 2, &l.ExitCode, numberFields)
+		state.Bool(c, 3, &l.TimedOut)
+	})
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {
@@ -172,7 +178,7 @@ type execRecord struct {
 	lane        journal.Lane   // of a journal that is still written to
 	journal     []byte         // value of one that is not
 	sizes       []resize
-	result      api.ExecResult // how it ended, without ids and output; of one that has not, terminal, label and merge
+	result      api.ExecResult // how it ended, without ids and output; of one that has not, terminal, label, merge and queue
 }
 
 func (r *execRecord) fields(c *state.Coder) {
@@ -212,6 +218,7 @@ func (r *execRecord) fields(c *state.Coder) {
 	}
 	state.Int(c, 39, &r.sum)
 	state.Bool(c, 40, &r.result.Merged)
+	state.Int(c, 41, &r.result.QueuedMS)
 }
 
 // resultFields are how an exec ended.

@@ -78,6 +78,7 @@ var notKept = map[string]string{
 	"execRecord.result.State":          "state",
 	"execRecord.result.StartedAt":      "began",
 	"execRecord.result.Stdout":         "in the journal",
+	"execRecord.result.DroppedBytes":   "in the journal",
 	"execRecord.result.Stderr":         "in the journal",
 	"execRecord.result.StdoutEncoding": "follows from the output",
 	"execRecord.result.StderrEncoding": "follows from the output",
@@ -150,7 +151,8 @@ var sessionShown = map[string]string{
 	"State": "follows from the execs", "Shell": "program", "Argv": "argv", "PID": "of the shell's record, or pid",
 	"Cwd": "of the last exec, or asked of the kernel", "TTY": "tty", "CreatedAt": "created",
 	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
-	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Unreadable": "why it can't be taken over", "Terminated": "terminated",
+	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
+	"Unreadable": "why it can't be taken over", "Terminated": "terminated",
 }
 
 // TestEveryFieldOfASessionIsKnown: a field that is added to what clients see of a
@@ -174,7 +176,7 @@ const onlyRun = "of the call, and not for exec.stream"
 var paramsUsed = map[string]string{
 	"SessionID": "finds the session", "Command": "command", "TimeoutMS": "timeout", "YieldMS": onlyRun, "YieldOnInput": onlyRun,
 	"IdleTimeoutMS": "idleTimeout", "Env": "command", "Cwd": "command", "Stdin": "stdin", "StdinEncoding": "stdin", "StdinOpen": "stdin",
-	"MaxOutputBytes": onlyRun, "Wait": "of the call", "Key": "key", "Label": "result", "Lease": "of the call",
+	"MaxOutputBytes": onlyRun, "Wait": "of the call", "Key": "key", "Label": "result", "Merge": "result", "Lease": "of the call",
 }
 
 // TestEveryParameterIsKnown: a parameter that is added to a command must be

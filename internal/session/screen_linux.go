@@ -113,6 +113,7 @@ func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.S
 	if err != nil {
 		return nil, err
 	}
+	s.attend()
 	switch params.Format {
 	case "", api.ScreenText, api.ScreenANSI, api.ScreenJSON:
 	default:

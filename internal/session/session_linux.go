@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,11 +46,14 @@ type Session struct {
 	proc  *process.Proc // of a direct session
 	term  *terminal     // of a tty session
 
-	made      chan struct{} // closed when it is made, or could not be
-	neverMade bool          // valid after made is closed
-	destroyed chan struct{} // closed when the tree is verified empty
-	survivors []api.Process // valid after destroyed is closed
-	hurry     chan struct{} // closed when the grace is to be cut
+	creation  context.Context    // cancelled when it is destroyed
+	cutShort  context.CancelFunc // cancels it
+	login     *api.Login         // how its login files ended; nil: it read none
+	made      chan struct{}      // closed when it is made, or could not be
+	neverMade bool               // valid after made is closed
+	destroyed chan struct{}      // closed when the tree is verified empty
+	survivors []api.Process      // valid after destroyed is closed
+	hurry     chan struct{}      // closed when the grace is to be cut
 
 	entry turn // of commands, in the order in which they came
 
@@ -62,8 +66,10 @@ type Session struct {
 	ending     bool // destroy has begun: no new exec
 	endWhy     string
 	hurried    bool
-	active     time.Time
-	idleCwd    string // the shell's, since its last exec ended: it can't change while idle
+	active     time.Time // when it was last used to run something
+	attended   time.Time // when somebody last typed, looked or stopped following
+	readers    int       // streams that follow it
+	idleCwd    string    // the shell's, since its last exec ended: it can't change while idle
 	running    *execution
 	queue      []*execution // execs that wait, in arrival order
 	finished   []*execution // kept ones, oldest first
@@ -95,6 +101,7 @@ func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Sessio
 		hurry:     make(chan struct{}),
 		made:      make(chan struct{}),
 	}
+	s.creation, s.cutShort = context.WithCancel(context.Background())
 	if params.Key != "" {
 		s.sum = sumOf(params)
 	}
@@ -103,6 +110,13 @@ func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Sessio
 	}
 	if params.IdleTTLMS != nil {
 		s.idleTTL = time.Duration(*params.IdleTTLMS) * time.Millisecond
+	}
+	if params.Argv != nil && len(params.Argv) == 0 {
+		return nil, api.Errorf(api.CodeInvalidParams, "argv is empty").With("field", "argv").
+			WithHint("give a program and its arguments, or leave argv out for a shell")
+	}
+	if slices.ContainsFunc(params.Argv, func(arg string) bool { return strings.Contains(arg, "\x00") }) {
+		return nil, errNUL("argv")
 	}
 	if len(params.Argv) > 0 && params.Shell != "" {
 		return nil, api.Errorf(api.CodeInvalidParams, "shell and argv exclude each other").With("field", "argv").
@@ -131,8 +145,21 @@ func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Sessio
 	return s, nil
 }
 
+// errNUL refuses a text that no program can be given as it is.
+func errNUL(field string) error {
+	return api.Errorf(api.CodeInvalidParams, "%s has a NUL byte", field).With("field", field).
+		WithHint("no shell and no program takes one there; to give a program such bytes, use its stdin")
+}
+
+// maxName is how long a name or a tag may be, in bytes: they stand in lists.
+const maxName = 200
+
 // checkNames refuses names and tags that a reader can't see for what they are.
 func checkNames(name string, tags []string) error {
+	long := func(text string) bool { return len(text) > maxName }
+	if long(name) || slices.ContainsFunc(tags, long) {
+		return api.Errorf(api.CodeInvalidParams, "name and tags must be at most %d bytes each", maxName).With("field", "name")
+	}
 	field := ""
 	switch {
 	case !printable.Line(name):
@@ -242,6 +269,7 @@ func (s *Session) start() error {
 func (s *Session) shellConfig() shell.Config {
 	cfg := shell.Config{
 		Tree: s.tree, Program: s.program, Dir: s.params.Cwd, Env: s.env, Login: s.params.Login, Grace: s.pool.cfg.Grace,
+		BootTime: time.Duration(s.params.CreateTimeoutMS) * time.Millisecond,
 	}
 	if s.term != nil {
 		cfg.Terminal, cfg.TTY = s.term.leader, s.term.slave.Name()
@@ -265,21 +293,96 @@ func (s *Session) startShell() error {
 		}
 	}
 	cfg := s.shellConfig()
-	sh, err := s.pool.hub.Open(cfg)
+	sh, err := s.pool.hub.Open(s.creation, cfg)
 	if err != nil {
-		var crash *shell.CrashError
-		if errors.As(err, &crash) {
-			return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, err).
-				With("exit_code", crash.Status.Code).
-				With("signal", process.SignalName(crash.Status.Signal)).
-				With("stderr", string(crash.Stderr)).
-				WithHint("try another shell, or look at env and cwd: the shell could not start with them")
-		}
-		return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, err).WithHint("try again, or try another shell")
+		return s.errNoShell(err)
 	}
 	s.shell = sh
+	if res := sh.LoggedIn(); res != nil {
+		s.login = loginOf(*res)
+		if s.login.TimedOut || s.login.Outcome != api.OutcomeExited || *s.login.ExitCode != 0 {
+			s.pool.cfg.Log.Warn("login files have failed", "event", "login_failed", "session", s.id, "outcome", s.login.Outcome, "exit_code", *s.login.ExitCode)
+		}
+	}
 	s.started(api.StateIdle)
 	return nil
+}
+
+// errNoShell says why the session has no shell.
+func (s *Session) errNoShell(err error) error {
+	crash, crashed := errors.AsType[*shell.CrashError](err)
+	_, unstarted := errors.AsType[*shell.StartError](err)
+	switch {
+	case s.creation.Err() != nil:
+		return errCutShort().With("session_id", s.id)
+	case crashed:
+		return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, crash).
+			With("exit_code", crash.Status.Code).
+			With("signal", process.SignalName(crash.Status.Signal)).
+			With("stderr", string(crash.Stderr)).
+			WithHint("try another shell, or look at env and cwd: the shell could not start with them")
+	case unstarted && (errors.Is(err, unix.ENOEXEC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT)):
+		return api.Errorf(api.CodeShellNotFound, "%w", err).With("shell", s.program.Path).
+			WithHint("system.info lists the shells found here; or give the path of one")
+	default:
+		return api.Errorf(api.CodeInternal, "%s: %w", s.program.Path, err).WithHint("try again, or try another shell")
+	}
+}
+
+// errCutShort is the answer to who asked for a session that somebody destroyed before
+// it was made.
+func errCutShort() *api.Error {
+	return api.Errorf(api.CodeSessionTerminated, "the session was destroyed while it was being created").
+		WithHint("session.create makes a new one")
+}
+
+// loginOf is how the login startup files ended, in the words of the contract.
+func loginOf(res shell.Result) *api.Login {
+	var r api.ExecResult
+	fillShellResult(&r, res)
+	if res.Stopped {
+		r.Outcome = api.OutcomeTimedOut
+	}
+	return &api.Login{Outcome: r.Outcome, ExitCode: r.ExitCode, TimedOut: res.Stopped}
+}
+
+// endsAlready reports whether somebody has destroyed it.
+func (s *Session) endsAlready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+// attend says that somebody types or looks: the session is not forgotten.
+func (s *Session) attend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attended = time.Now()
+}
+
+// follow says so from now on, until leave is called.
+func (s *Session) follow() (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.readers--
+		s.attended = time.Now()
+	}
+}
+
+// idleSince is when nobody had to do with the session any more; zero: somebody has.
+// Under mu.
+func (s *Session) idleSince() time.Time {
+	if s.state != api.StateIdle || s.readers > 0 || s.held != nil {
+		return time.Time{}
+	}
+	if s.attended.After(s.active) {
+		return s.attended
+	}
+	return s.active
 }
 
 func (s *Session) currentState() api.State {
@@ -355,7 +458,11 @@ func (s *Session) errTerminated() *api.Error {
 	if s.endWhy == api.ReasonShutdown {
 		return errShuttingDown()
 	}
-	e := api.Errorf(api.CodeSessionTerminated, "the session has ended").With("session_id", s.id).
+	text := "the session has ended"
+	if s.terminated == nil {
+		text = "the session is being ended"
+	}
+	e := api.Errorf(api.CodeSessionTerminated, "%s", text).With("session_id", s.id).
 		WithHint("session.info still answers; session.create makes a new one")
 	if s.terminated != nil {
 		e = e.With("reason", s.terminated.Reason)
@@ -373,6 +480,7 @@ func (s *Session) snapshot() api.Session {
 		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
 		EnvKeys: s.envKeys, Unreadable: s.unreadable, Terminated: s.terminated,
+		Login: s.login, Ending: s.ending && s.terminated == nil,
 	}
 	if s.unreadable != "" {
 		return out
@@ -386,7 +494,9 @@ func (s *Session) snapshot() api.Session {
 		out.ExecID = s.finished[0].id // the only one of a direct session
 	}
 	if s.state == api.StateIdle || s.state == api.StateRunning {
-		out.PID = s.currentPID()
+		if pid := s.currentPID(); s.tree.Lives(pid) {
+			out.PID = pid
+		}
 		if out.Cwd = s.idleCwd; out.Cwd == "" || s.state == api.StateRunning {
 			out.Cwd = s.cwd()
 		}

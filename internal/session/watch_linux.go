@@ -80,6 +80,7 @@ func (ev *events) from(n int64) (e api.SessionEvent, number int64, wake <-chan s
 // of one session ends with it.
 func (p *Pool) Watch(_ context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 	at := p.events.now() // before the look: a session that ends now is told, or refused
+	follow := func() (leave func()) { return func() {} }
 	if params.SessionID != "" {
 		s, err := p.session(params.SessionID)
 		if err != nil {
@@ -88,9 +89,11 @@ func (p *Pool) Watch(_ context.Context, params api.SessionWatchParams) (*api.Ses
 		if err := s.errIfTerminated(); err != nil {
 			return nil, nil, err
 		}
+		follow = s.follow
 	}
 	id := newID("st-")
 	feed := func(ctx context.Context, send func(api.Notification) error) error {
+		defer follow()()
 		return p.events.feed(ctx, id, params.SessionID, at, send)
 	}
 	return &api.SessionWatchResult{StreamID: id}, feed, nil

@@ -25,7 +25,7 @@ func BenchmarkTrue(b *testing.B) {
 				b.Fatal(err)
 			}
 			program, _ := Find(name)
-			s, err := hub.Open(Config{Tree: tree, Program: program, Env: os.Environ()})
+			s, err := hub.Open(b.Context(), Config{Tree: tree, Program: program, Env: os.Environ()})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -127,7 +127,7 @@ func (s *Shell) replace(res *Result, r *running) error {
 	}
 	s.waking = wakingNew
 	s.save()
-	return s.boot()
+	return s.boot(bootTime)
 }
 
 // awake is when a copy has become the shell.
@@ -164,7 +164,7 @@ func (s *Shell) endTaking() {
 func (s *Shell) settle() {
 	s.adopted = false
 	s.heedReports()
-	if s.taking != nil && !s.proc.Exited() && s.hello() == nil { // it has read all that it was told
+	if s.taking != nil && !s.proc.Exited() && s.hello(bootTime) == nil { // it has read all that it was told
 		s.endTaking()
 		s.save()
 	}
@@ -230,7 +230,7 @@ func (s *Shell) wake(c *copied, as waking, leave string) error {
 		err = s.send(s.cfg.Program.Family.builtin(".") + " " + leave + "\n")
 	}
 	if err == nil {
-		err = s.hello()
+		err = s.hello(bootTime)
 	}
 	s.spent.addText(s.rousing)
 	s.rousing = nil

@@ -267,7 +267,7 @@ func openDriven(p part, m *mortal) (d mine, err error) {
 			return d, err
 		}
 		m.Put(hubKey, d.hub.State())
-		d.shell, err = d.hub.Open(cfg)
+		d.shell, err = d.hub.Open(context.Background(), cfg)
 		return d, err
 	}
 	d.tree = d.host.AdoptTree("kills", uint32(m.number(treeKey)))

@@ -19,7 +19,7 @@ type Command struct {
 	Text           string
 	Stdin          string   // "": nothing to read
 	Stdout, Stderr string   // these three are not used on a terminal
-	Env            []string // NAME=value, for this command alone
+	Env            []string // NAME=value, or NAME to be unset, for this command alone
 	Dir            string   // absolute, for this command alone
 	Mark           uint32   // of the processes it starts
 	Stop           <-chan struct{}

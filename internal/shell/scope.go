@@ -23,7 +23,7 @@ func (f Family) scope(env []string, dir, gone string) (enter, leave string) {
 		fmt.Fprintf(&in, "__trl_l='\n'$(%s -p)\n", export)
 	}
 	for i, kv := range env {
-		name, value, _ := strings.Cut(kv, "=")
+		name, value, set := strings.Cut(kv, "=")
 		was, exported := "__trl_v"+strconv.Itoa(i), "__trl_x"+strconv.Itoa(i)
 		fmt.Fprintf(&in, "case ${%s+x} in x) %s=$%s;; *) %s %s;; esac\n", name, was, name, unset, was)
 		switch f {
@@ -34,7 +34,11 @@ func (f Family) scope(env []string, dir, gone string) (enter, leave string) {
 		default:
 			fmt.Fprintf(&in, "case $__trl_l in *'\nexport %s='*) %s=x;; *) %s=;; esac\n", name, exported, exported)
 		}
-		fmt.Fprintf(&in, "%s %s=%s\n", export, name, quote(value))
+		if set {
+			fmt.Fprintf(&in, "%s %s=%s\n", export, name, quote(value))
+		} else {
+			fmt.Fprintf(&in, "%s %s\n", unset, name)
+		}
 		fmt.Fprintf(&out, "%s %s\ncase ${%s+x} in x) %s=$%s;; esac\n", unset, name, was, name, was)
 		fmt.Fprintf(&out, "case $%s in x) %s %s;; esac\n%s %s %s\n", exported, export, name, unset, was, exported)
 	}

@@ -2,6 +2,8 @@ package shell
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +25,10 @@ type Config struct {
 	Dir     string
 	Env     []string
 	Login   bool // read the login startup files before Open returns
+	// BootTime bounds the start of the shell, and then its login startup files.
+	// Default 10 s: they need milliseconds; a machine that is thrashing may need a
+	// while.
+	BootTime time.Duration
 	// Grace is how long a command has between SIGTERM and SIGKILL.
 	// Default 5 s, as the session lifecycle says.
 	Grace time.Duration
@@ -38,9 +44,9 @@ type Config struct {
 
 const (
 	defaultGrace = 5 * time.Second
-	// bootTime bounds the start of a shell and of a copy that takes over. They
-	// need milliseconds; a machine that is thrashing may need a while.
-	bootTime = 10 * time.Second
+	bootTime     = 10 * time.Second
+	// killTime bounds how long a killed tree may take to be gone.
+	killTime = 10 * time.Second
 	// abortSignal is SIGSTKFLT: Linux never raises it itself, and all four
 	// shells can trap it by number.
 	abortSignal = unix.Signal(16)
@@ -90,6 +96,8 @@ type Shell struct {
 	idle    *time.Timer
 	budget  budget
 
+	loggedIn *Result // how the login startup files ended; nil: they were not read
+
 	heard uint64 // the last report that was acted upon
 	owed  int64  // reports that were acted upon since the last save
 	spent spent
@@ -121,13 +129,22 @@ type copied struct {
 	id    string // the last command whose effects it has
 }
 
+// StartError says that the shell could not be started: no process became it.
+type StartError struct{ error }
+
+func (e *StartError) Unwrap() error { return e.error }
+
 // CrashError says that the shell died while it started.
 type CrashError struct {
 	Status process.Status
 	Stderr []byte
+	Stuck  bool // it did not answer, and was killed
 }
 
 func (e *CrashError) Error() string {
+	if e.Stuck {
+		return "the shell did not answer while starting, and was killed"
+	}
 	if e.Status.Signal != 0 {
 		return fmt.Sprintf("the shell died while starting, by signal %s", unix.SignalName(e.Status.Signal))
 	}
@@ -150,14 +167,26 @@ func newShell(h *Hub, cfg Config) *Shell {
 	}
 }
 
-// Open starts a shell and returns when it is ready for a command.
-func (h *Hub) Open(cfg Config) (*Shell, error) {
+// Open starts a shell and returns when it is ready for a command. When ctx is
+// cancelled before that, everything in its tree is killed, and the error is ErrClosed.
+func (h *Hub) Open(ctx context.Context, cfg Config) (*Shell, error) {
 	s := newShell(h, cfg)
+	cut := make(chan struct{})
+	inTime := context.AfterFunc(ctx, func() {
+		defer close(cut)
+		s.Abandon()
+		cfg.Tree.Kill(time.Now().Add(killTime))
+		_ = s.Close()
+	})
 	s.mu.Lock()
-	err := s.boot()
+	err := s.boot(cmp.Or(cfg.BootTime, bootTime))
 	s.mu.Unlock()
 	if err == nil && cfg.Login {
-		err = s.login()
+		err = s.login(cmp.Or(cfg.BootTime, bootTime))
+	}
+	if !inTime() {
+		<-cut
+		err = ErrClosed
 	}
 	if err != nil {
 		if s.proc != nil {
@@ -171,7 +200,7 @@ func (h *Hub) Open(cfg Config) (*Shell, error) {
 
 // boot starts the shell process on a fresh control pipe and sends it the
 // driver's part. Its own stderr is kept until it has answered, to say why not.
-func (s *Shell) boot() error {
+func (s *Shell) boot(limit time.Duration) error {
 	if err := s.openControl(); err != nil {
 		return err
 	}
@@ -195,28 +224,49 @@ func (s *Shell) boot() error {
 		Files: [3]int{null, null, stderr},
 	})
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.Path, err)
+		return &StartError{fmt.Errorf("start %s: %w", p.Path, err)}
 	}
-	if err := s.setProc(proc); err != nil {
-		return err
+	err = s.setProc(proc)
+	if err == nil {
+		err = s.greet(limit)
 	}
+	if errors.Is(err, errStuck) {
+		proc.Signal(unix.SIGKILL)
+	}
+	// One that failed may have ended just before, and not be reaped yet.
+	if err != nil && !errors.Is(err, ErrClosed) {
+		select {
+		case <-proc.Done():
+		case <-s.gone:
+		case <-time.After(lastWords):
+		}
+	}
+	if proc.Exited() {
+		said := make([]byte, 4096)
+		n, _ := unix.Pread(stderr, said, 0)
+		n = max(n, 0)
+		return &CrashError{Status: proc.Status(), Stderr: bytes.TrimSpace(said[:n]), Stuck: errors.Is(err, errStuck)}
+	}
+	return err
+}
+
+// lastWords is how long after something went wrong with a new shell it is known that
+// this was its end.
+const lastWords = time.Second
+
+// greet gives a new shell its part, and waits until it answers.
+func (s *Shell) greet(limit time.Duration) error {
 	s.inCopy, s.exit, s.lastID, s.last = false, nil, "", 0
 	if err := s.newToken(); err != nil {
 		return err
 	}
-	f := p.Family
-	err = s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)].path+"\n", f.redirect("2>/dev/null")+"\n")
+	f := s.cfg.Program.Family
+	err := s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)].path+"\n", f.redirect("2>/dev/null")+"\n")
 	if err == nil {
-		err = s.hello()
+		err = s.hello(limit)
 	}
 	if err == nil {
 		s.replaced()
-	}
-	if s.proc.Exited() {
-		said := make([]byte, 4096)
-		n, _ := unix.Pread(stderr, said, 0)
-		n = max(n, 0)
-		return &CrashError{Status: s.proc.Status(), Stderr: bytes.TrimSpace(said[:n])}
 	}
 	return err
 }
@@ -228,11 +278,11 @@ func (s *Shell) sayHello() error {
 }
 
 // hello waits until the shell answers, so that it reads its control pipe.
-func (s *Shell) hello() error {
+func (s *Shell) hello(patience time.Duration) error {
 	if err := s.sayHello(); err != nil {
 		return err
 	}
-	limit := time.NewTimer(bootTime)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
 		select {
@@ -256,20 +306,29 @@ func (s *Shell) hello() error {
 }
 
 // login runs the login startup files as the session's first command, with
-// their output thrown away.
-func (s *Shell) login() error {
+// their output thrown away, for so long.
+func (s *Shell) login(limit time.Duration) error {
 	text, err := bootFiles.ReadFile("boot/" + loginTexts[s.cfg.Program.Family])
 	if err != nil {
 		return err
 	}
 	stop := make(chan struct{})
-	timer := time.AfterFunc(bootTime, func() { close(stop) })
+	timer := time.AfterFunc(limit, func() { close(stop) })
 	defer timer.Stop()
-	_, err = s.Run(Command{Text: string(text), Stdout: os.DevNull, Stderr: os.DevNull, Stop: stop})
+	res, err := s.Run(Command{Text: string(text), Stdout: os.DevNull, Stderr: os.DevNull, Stop: stop})
 	s.mu.Lock()
 	s.last = 0
+	s.loggedIn = &res
 	s.mu.Unlock()
 	return err
+}
+
+// LoggedIn returns how the login startup files ended; nil: they were not read by this
+// process.
+func (s *Shell) LoggedIn() *Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loggedIn
 }
 
 // openControl makes a fresh control pipe. The writing end is kept as long as

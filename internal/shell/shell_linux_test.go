@@ -57,7 +57,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 	if !ok {
 		t.Fatalf("no %s here", name)
 	}
-	s, err := hub.Open(Config{Tree: tree, Program: program, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: grace})
+	s, err := hub.Open(t.Context(), Config{Tree: tree, Program: program, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}

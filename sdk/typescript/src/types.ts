@@ -120,8 +120,8 @@ export interface SessionCreateParams {
   argv?: Array<string>;
   /** where it starts; default the daemon's directory */
   cwd?: string;
-  /** added to what is inherited */
-  env?: Record<string, string>;
+  /** added to what is inherited; `null` takes a variable away */
+  env?: Record<string, string | null>;
   /**
    * `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
    * `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
@@ -155,6 +155,8 @@ export interface SessionCreateParams {
   runtime?: string;
   /** makes a repeat safe: the first session is returned */
   key?: string;
+  /** how long the shell may take to start, and then its login files; 0 or left out: 10 s */
+  create_timeout_ms?: number;
 }
 
 /**
@@ -162,7 +164,7 @@ export interface SessionCreateParams {
  * session package.
  */
 export type State =
-  /** the shell is starting; seen in `session.list` only */
+  /** the shell is starting */
   | "creating"
   /** ready for a command */
   | "idle"
@@ -170,6 +172,38 @@ export type State =
   | "running"
   /** ended; no process is left */
   | "terminated";
+
+/** Outcome is how an exec ended, in one word. */
+export type Outcome =
+  /** not over yet, or not begun */
+  | "running"
+  /** it ended and its shell went on */
+  | "exited"
+  /**
+   * the same, with an exit code of 128 and a signal's number, by which shells report a child
+   * that a signal ended
+   */
+  | "signaled"
+  /** stopped by a timeout */
+  | "timed_out"
+  /** stopped by `exec.cancel`, by the end of its session, or in the queue */
+  | "cancelled"
+  /** the command ended its shell (`exit`, `exec`, `set -e`); the session lives on */
+  | "shell_exited"
+  /** the shell was killed, crashed, or could not be used any more; the session lives on */
+  | "shell_died"
+  /** reserved; not reported yet */
+  | "oom_killed";
+
+/** Login says how the login files of a session ended: as a command does. */
+export interface Login {
+  /** as of a command: `exited`, `timed_out`, or that they ended their shell */
+  outcome: Outcome;
+  /** of the last of them; many end with 1 for no harm */
+  exit_code: number | null;
+  /** they took longer than `create_timeout_ms`, and were stopped */
+  timed_out: boolean;
+}
 
 /** Hold says who has the keyboard of a session. */
 export interface Hold {
@@ -245,6 +279,10 @@ export interface Session {
   env_keys?: Array<string>;
   /** the running exec; of a direct session its only one, also after it has ended */
   exec_id?: string;
+  /** how its login files ended, if it was asked to read them */
+  login?: Login;
+  /** its end is under way: it takes no command any more */
+  ending?: boolean;
   /** who has its keyboard; absent: nobody, so all may type */
   held?: Hold;
   /**
@@ -260,6 +298,8 @@ export interface Session {
 export interface SessionListParams {
   /** only sessions in this state */
   state?: State;
+  /** only sessions that have not ended */
+  alive?: boolean;
   /** only sessions with this tag */
   tag?: string;
   /** only sessions of this runtime */
@@ -286,28 +326,6 @@ export type ExecState =
   | "running"
   /** over; its background processes may still write into its journal */
   | "exited";
-
-/** Outcome is how an exec ended, in one word. */
-export type Outcome =
-  /** not over yet, or not begun */
-  | "running"
-  /** it ended and its shell went on */
-  | "exited"
-  /**
-   * the same, with an exit code of 128 and a signal's number, by which shells report a child
-   * that a signal ended
-   */
-  | "signaled"
-  /** stopped by a timeout */
-  | "timed_out"
-  /** stopped by `exec.cancel`, by the end of its session, or in the queue */
-  | "cancelled"
-  /** the command ended its shell (`exit`, `exec`, `set -e`); the session lives on */
-  | "shell_exited"
-  /** the shell was killed, crashed, or could not be used any more; the session lives on */
-  | "shell_died"
-  /** reserved; not reported yet */
-  | "oom_killed";
 
 /**
  * Process is one live process of a session. Exec names the command that started it, where that
@@ -367,11 +385,16 @@ export interface ExecResult {
   started_at: string;
   /** so far, or in all */
   duration_ms: number;
+  /** how long it waited for its turn; absent: it did not */
+  queued_ms?: number;
   /** stopped by `timeout_ms` or `idle_timeout_ms` */
   timed_out: boolean;
   /** stopped by `exec.cancel`, or with its session */
   cancelled: boolean;
-  /** whole, or head and tail with a line between them that says how many bytes are left out */
+  /**
+   * whole, or head and tail with a line between them that says how many bytes are left out; in
+   * base64 there is no such line
+   */
   stdout: string;
   /** whole, or cut as `stdout` is */
   stderr: string;
@@ -383,8 +406,12 @@ export interface ExecResult {
   stdout_bytes: number;
   /** captured so far, whatever the result carries */
   stderr_bytes: number;
-  /** `stdout` or `stderr` above is not the whole; `exec.output` has it */
+  /** `stdout` is both streams, as `merge` asked */
+  merged?: boolean;
+  /** `stdout` or `stderr` above is not the whole; `exec.output` has it, but for `dropped_bytes` */
   truncated: boolean;
+  /** of what was captured the quota has dropped so much: nobody can read it any more */
+  dropped_bytes?: number;
   /** the session's directory after the command */
   cwd?: string;
   /** of a command on a terminal: the size when it began */
@@ -660,8 +687,8 @@ export interface ExecRunParams {
   timeout_ms?: number;
   /** stop it when it wrote nothing for so long; 0 is never */
   idle_timeout_ms?: number;
-  /** for this command alone; names are names of shell variables */
-  env?: Record<string, string>;
+  /** for this command alone; names are names of shell variables; `null` unsets one */
+  env?: Record<string, string | null>;
   /** for this command alone; relative to the session's directory */
   cwd?: string;
   /** what it reads; default: end of input at once */
@@ -670,6 +697,8 @@ export interface ExecRunParams {
   stdin_encoding?: "base64";
   /** keep stdin open after `stdin`, for `exec.input` */
   stdin_open?: boolean;
+  /** write stderr where stdout goes: one stream, in true order */
+  merge?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
   /** makes a repeat safe */
@@ -705,8 +734,8 @@ export interface ExecStreamParams {
   timeout_ms?: number;
   /** stop it when it wrote nothing for so long; 0 is never */
   idle_timeout_ms?: number;
-  /** for this command alone; names are names of shell variables */
-  env?: Record<string, string>;
+  /** for this command alone; names are names of shell variables; `null` unsets one */
+  env?: Record<string, string | null>;
   /** for this command alone; relative to the session's directory */
   cwd?: string;
   /** what it reads; default: end of input at once */
@@ -715,6 +744,8 @@ export interface ExecStreamParams {
   stdin_encoding?: "base64";
   /** keep stdin open after `stdin`, for `exec.input` */
   stdin_open?: boolean;
+  /** write stderr where stdout goes: one stream, in true order */
+  merge?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
   /** makes a repeat safe: the first exec is followed, from offset 0 on */
@@ -893,7 +924,7 @@ export interface ExecInputResult {
 export interface ExecSignalParams {
   /** the exec */
   exec_id: string;
-  /** a name (`TERM`, `SIGTERM`, in any case) or a number */
+  /** a name (`TERM`, `SIGTERM`, in any case) or a number, as a string (`"9"`) */
   signal: string;
 }
 
@@ -1028,8 +1059,8 @@ export type ErrorCode =
   /** the directory does not exist or can't be entered (`data.cwd`); nothing was created or run */
   | "CWD_NOT_FOUND"
   /**
-   * the shell died while starting (`data.exit_code`, `data.signal`, `data.stderr`); nothing is
-   * left behind
+   * the shell died while starting, or did not answer and was killed (`data.exit_code`,
+   * `data.signal`, `data.stderr`); nothing is left behind
    */
   | "SHELL_CRASHED"
   /** it never existed, or is past its retention */
@@ -1038,7 +1069,7 @@ export type ErrorCode =
   | "EXEC_NOT_FOUND"
   /**
    * the session runs another command (`data.exec_id`) and the caller did not ask to wait; always
-   * for a direct session
+   * for a direct session, and while a session is being created (without `data.exec_id`)
    */
   | "SESSION_BUSY"
   /** the session has ended (`data.reason`), or is ending */

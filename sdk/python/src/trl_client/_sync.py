@@ -84,7 +84,7 @@ class Client:
         shell: Optional[str] = None,
         argv: Optional[Sequence[str]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         inherit_env: Optional[str] = None,
         login: Optional[bool] = None,
         name: Optional[str] = None,
@@ -93,6 +93,7 @@ class Client:
         tty: Optional[types.TTYSize] = None,
         timeout: Optional[float] = None,
         idle_ttl: Optional[float] = None,
+        create_timeout: Optional[float] = None,
         limits: Optional[Mapping[str, Any]] = None,
         isolation: Optional[Mapping[str, Any]] = None,
         runtime: Optional[str] = None,
@@ -102,9 +103,9 @@ class Client:
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
         Used with ``with`` it is destroyed at the end; else it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle. ``key`` makes a repeated call return the
-        first one's session; a random one is sent if none is given, so that a lost connection never makes two;
-        ``key=""`` sends none. The other parameters are those of ``session.create``.
+        the default of its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell may
+        take to start, and then its login files. ``key`` makes a repeated call return the first one's session; a random
+        one is sent if none is given, so that a lost connection never makes two; ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         new = self._inner.session(
             shell=shell,
@@ -119,6 +120,7 @@ class Client:
             tty=tty,
             timeout=timeout,
             idle_ttl=idle_ttl,
+            create_timeout=create_timeout,
             limits=limits,
             isolation=isolation,
             runtime=runtime,
@@ -132,10 +134,15 @@ class Client:
         return Session(self, self._inner.get_session(session_id))
 
     def sessions(
-        self, *, state: Optional[types.State] = None, tag: Optional[str] = None, runtime: Optional[str] = None
+        self,
+        *,
+        state: Optional[types.State] = None,
+        alive: bool = False,
+        tag: Optional[str] = None,
+        runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first."""
-        return drive(self._inner.sessions(state=state, tag=tag, runtime=runtime))
+        """Lists sessions, oldest first; with ``alive`` none that has ended."""
+        return drive(self._inner.sessions(state=state, alive=alive, tag=tag, runtime=runtime))
 
     def session_info(self, session_id: str) -> types.SessionInfo:
         """Shows a session, what goes on in it, and its processes."""
@@ -190,10 +197,13 @@ class Client:
         timeout: Optional[float] = None,
         yield_after: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
+        yield_on_input: bool = False,
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
@@ -212,6 +222,9 @@ class Client:
                 cwd=cwd,
                 stdin=stdin,
                 stdin_open=stdin_open,
+                merge=merge,
+                label=label,
+                yield_on_input=yield_on_input,
                 max_output_bytes=max_output_bytes,
                 wait=wait,
                 key=key,
@@ -227,10 +240,12 @@ class Client:
         *,
         timeout: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
         wait: bool = False,
         key: Optional[str] = None,
         lease: Optional[str] = None,
@@ -246,6 +261,8 @@ class Client:
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open,
+            merge=merge,
+            label=label,
             wait=wait,
             key=key,
             lease=lease,
@@ -349,10 +366,13 @@ class Session:
         timeout: Optional[float] = None,
         yield_after: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
+        yield_on_input: bool = False,
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
@@ -363,7 +383,9 @@ class Session:
 
         Times are in seconds. ``timeout`` and ``idle_timeout`` (nothing written for so long) stop the command and
         return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
-        raises. ``env`` and ``cwd`` hold for this command alone. ``wait`` queues while the session is busy. ``key``
+        raises. ``env`` and ``cwd`` hold for this command alone; a variable that is ``None`` is unset. ``merge`` writes
+        stderr where stdout goes, in true order. ``yield_on_input`` returns early when the command waits for input on a
+        terminal. ``label`` is what lists call it. ``wait`` queues while the session is busy. ``key``
         makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
         connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
         """
@@ -377,6 +399,9 @@ class Session:
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open,
+            merge=merge,
+            label=label,
+            yield_on_input=yield_on_input,
             max_output_bytes=max_output_bytes,
             wait=wait,
             key=key,
@@ -390,10 +415,12 @@ class Session:
         *,
         timeout: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
         wait: bool = False,
         key: Optional[str] = None,
         lease: Optional[str] = None,
@@ -412,6 +439,8 @@ class Session:
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open,
+            merge=merge,
+            label=label,
             wait=wait,
             key=key,
             lease=lease,

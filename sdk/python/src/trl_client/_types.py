@@ -134,8 +134,8 @@ class SessionCreateParams(TypedDict, total=False):
     argv: List[str]
     #: where it starts; default the daemon's directory
     cwd: str
-    #: added to what is inherited
-    env: Dict[str, str]
+    #: added to what is inherited; `null` takes a variable away
+    env: Dict[str, Optional[str]]
     #: `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
     #: `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
     inherit_env: Literal["base", "all", "none"]
@@ -163,10 +163,12 @@ class SessionCreateParams(TypedDict, total=False):
     runtime: str
     #: makes a repeat safe: the first session is returned
     key: str
+    #: how long the shell may take to start, and then its login files; 0 or left out: 10 s
+    create_timeout_ms: int
 
 
 State = Literal[
-    "creating",  # the shell is starting; seen in `session.list` only
+    "creating",  # the shell is starting
     "idle",  # ready for a command
     "running",  # a command runs, or the session is `unreadable`
     "terminated",  # ended; no process is left
@@ -174,6 +176,30 @@ State = Literal[
 """State is where a session is in its life. It only changes by the transition table of the
 session package.
 """
+
+
+Outcome = Literal[
+    "running",  # not over yet, or not begun
+    "exited",  # it ended and its shell went on
+    "signaled",  # the same, with an exit code of 128 and a signal's number, by which shells report a child that a signal ended
+    "timed_out",  # stopped by a timeout
+    "cancelled",  # stopped by `exec.cancel`, by the end of its session, or in the queue
+    "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session lives on
+    "shell_died",  # the shell was killed, crashed, or could not be used any more; the session lives on
+    "oom_killed",  # reserved; not reported yet
+]
+"""Outcome is how an exec ended, in one word."""
+
+
+class Login(TypedDict):
+    """Login says how the login files of a session ended: as a command does."""
+
+    #: as of a command: `exited`, `timed_out`, or that they ended their shell
+    outcome: Outcome
+    #: of the last of them; many end with 1 for no harm
+    exit_code: Optional[int]
+    #: they took longer than `create_timeout_ms`, and were stopped
+    timed_out: bool
 
 
 class Hold(TypedDict):
@@ -252,6 +278,10 @@ class Session(_SessionRequired, total=False):
     env_keys: List[str]
     #: the running exec; of a direct session its only one, also after it has ended
     exec_id: str
+    #: how its login files ended, if it was asked to read them
+    login: Login
+    #: its end is under way: it takes no command any more
+    ending: bool
     #: who has its keyboard; absent: nobody, so all may type
     held: Hold
     #: why the daemon can't go on with what an earlier daemon left of it. Its processes live, and
@@ -266,6 +296,8 @@ class SessionListParams(TypedDict, total=False):
 
     #: only sessions in this state
     state: State
+    #: only sessions that have not ended
+    alive: bool
     #: only sessions with this tag
     tag: str
     #: only sessions of this runtime
@@ -292,19 +324,6 @@ ExecState = Literal[
     "exited",  # over; its background processes may still write into its journal
 ]
 """ExecState is whether an exec is still going on."""
-
-
-Outcome = Literal[
-    "running",  # not over yet, or not begun
-    "exited",  # it ended and its shell went on
-    "signaled",  # the same, with an exit code of 128 and a signal's number, by which shells report a child that a signal ended
-    "timed_out",  # stopped by a timeout
-    "cancelled",  # stopped by `exec.cancel`, by the end of its session, or in the queue
-    "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session lives on
-    "shell_died",  # the shell was killed, crashed, or could not be used any more; the session lives on
-    "oom_killed",  # reserved; not reported yet
-]
-"""Outcome is how an exec ended, in one word."""
 
 
 class _ProcessRequired(TypedDict):
@@ -364,7 +383,8 @@ class _ExecResultRequired(TypedDict):
     timed_out: bool
     #: stopped by `exec.cancel`, or with its session
     cancelled: bool
-    #: whole, or head and tail with a line between them that says how many bytes are left out
+    #: whole, or head and tail with a line between them that says how many bytes are left out; in
+    #: base64 there is no such line
     stdout: str
     #: whole, or cut as `stdout` is
     stderr: str
@@ -372,7 +392,7 @@ class _ExecResultRequired(TypedDict):
     stdout_bytes: int
     #: captured so far, whatever the result carries
     stderr_bytes: int
-    #: `stdout` or `stderr` above is not the whole; `exec.output` has it
+    #: `stdout` or `stderr` above is not the whole; `exec.output` has it, but for `dropped_bytes`
     truncated: bool
 
 
@@ -385,10 +405,16 @@ class ExecResult(_ExecResultRequired, total=False):
     label: str
     #: that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
     signal: str
+    #: how long it waited for its turn; absent: it did not
+    queued_ms: int
     #: `"base64"` when needed
     stdout_encoding: str
     #: `"base64"` when needed
     stderr_encoding: str
+    #: `stdout` is both streams, as `merge` asked
+    merged: bool
+    #: of what was captured the quota has dropped so much: nobody can read it any more
+    dropped_bytes: int
     #: the session's directory after the command
     cwd: str
     #: of a command on a terminal: the size when it began
@@ -700,8 +726,8 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     timeout_ms: int
     #: stop it when it wrote nothing for so long; 0 is never
     idle_timeout_ms: int
-    #: for this command alone; names are names of shell variables
-    env: Dict[str, str]
+    #: for this command alone; names are names of shell variables; `null` unsets one
+    env: Dict[str, Optional[str]]
     #: for this command alone; relative to the session's directory
     cwd: str
     #: what it reads; default: end of input at once
@@ -710,6 +736,8 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     stdin_encoding: Literal["base64"]
     #: keep stdin open after `stdin`, for `exec.input`
     stdin_open: bool
+    #: write stderr where stdout goes: one stream, in true order
+    merge: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
     #: makes a repeat safe
@@ -744,8 +772,8 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     timeout_ms: int
     #: stop it when it wrote nothing for so long; 0 is never
     idle_timeout_ms: int
-    #: for this command alone; names are names of shell variables
-    env: Dict[str, str]
+    #: for this command alone; names are names of shell variables; `null` unsets one
+    env: Dict[str, Optional[str]]
     #: for this command alone; relative to the session's directory
     cwd: str
     #: what it reads; default: end of input at once
@@ -754,6 +782,8 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     stdin_encoding: Literal["base64"]
     #: keep stdin open after `stdin`, for `exec.input`
     stdin_open: bool
+    #: write stderr where stdout goes: one stream, in true order
+    merge: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
     #: makes a repeat safe: the first exec is followed, from offset 0 on
@@ -940,7 +970,7 @@ class ExecSignalParams(TypedDict):
 
     #: the exec
     exec_id: str
-    #: a name (`TERM`, `SIGTERM`, in any case) or a number
+    #: a name (`TERM`, `SIGTERM`, in any case) or a number, as a string (`"9"`)
     signal: str
 
 
@@ -1058,10 +1088,10 @@ ErrorCode = Literal[
     "MAX_SESSIONS_REACHED",  # the pool is full (`data.max_sessions`)
     "SHELL_NOT_FOUND",  # no such shell or program, or not a shell that can be driven (`data.shell`); nothing was created
     "CWD_NOT_FOUND",  # the directory does not exist or can't be entered (`data.cwd`); nothing was created or run
-    "SHELL_CRASHED",  # the shell died while starting (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
+    "SHELL_CRASHED",  # the shell died while starting, or did not answer and was killed (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
     "SESSION_NOT_FOUND",  # it never existed, or is past its retention
     "EXEC_NOT_FOUND",  # it never existed, or is past its retention
-    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the caller did not ask to wait; always for a direct session
+    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the caller did not ask to wait; always for a direct session, and while a session is being created (without `data.exec_id`)
     "SESSION_TERMINATED",  # the session has ended (`data.reason`), or is ending
     "OUTPUT_GONE",  # the output of this exec is no longer kept at all (`data.first_offset`); a part that quota dropped is a `gap` chunk instead
     "UNAUTHORIZED",  # on the socket: the peer's user may not use this daemon; the connection is closed after it. Over HTTP: the token is missing, unknown or expired

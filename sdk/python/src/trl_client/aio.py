@@ -144,7 +144,7 @@ class Client:
         shell: Optional[str] = None,
         argv: Optional[Sequence[str]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         inherit_env: Optional[str] = None,
         login: Optional[bool] = None,
         name: Optional[str] = None,
@@ -153,6 +153,7 @@ class Client:
         tty: Optional[types.TTYSize] = None,
         timeout: Optional[float] = None,
         idle_ttl: Optional[float] = None,
+        create_timeout: Optional[float] = None,
         limits: Optional[Mapping[str, Any]] = None,
         isolation: Optional[Mapping[str, Any]] = None,
         runtime: Optional[str] = None,
@@ -162,9 +163,9 @@ class Client:
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
         ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle. ``key`` makes a repeated call return the
-        first one's session; a random one is sent if none is given, so that a lost connection never makes two;
-        ``key=""`` sends none. The other parameters are those of ``session.create``.
+        the default of its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell may
+        take to start, and then its login files. ``key`` makes a repeated call return the first one's session; a random
+        one is sent if none is given, so that a lost connection never makes two; ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         params = given(
             shell=shell,
@@ -179,6 +180,7 @@ class Client:
             tty=tty,
             timeout_ms=milliseconds(timeout),
             idle_ttl_ms=milliseconds(idle_ttl),
+            create_timeout_ms=milliseconds(create_timeout),
             limits=limits,
             isolation=isolation,
             runtime=runtime,
@@ -203,10 +205,15 @@ class Client:
         return Session(self, session_id, None)
 
     async def sessions(
-        self, *, state: Optional[types.State] = None, tag: Optional[str] = None, runtime: Optional[str] = None
+        self,
+        *,
+        state: Optional[types.State] = None,
+        alive: bool = False,
+        tag: Optional[str] = None,
+        runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first."""
-        answer = await self._core.call("session.list", given(state=state, tag=tag, runtime=runtime))
+        """Lists sessions, oldest first; with ``alive`` none that has ended."""
+        answer = await self._core.call("session.list", given(state=state, alive=alive or None, tag=tag, runtime=runtime))
         return cast(List[types.Session], answer["sessions"])
 
     async def session_info(self, session_id: str) -> types.SessionInfo:
@@ -265,10 +272,13 @@ class Client:
         timeout: Optional[float] = None,
         yield_after: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
+        yield_on_input: bool = False,
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
@@ -276,8 +286,14 @@ class Client:
         call_timeout: Optional[float] = None,
     ) -> Result:
         """Runs a command in a session; see ``Session.run``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key, lease)
-        params.update(given(yield_ms=milliseconds(yield_after), max_output_bytes=max_output_bytes))
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, merge, label, wait, key, lease)
+        params.update(
+            given(
+                yield_ms=milliseconds(yield_after),
+                yield_on_input=yield_on_input or None,
+                max_output_bytes=max_output_bytes,
+            )
+        )
         return Result(await self._core.call("exec.run", params, call_timeout))
 
     def stream(
@@ -287,17 +303,19 @@ class Client:
         *,
         timeout: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
         wait: bool = False,
         key: Optional[str] = None,
         lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, wait, key, lease)
+        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, merge, label, wait, key, lease)
         return Stream(self, Place(None, 0, params), call_timeout)
 
     def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
@@ -407,10 +425,12 @@ def _command(
     command: str,
     timeout: Optional[float],
     idle_timeout: Optional[float],
-    env: Optional[Mapping[str, str]],
+    env: Optional[Mapping[str, Optional[str]]],
     cwd: Optional[Union[str, "os.PathLike[str]"]],
     stdin: Optional[Union[str, bytes]],
     stdin_open: bool,
+    merge: bool,
+    label: Optional[str],
     wait: bool,
     key: Optional[str],
     lease: Optional[str],
@@ -427,6 +447,8 @@ def _command(
         stdin=text,
         stdin_encoding=encoding,
         stdin_open=stdin_open or None,
+        merge=merge or None,
+        label=label,
         wait=wait or None,
         key=new_key() if key is None else key,
         lease=lease,
@@ -481,10 +503,13 @@ class Session:
         timeout: Optional[float] = None,
         yield_after: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
+        yield_on_input: bool = False,
         max_output_bytes: Optional[int] = None,
         wait: bool = False,
         key: Optional[str] = None,
@@ -495,7 +520,9 @@ class Session:
 
         Times are in seconds. ``timeout`` and ``idle_timeout`` (nothing written for so long) stop the command and
         return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
-        raises. ``env`` and ``cwd`` hold for this command alone. ``wait`` queues while the session is busy. ``key``
+        raises. ``env`` and ``cwd`` hold for this command alone; a variable that is ``None`` is unset. ``merge`` writes
+        stderr where stdout goes, in true order. ``yield_on_input`` returns early when the command waits for input on a
+        terminal. ``label`` is what lists call it. ``wait`` queues while the session is busy. ``key``
         makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
         connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
         """
@@ -509,6 +536,9 @@ class Session:
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open,
+            merge=merge,
+            label=label,
+            yield_on_input=yield_on_input,
             max_output_bytes=max_output_bytes,
             wait=wait,
             key=key,
@@ -522,10 +552,12 @@ class Session:
         *,
         timeout: Optional[float] = None,
         idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, str]] = None,
+        env: Optional[Mapping[str, Optional[str]]] = None,
         cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
         stdin: Optional[Union[str, bytes]] = None,
         stdin_open: bool = False,
+        merge: bool = False,
+        label: Optional[str] = None,
         wait: bool = False,
         key: Optional[str] = None,
         lease: Optional[str] = None,
@@ -544,6 +576,8 @@ class Session:
             cwd=cwd,
             stdin=stdin,
             stdin_open=stdin_open,
+            merge=merge,
+            label=label,
             wait=wait,
             key=key,
             lease=lease,

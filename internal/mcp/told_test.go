@@ -1,0 +1,149 @@
+package mcp_test
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// What a command writes to both streams is shown in the order in which it was written.
+func TestStreamsAreInOrder(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		for range 20 {
+			got := r.ask("run", args{"command": "echo out1; echo err1 >&2; echo out2; ls /nope; echo out3"})
+			r.contains(got.text, "out1\nerr1\nout2\nls: cannot access '/nope': No such file or directory\nout3")
+		}
+		apart := r.ask("run", args{"command": "echo out; echo err >&2", "split": true})
+		if text := r.ask("output", args{"exec": apart.exec(), "stream": "stderr"}).fields["output"]; text != "err" {
+			t.Errorf("stderr alone is %q", text)
+		}
+		one := r.ask("run", args{"command": "echo out; echo err >&2"})
+		r.contains(r.try("output", args{"exec": one.exec(), "stream": "stderr"}).text, "INVALID_PARAMS", "leave stream out")
+	})
+}
+
+// Whoever follows the calls that replies name reads everything once.
+func TestFollowingReadsOnce(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	got := r.ask("run", args{"command": "i=0; while [ $((i += 1)) -le 40 ]; do echo line $i; sleep 0.05; done", "wait_s": 0.2})
+	read := got.fields["output"].(string)
+	next := regexp.MustCompile(`it goes on: output \{"exec": "([^"]+)", "from": (\d+), "until": "exit"\}`)
+	for range 100 {
+		call := next.FindStringSubmatch(got.text)
+		if call == nil {
+			break
+		}
+		from, _ := strconv.ParseInt(call[2], 10, 64)
+		got = r.ask("output", args{"exec": call[1], "from": from, "until": "exit", "wait_s": 0.2})
+		read += "\n" + got.fields["output"].(string)
+	}
+	var want []string
+	for i := range 40 {
+		want = append(want, fmt.Sprintf("line %d", i+1))
+	}
+	if lines := strings.Fields(strings.ReplaceAll(read, "line ", "line")); strings.Join(lines, " ") != strings.ReplaceAll(strings.Join(want, " "), "line ", "line") {
+		t.Errorf("read were %q", lines)
+	}
+}
+
+// Arguments that hints and errors name are those that the tools have.
+func TestHintsCanBeFollowed(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	r.contains(r.try("run", args{"cmd": "true"}).text, "did you mean command?")
+	r.contains(r.try("run", args{"command": "true", "timeout": 3}).text, "did you mean timeout_s?")
+	r.ask("run", args{"command": "true"})
+	r.contains(r.try("input", args{"session": "main", "text": "y"}).text, "nothing runs", "has ended (exit 0", "open_stdin: true")
+	busy := r.ask("run", args{"command": "sleep 100", "wait_s": 0})
+	r.contains(r.try("input", args{"session": "main", "text": "y"}).text, "without an open stdin", "open_stdin: true")
+	r.contains(r.try("screen", args{"session": "main"}).text, "tty: true")
+	// The command that runs in a session can be signalled by the session's name.
+	r.contains(r.ask("stop", args{"session": "main", "signal": "INT"}).text, "sent INT")
+	r.contains(r.ask("output", args{"exec": busy.exec(), "until": "exit"}).text, "exit 130")
+}
+
+// A command that had to wait for another says for how long.
+func TestQueuedIsTold(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	r.ask("run", args{"command": "sleep 0.6", "wait_s": 0})
+	first := r.ask("run", args{"command": "echo second"}).first()
+	found := regexp.MustCompile(`^exit 0 in [^,]+, after (\d+)ms in the queue · `).FindStringSubmatch(first)
+	if found == nil {
+		t.Fatal(first)
+	}
+	if ms, _ := strconv.Atoi(found[1]); ms < 100 || ms > 600 {
+		t.Error(first)
+	}
+	if at := r.ask("run", args{"command": "seq 1 5000"}); at.first() == "" {
+		t.Error(at.text)
+	}
+	found = regexp.MustCompile(`(?m)^@(\d+): 4900$`).FindStringSubmatch(r.ask("output", args{"session": "main", "search": "^4900$"}).text)
+	if found == nil {
+		t.Error("an offset in a search is not marked as one")
+	}
+}
+
+// A line that is no message is answered, and costs nothing else.
+func TestALineThatIsNoMessage(t *testing.T) {
+	binary, err := trltest.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := startDaemon(t)
+	cmd := exec.CommandContext(t.Context(), binary, "--socket", d.Socket, "mcp")
+	cmd.Env = trltest.Environ(d.Dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewReader(pipe)
+	ping := `{"jsonrpc":"2.0","id":7,"method":"ping"}`
+	for _, c := range []struct{ line, want string }{
+		{"hello", `"code":-32700`},
+		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, `"id":1`},
+		{"", ""},
+		{`{"jsonrpc":"2.0","id":1,"meth`, `"code":-32700`},
+		{`{"half":`, `"code":-32700`},
+		{"42", `"code":-32600`},
+		{"{}", `"code":-32600`},
+		{"[]", `"code":-32600`},
+		{"[" + ping + "]", `"id":7`},
+		{strings.Repeat("x", 9<<20), `"code":-32600`},
+		{ping, `"id":7`},
+	} {
+		if _, err := fmt.Fprintln(in, c.line); err != nil {
+			t.Fatal(err)
+		}
+		if c.want == "" {
+			continue
+		}
+		answer, err := out.ReadString('\n')
+		if err != nil || !strings.Contains(answer, c.want) {
+			t.Fatalf("%.80q is answered with %q, %v", c.line, answer, err)
+		}
+	}
+	in.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on without a client")
+	}
+}

@@ -58,6 +58,8 @@ type daemon struct {
 	renewing atomic.Bool         // the program at our path is being looked at
 	parting  chan holder.Parting // how to end without the sessions; has room for one
 
+	mourner *holder.Mourner // on stdio
+
 	ended  chan error    // how serving ended, when it did so by itself; room for each carrier
 	closed chan struct{} // closed when everything else is
 }
@@ -118,6 +120,11 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		failed = d.outliveHolder(stop)
 	case failed = <-d.ended:
 		d.log.Info("shutting down", "event", "stopping", "reason", "serving has ended")
+	}
+	if d.opts.Stdio {
+		var done context.CancelFunc
+		cut, done = context.WithTimeout(cut, stdioGrace)
+		defer done()
 	}
 	d.manager.stopping()
 	err := errors.Join(failed, d.close(cut))
@@ -183,6 +190,12 @@ func (d *daemon) open() error {
 	}
 	if err := d.replaceTheDead(); err != nil {
 		return err
+	}
+	if d.opts.Stdio {
+		argv, env := undertakerCommand(d.host.Name(), "", d.cfg.LogFormat)
+		if d.mourner, err = holder.StartMourner(argv, env, int(d.opts.Stderr.Fd())); err != nil {
+			return err
+		}
 	}
 	if inMemory(d.cfg.SpillDir) {
 		d.log.Warn("spill_dir is in memory: what is spilled counts as memory of the daemon, and can't be given back to a machine that is short of it",
@@ -532,7 +545,7 @@ func (d *daemon) close(cut context.Context) error {
 		errs = append(errs, d.hub.Close())
 	}
 	if d.host != nil {
-		errs = append(errs, d.host.Close())
+		errs = append(errs, d.host.Close(), d.mourner.End())
 	}
 	if d.listener != nil {
 		errs = append(errs, d.listener.Close())

@@ -27,13 +27,24 @@ func (d *daemon) serveStdio(ctx context.Context) error {
 	defer watched.Close()
 	served := make(chan struct{})
 	watching := d.tasks.start("watch stdout", func() { watchReader(watched, served, cancel) })
-	err = d.server.ServeStdio(ctx, d.opts.Stdin, d.opts.Stdout)
-	close(served)
-	if !watching || ctx.Err() != nil {
-		return nil // the reader is gone, and so is the need
+	ended := make(chan error, 1)
+	serving := d.tasks.start("serve stdio", func() {
+		ended <- d.server.ServeStdio(ctx, d.opts.Stdin, d.opts.Stdout)
+		close(served)
+	})
+	if !watching || !serving {
+		return nil // the shutdown has begun
 	}
-	return unlessClosed(err)
+	select {
+	case err := <-ended:
+		return unlessClosed(err)
+	case <-ctx.Done():
+		return nil // the reader is gone; a command that runs ends with its session
+	}
 }
+
+// stdioGrace is what commands have to end when their one client is gone.
+const stdioGrace = time.Second
 
 // readerPoll is how soon it is noticed that nobody reads the answers any more.
 const readerPoll = 250 * time.Millisecond

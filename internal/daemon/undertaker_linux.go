@@ -71,10 +71,13 @@ func RunUndertaker() {
 func undertake(name process.HostName, socket, format string) {
 	began := time.Now()
 	buried, err := name.Bury(began.Add(undertakerPatience))
-	removed := transport.RemoveUnix(socket, func(told string) bool {
-		c, ok := readCard(told)
-		return told == "" || ok && c.host == name
-	}, removePatience)
+	var removed error
+	if socket != "" { // on stdio there is none
+		removed = transport.RemoveUnix(socket, func(told string) bool {
+			c, ok := readCard(told)
+			return told == "" || ok && c.host == name
+		}, removePatience)
+	}
 	log := newLogger(os.Stderr, Config{LogFormat: format}, false).With(
 		"host", name.String(), "processes", buried.Found, "took", time.Since(began).String())
 	if err != nil || removed != nil || len(buried.Left) > 0 || buried.CgroupLeft {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,13 +58,7 @@ func (h *holder) startUndertaker(watch int) (err error) {
 	if h.table.under.isOver(0) {
 		return errOver
 	}
-	h.table.under.pid, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
-		Dir: "/", Env: env,
-		Files: []uintptr{uintptr(watch), uintptr(watch), 2}, // stderr is for its one line
-		// In a session of its own no key and no hangup reaches it.
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+	if h.table.under.pid, err = forkUndertaker(argv, env, watch, unix.Stderr); err != nil {
 		h.table.under.pid = 0
 		return err
 	}

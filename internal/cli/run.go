@@ -240,7 +240,7 @@ func (r *running) start(ctx context.Context, params api.ExecStreamParams) (*clie
 // has the key of the one that started it, and so runs nothing.
 func (r *running) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
 	var raw json.RawMessage
-	again := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: params.SessionID, Command: params.Command, Key: params.Key}}
+	again := api.ExecRunParams{ExecCommand: params.ExecCommand}
 	if err := r.client.Call(ctx, api.MethodExecRun, again, &raw); err != nil {
 		return nil, err
 	}

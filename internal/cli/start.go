@@ -117,8 +117,11 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 		case failure = <-ended:
 			other = time.After(otherTime)
 		case <-other:
-			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", startFailure(logFile.Name(), begun, failure)).
-				WithHint("its log is %s; `trl doctor` checks this machine", logFile.Name())}
+			why, hint := startFailure(logFile.Name(), begun, failure)
+			if hint == "" {
+				hint = fmt.Sprintf("its log is %s; `trl doctor` checks this machine", logFile.Name())
+			}
+			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", why).WithHint("%s", hint)}
 		case <-time.After(lookAgain):
 		}
 	}
@@ -177,19 +180,25 @@ func (a *app) openLog() (*os.File, error) {
 
 // startFailure is the last line that a daemon has logged, from where the log was
 // before it; or else how it ended.
-func startFailure(path string, begun int64, failure error) string {
+func startFailure(path string, begun int64, failure error) (why, hint string) {
 	text, err := os.ReadFile(path)
 	if err == nil && begun <= int64(len(text)) {
 		lines := strings.Split(strings.TrimSpace(string(text[begun:])), "\n")
+		if last := len(lines) - 1; last > 0 && strings.HasPrefix(lines[last], hintPrefix) {
+			hint, lines = visible(strings.TrimPrefix(lines[last], hintPrefix)), lines[:last]
+		}
 		if last := lines[len(lines)-1]; last != "" {
-			return visible(last)
+			return visible(strings.TrimPrefix(last, "trl: ")), hint
 		}
 	}
 	if failure == nil {
 		failure = errors.New("it ended at once")
 	}
-	return failure.Error()
+	return failure.Error(), ""
 }
+
+// hintPrefix begins the line that follows an error and says what to do.
+const hintPrefix = "hint: "
 
 // daemonVariables are those of a daemon that an agent has started. Keys of the
 // agent are not for the daemon's commands, who can read what started it.

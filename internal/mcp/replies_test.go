@@ -423,7 +423,7 @@ func (r *rig) steady(text, port string) string {
 		{`/proc/\d+/fd/\d+`, "/proc/…"},
 		{`[\d,]+ bytes left out, from offset \d+ to \d+`, "… bytes left out, from offset … to …"},
 		{`("from": )\d+`, "${1}…"},
-		{`(?m)^  \d+: `, "  …: "},
+		{`(?m)^  @\d+: `, "  @…: "},
 		{`\b\d+\.\d+s\b`, "…s"},
 		{`\b` + port + `\b`, "$$PORT"},
 	} {

@@ -254,7 +254,7 @@ func (r *rig) sendOften(addr string, rnd *rand.Rand, things int, do func(c *clie
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		defer c.Close()
+		r.t.Cleanup(func() { c.Close() })
 		callers[i] = c
 	}
 	var wg sync.WaitGroup

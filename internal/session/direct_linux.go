@@ -109,8 +109,8 @@ func (e *execution) openFiles(spec *process.Spec) error {
 		spec.Files, spec.Leads = [3]int{fd, fd, fd}, true
 		return nil
 	}
-	var err error
-	if err = e.newInput(nil, true); err != nil {
+	err := e.newInput(nil, true)
+	if err != nil {
 		return err
 	}
 	spec.Files[0] = e.stdin.read

@@ -227,7 +227,8 @@ func TestTypeOnce(t *testing.T) {
 	s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "read a; read b; echo =$a$b="}, YieldOnInput: true})
 	for _, params := range []api.ExecInputParams{
-		{Data: "one", Keys: []string{"enter"}, Key: "1"}, {Data: "one", Keys: []string{"enter"}, Key: "1"},
+		{Data: "one", Keys: []string{"enter"}, Key: "1"},
+		{Data: "one", Keys: []string{"enter"}, Key: "1"},
 		{Data: "two\n", Key: "2"},
 	} {
 		params.ExecID = r.ExecID

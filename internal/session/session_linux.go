@@ -152,7 +152,7 @@ func errNUL(field string) error {
 }
 
 // maxName is how long a name or a tag may be, in bytes: they stand in lists.
-const maxName = 200
+const maxName = 1024
 
 // checkNames refuses names and tags that a reader can't see for what they are.
 func checkNames(name string, tags []string) error {

@@ -76,7 +76,8 @@ func (st *stream) feed(ctx context.Context, send func(api.Notification) error) e
 	st.waitedAt = -1
 	defer st.idle()
 	e := st.exec
-	defer e.session.follow()()
+	leave := e.session.follow()
+	defer leave()
 	end := int64(-1) // where the command's own output ended, once it has
 	for ctx.Err() == nil {
 		over := e.over()

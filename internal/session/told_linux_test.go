@@ -235,7 +235,7 @@ func TestUnset(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, params := range []api.SessionCreateParams{
-		{Argv: []string{}}, {Argv: []string{"echo", "a\x00b"}}, {Name: strings.Repeat("x", 201)}, {Env: api.Env{"A": "\x00\x00"}},
+		{Argv: []string{}}, {Argv: []string{"echo", "a\x00b"}}, {Name: strings.Repeat("x", 1025)}, {Env: api.Env{"A": "\x00\x00"}},
 	} {
 		if _, err := p.Create(t.Context(), params, "tester"); !api.IsCode(err, api.CodeInvalidParams) {
 			t.Errorf("%+v: %v", params, err)
@@ -274,9 +274,9 @@ func TestIdleIsNobody(t *testing.T) {
 		}
 		return s.State == api.StateTerminated
 	}
-	make := func() *api.Session { return create(t, p, api.SessionCreateParams{IdleTTLMS: ms(ttl)}) }
+	forAWhile := func() *api.Session { return create(t, p, api.SessionCreateParams{IdleTTLMS: ms(ttl)}) }
 
-	held, watched, followed, read, left := make(), make(), make(), make(), make()
+	held, watched, followed, read, left := forAWhile(), forAWhile(), forAWhile(), forAWhile(), forAWhile()
 	hold, err := p.Hold(t.Context(), api.SessionHoldParams{SessionID: held.SessionID, Holder: "alice"})
 	if err != nil {
 		t.Fatal(err)

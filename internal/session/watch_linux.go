@@ -93,7 +93,8 @@ func (p *Pool) Watch(_ context.Context, params api.SessionWatchParams) (*api.Ses
 	}
 	id := newID("st-")
 	feed := func(ctx context.Context, send func(api.Notification) error) error {
-		defer follow()()
+		leave := follow()
+		defer leave()
 		return p.events.feed(ctx, id, params.SessionID, at, send)
 	}
 	return &api.SessionWatchResult{StreamID: id}, feed, nil

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import shutil
@@ -14,10 +15,12 @@ import tempfile
 import threading
 import time
 import unittest
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, get_type_hints
 from unittest import mock
 
 from tests.support import ROOT, CuttingProxy, Daemon, binary, check_unraised, trl
+from trl_client import _types as types
+from trl_client import aio
 from trl_client._errors import _BY_CODE
 from trl_client._types import ERROR_NUMBERS, METHODS
 from trl_client._wire import Address, Chunk, decode_bytes, encode_bytes, milliseconds, parse_address
@@ -41,6 +44,48 @@ def connect(carrier: str, **options: Any) -> trl.Client:
 
 
 CARRIERS = ("unix", "http", "stdio")
+
+
+class Params(unittest.TestCase):
+    """What a method of the contract takes, its function takes."""
+
+    RENAMED = {
+        "timeout_ms": "timeout",
+        "idle_timeout_ms": "idle_timeout",
+        "yield_ms": "yield_after",
+        "idle_ttl_ms": "idle_ttl",
+        "create_timeout_ms": "create_timeout",
+        "stdin_encoding": "stdin",
+        "data": "data",
+        "encoding": "data",
+        "from": "from_",
+        "wait_ms": "wait",
+    }
+
+    def test_every_param(self) -> None:
+        functions = [
+            (types.ExecRunParams, ["run"]),
+            (types.ExecStreamParams, ["stream"]),
+            (types.ExecInputParams, ["input"]),
+            (types.ExecOutputParams, ["output"]),
+            (types.SessionCreateParams, ["session"]),
+            (types.SessionListParams, ["sessions"]),
+        ]
+        for params, names in functions:
+            for client in (trl.Client, aio.Client):
+                for name in names:
+                    takes = inspect.signature(getattr(client, name)).parameters
+                    for field in get_type_hints(params):
+                        with self.subTest(function=name, client=client.__module__, field=field):
+                            self.assertIn(self.RENAMED.get(field, field), takes)
+
+    def test_sent(self) -> None:
+        with connect("unix") as client, client.session(env={"A": "1", "LANG": None}, create_timeout=20) as session:
+            result = session.run("echo out; echo err >&2; echo ${A-none} ${LANG-none}", merge=True, label="both", env={"A": None})
+            self.assertEqual(result.stdout, "out\nerr\nnone none\n")
+            self.assertTrue(result.raw["merged"])
+            self.assertEqual(result.raw["label"], "both")
+            self.assertIn(session.id, [each["session_id"] for each in client.sessions(alive=True)])
 
 
 class OnEachCarrier(unittest.TestCase):

@@ -3,9 +3,9 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 
@@ -80,6 +80,19 @@ describe("the package", () => {
     const { dependencies } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
     assert.equal(dependencies, undefined);
     assert.deepEqual(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith(".")), ["trl-client"]);
+  });
+
+  test("can be installed from its folder, where nothing is built yet", async () => {
+    const folder = join(project, "checkout");
+    const made = ["node_modules", "dist"];
+    cpSync(sdk, folder, { recursive: true, filter: (path) => !made.includes(basename(path)) });
+    const other = join(project, "other");
+    mkdirSync(other);
+    writeFileSync(join(other, "package.json"), "{}");
+    // As a person does, with the registry and the cache of this machine: the compiler is fetched.
+    await run("npm", ["install", "--no-audit", "--no-fund", folder], { cwd: other });
+    const { stdout } = await run(process.execPath, ["--input-type=module", "-e", 'console.log(typeof (await import("trl-client")).connect)'], { cwd: other });
+    assert.equal(stdout, "function\n");
   });
 
   test("every program compiles, and only where the contract allows it", () => {

@@ -372,8 +372,8 @@ class _ExecResultRequired(TypedDict):
     state: ExecState
     #: how it ended, in one word
     outcome: Outcome
-    #: of the command; 128 and the number of the signal if one ended it. null while it runs or
-    #: waits, if it never ran, and if its session was killed under it
+    #: of the command; 128 and the number of the signal if one ended it, or was needed to stop it.
+    #: null while it runs or waits, if it never ran, and if its session was killed under it
     exit_code: Optional[int]
     #: when it began; while it waits, when it was queued
     started_at: str

@@ -391,6 +391,9 @@ func (s *Shell) send(packets ...string) error {
 		}
 		line += p
 	}
+	if s.cfg.Program.Family == Ash {
+		s.awaitRoom()
+	}
 	n, err := unix.Write(s.ctl.w.fd, []byte(line))
 	if err == nil && n < len(line) {
 		err = unix.EAGAIN
@@ -399,6 +402,27 @@ func (s *Shell) send(packets ...string) error {
 		return fmt.Errorf("%w: control pipe: %w", errStuck, err)
 	}
 	return nil
+}
+
+const (
+	// fewPackets is how many packets are sent with one write, at most.
+	fewPackets = 2
+	// roomTime bounds the wait for a shell that does not read.
+	roomTime = time.Second
+)
+
+// awaitRoom waits until the control pipe is empty, if it has no more room than for one
+// write: a user who has many pipes gets such. In packet mode each packet takes a page.
+func (s *Shell) awaitRoom() {
+	size, err := unix.FcntlInt(uintptr(s.ctl.w.fd), unix.F_GETPIPE_SZ, 0)
+	if err != nil || size > fewPackets*os.Getpagesize() {
+		return
+	}
+	for deadline := time.Now().Add(roomTime); time.Now().Before(deadline); time.Sleep(100 * time.Microsecond) {
+		if unread, err := unix.IoctlGetInt(s.ctl.w.fd, unix.TIOCINQ); err != nil || unread == 0 { // the kernel's FIONREAD
+			return
+		}
+	}
 }
 
 // PID of the shell, and of its standby or 0.

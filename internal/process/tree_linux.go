@@ -169,6 +169,7 @@ type Info struct {
 	Age       time.Duration
 	RSS       int64
 	Command   string
+	Busy      bool // it runs, or would if it had a processor; it does not sleep
 }
 
 // Describe returns what is known of the processes among pids that are alive.
@@ -192,6 +193,7 @@ func (t *Tree) Describe(pids []int) []Info {
 			PID: pid, PPID: st.ppid, Mark: mark, RSS: st.rss,
 			Age:     max(0, now-st.start),
 			Command: command,
+			Busy:    st.state != 'S',
 		})
 	}
 	return infos

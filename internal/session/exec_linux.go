@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -421,11 +422,35 @@ func fillShellResult(r *api.ExecResult, res shell.Result) {
 func (s *Session) survivorsOf(e *execution) []api.Process {
 	pid, standby := s.shell.PID()
 	left := s.tree.Marked(e.mark, pid, standby)
+	for wait := becomingStep; len(left) > 0 && wait <= becomingTime && s.becoming(left); wait *= 2 {
+		time.Sleep(wait)
+		left = s.tree.Marked(e.mark, pid, standby)
+	}
 	if len(left) == 0 {
 		return nil
 	}
 	return s.describe(left)
 }
+
+// What a shell has just forked becomes the program that it is for within a
+// millisecond, if there is a processor for it. A subshell stays the shell, and sleeps
+// while it waits for what it has started.
+const (
+	becomingStep = 500 * time.Microsecond
+	becomingTime = 64 * time.Millisecond
+)
+
+// becoming reports whether one of the processes was forked just now, runs, and is still
+// what forked it, or between the two: it has no command line then.
+func (s *Session) becoming(pids []int) bool {
+	return slices.ContainsFunc(s.tree.Describe(pids), func(in process.Info) bool {
+		return in.Busy && in.Age < bornLately && (s.program.IsDriven(in.Command) || strings.HasPrefix(in.Command, "["))
+	})
+}
+
+// bornLately is how old what the kernel has just started may seem: it counts ages in
+// hundredths of a second.
+const bornLately = 200 * time.Millisecond
 
 // execEnded makes the session idle again and gives the next exec its turn. err
 // means that the shell is gone for good.

@@ -559,7 +559,7 @@ func (s *Session) describe(pids []int) []api.Process {
 	}
 	out := make([]api.Process, 0, len(infos))
 	for _, in := range infos {
-		p := api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: in.Command}
+		p := api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: s.shown(in.Command)}
 		switch {
 		case in.PID == shellPID:
 			p.Role = api.RoleShell
@@ -573,6 +573,16 @@ func (s *Session) describe(pids []int) []api.Process {
 		out = append(out, p)
 	}
 	return out
+}
+
+// shown is a command line as it is told. Where a driven shell has its commands from is
+// nobody's business: it is by the shell's name that people know it.
+func (s *Session) shown(command string) string {
+	if s.shell == nil || !s.program.IsDriven(command) {
+		return command
+	}
+	name, _, _ := strings.Cut(command, " ")
+	return name
 }
 
 // marks maps the marks of processes to the execs that are known.

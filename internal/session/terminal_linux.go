@@ -448,7 +448,7 @@ func (t *terminal) waiting(e *execution) *api.Waiting {
 	}
 	t.settle() // who is told that it waits finds what it asked
 	w := &api.Waiting{
-		For: api.WaitingInput, PID: reader.PID, Process: reader.Command,
+		For: api.WaitingInput, PID: reader.PID, Process: e.session.shown(reader.Command),
 		Since: api.Time{Time: time.Unix(0, e.lastByte.Load())},
 	}
 	if reader.Hidden {

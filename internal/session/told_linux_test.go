@@ -362,3 +362,30 @@ func TestEndingAndQueued(t *testing.T) {
 		t.Errorf("after its end: %+v, %v", now, err)
 	}
 }
+
+// What is left running is named by what it became, and shells by their names.
+func TestProcessesAreNamed(t *testing.T) {
+	p := newPool(t, Config{})
+	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+		s := create(t, p, api.SessionCreateParams{Shell: name})
+		for range 30 {
+			r := sh(t, p, s, "sleep 300 >/dev/null 2>&1 & echo hi")
+			if len(r.Survivors) != 1 || r.Survivors[0].Command != "sleep 300" {
+				t.Fatalf("%s left %+v", name, r.Survivors)
+			}
+			if _, err := p.Signal(t.Context(), api.ExecSignalParams{ExecID: r.ExecID, Signal: "KILL"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sh(t, p, s, "(sleep 300; :) >/dev/null 2>&1 &")
+		info, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, proc := range info.Processes {
+			if strings.Contains(proc.Command, "/proc/") {
+				t.Errorf("%s: a process is called %q", name, proc.Command)
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -117,6 +118,17 @@ func (p Program) argv(control string) []string {
 	default:
 		return []string{p.Argv0, control}
 	}
+}
+
+// controlPath is how a driven shell is told where its commands come from.
+var controlPath = regexp.MustCompile(`^/proc/\d+/fd/\d+$`)
+
+// IsDriven reports whether a command line, its words joined by blanks, is that of a
+// driven shell of this program: of the shell itself, or of what it has forked and
+// what has not become another program.
+func (p Program) IsDriven(command string) bool {
+	control, found := strings.CutPrefix(command, strings.Join(p.argv(""), " "))
+	return found && controlPath.MatchString(control)
 }
 
 // builtin prefixes a builtin so that no alias and (but for `command` itself in

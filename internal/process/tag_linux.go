@@ -37,16 +37,20 @@ type tagger struct {
 }
 
 // newTagger picks the limit to use. RLIMIT_LOCKS has had no effect since Linux
-// 2.4.25 and RLIMIT_RSS since 2.4.30. The second is for a daemon that itself
-// runs inside a session of another one, which already uses the first.
+// 2.4.25 and RLIMIT_RSS since 2.4.30. RLIMIT_RTTIME is enforced, but counts
+// microseconds: a tag is more than a hundred thousand years. The second is for a
+// daemon that itself runs inside a session of another one, which already uses the
+// first, and the third for one inside that.
 func newTagger() (tagger, error) {
-	for _, t := range []tagger{{unix.RLIMIT_LOCKS, "Max file locks"}, {unix.RLIMIT_RSS, "Max resident set"}} {
+	for _, t := range []tagger{
+		{unix.RLIMIT_LOCKS, "Max file locks"}, {unix.RLIMIT_RSS, "Max resident set"}, {unix.RLIMIT_RTTIME, "Max realtime timeout"},
+	} {
 		var rl unix.Rlimit
 		if err := unix.Prlimit(0, t.resource, nil, &rl); err == nil && rl.Max == unix.RLIM_INFINITY {
 			return t, nil
 		}
 	}
-	return tagger{}, errors.New("no free resource limit to tag processes with: RLIMIT_LOCKS and RLIMIT_RSS are both limited here; " +
+	return tagger{}, errors.New("no free resource limit to tag processes with: RLIMIT_LOCKS, RLIMIT_RSS and RLIMIT_RTTIME are all limited here; " +
 		"raise one of their hard limits to unlimited")
 }
 

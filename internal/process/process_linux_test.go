@@ -406,11 +406,12 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// A process on its way out has lost its arguments, and is not dead for a moment.
-func TestExitingIsTold(t *testing.T) {
+// A process on its way out has lost its arguments, and is not dead for a moment; one
+// that was forked is yet to become what it is for.
+func TestFlagsAreTold(t *testing.T) {
 	const line = "7 (sh) R 1 7 7 0 -1 %d 1 1 1 1 1 1 1 1 20 0 1 0 100 0 0 18446744073709551615 0"
-	for flags, want := range map[int]bool{0x404000: false, 0x40c044: true} {
-		if st, err := parseStat(fmt.Appendf(nil, line, flags)); err != nil || st.exiting != want || st.dead() {
+	for flags, want := range map[int]stat{0x404000: {}, 0x404040: {forked: true}, 0x40c044: {forked: true, exiting: true}} {
+		if st, err := parseStat(fmt.Appendf(nil, line, flags)); err != nil || st.exiting != want.exiting || st.forked != want.forked || st.dead() {
 			t.Errorf("%#x: %+v, %v", flags, st, err)
 		}
 	}

@@ -192,13 +192,25 @@ func parseCall(text string) (c call, ok bool) {
 // ReadingFD returns the descriptor in whose read(2) the first thread of a process
 // is blocked, if it is.
 func ReadingFD(pid int) (fd int, ok bool) {
+	c, ok := blockedIn(pid)
+	return int(int32(c.args[0])), ok && c.number == unix.SYS_READ
+}
+
+// AwaitsChild reports whether the first thread of a process waits for a child.
+func AwaitsChild(pid int) bool {
+	c, ok := blockedIn(pid)
+	return ok && (c.number == unix.SYS_WAIT4 || c.number == unix.SYS_WAITID)
+}
+
+// blockedIn is the system call that the first thread of a process is blocked in, if it
+// is.
+func blockedIn(pid int) (call, bool) {
 	var small [256]byte
 	b, err := readKernelFile(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid)+"/syscall", small[:])
 	if err != nil {
-		return 0, false
+		return call{}, false
 	}
-	c, ok := parseCall(string(b))
-	return int(int32(c.args[0])), ok && c.number == unix.SYS_READ
+	return parseCall(string(b))
 }
 
 // slaveMajor is the first of the kernel's numbers for slaves, each for 256.

@@ -23,10 +23,14 @@ type stat struct {
 	comm  string
 
 	exiting bool // it runs no more code of its own, and may have no memory any more
+	forked  bool // it is what its parent is, and has executed nothing since
 }
 
-// flagExiting is PF_EXITING of the kernel's include/linux/sched.h.
-const flagExiting = 0x4
+// Flags of the kernel's include/linux/sched.h.
+const (
+	flagExiting = 0x4  // PF_EXITING
+	flagForked  = 0x40 // PF_FORKNOEXEC
+)
 
 // dead is true for a process that only waits to be reaped.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
@@ -95,7 +99,7 @@ func parseStat(b []byte) (stat, error) {
 	if err != nil {
 		return stat{}, errStat
 	}
-	s.exiting = bits&flagExiting != 0
+	s.exiting, s.forked = bits&flagExiting != 0, bits&flagForked != 0
 	s.start = time.Duration(ticks) * clockTick
 	s.rss = pages * int64(os.Getpagesize())
 	return s, nil

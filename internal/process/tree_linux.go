@@ -223,17 +223,35 @@ func (h *Host) signalTagged(pid int, tree uint32, sig unix.Signal) bool {
 	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
+// Asked are the processes that were asked to end, each with whether it was then the
+// program that it is for. What a shell has just forked may take the signal for its
+// own, and forget it when it becomes another program.
+type Asked map[int]bool
+
+// Has reports whether a process was asked.
+func (a Asked) Has(pid int) bool {
+	_, has := a[pid]
+	return has
+}
+
 // Ask asks the live processes that pick chooses to end: SIGTERM, and SIGCONT
-// because a stopped process acts on it only when it is continued. Who is in
-// asked is not asked again. It returns all that pick chose.
-func (t *Tree) Ask(asked map[int]bool, pick func(pid int, mark uint32) bool) []int {
+// because a stopped process acts on it only when it is continued. Who was asked is
+// not asked again, unless it has become another program since. It returns all that
+// pick chose.
+func (t *Tree) Ask(asked Asked, pick func(pid int, mark uint32) bool) []int {
 	left := t.pick(pick)
 	for _, pid := range left {
-		if !asked[pid] {
-			asked[pid] = true
-			t.Signal(pid, unix.SIGTERM)
-			t.Signal(pid, unix.SIGCONT)
+		if asked[pid] {
+			continue
 		}
+		st, err := readStat(pid)
+		forked := err == nil && st.forked
+		if asked.Has(pid) && forked {
+			continue
+		}
+		asked[pid] = !forked
+		t.Signal(pid, unix.SIGTERM)
+		t.Signal(pid, unix.SIGCONT)
 	}
 	return left
 }

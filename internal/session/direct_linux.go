@@ -209,7 +209,7 @@ func (e *execution) runDirect() {
 // stopDirect ends the whole tree: SIGTERM, the grace, SIGKILL.
 func (e *execution) stopDirect() {
 	s := e.session
-	asked := map[int]bool{}
+	asked := process.Asked{}
 	deadline := time.Now().Add(s.pool.cfg.Grace)
 	all := func(int, uint32) bool { return true }
 	for {

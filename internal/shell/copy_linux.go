@@ -160,11 +160,21 @@ func (s *Shell) endTaking() {
 }
 
 // settle brings a shell that was adopted while idle to where it would be: it
-// may have been asked for a standby, or not yet.
+// may have been asked for a standby, or not yet. An older daemon may have left it an
+// abort that came too late for its command; in bash it would be a DEBUG trap, which
+// can't be told from one of the user's.
 func (s *Shell) settle() {
 	s.adopted = false
 	s.heedReports()
-	if s.taking != nil && !s.proc.Exited() && s.hello(bootTime) == nil { // it has read all that it was told
+	answered := false
+	switch {
+	case s.proc.Exited():
+	case s.cfg.Program.Family != Bash:
+		answered = s.calm(bootTime) == nil
+	case s.taking != nil:
+		answered = s.hello(bootTime) == nil
+	}
+	if answered && s.taking != nil { // it has read all that it was told
 		s.endTaking()
 		s.save()
 	}

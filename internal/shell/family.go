@@ -116,18 +116,23 @@ func (p Program) argv(control string) []string {
 	case Zsh:
 		return []string{"zsh", "-f", control}
 	default:
-		return []string{p.Argv0, control}
+		// $0 is what its messages begin with.
+		return []string{p.Argv0, "-c", ". " + control, p.Argv0}
 	}
 }
 
 // controlPath is how a driven shell is told where its commands come from.
-var controlPath = regexp.MustCompile(`^/proc/\d+/fd/\d+$`)
+var controlPath = regexp.MustCompile(`^(-c \. )?/proc/\d+/fd/\d+( \S+)?$`)
 
 // IsDriven reports whether a command line, its words joined by blanks, is that of a
 // driven shell of this program: of the shell itself, or of what it has forked and
 // what has not become another program.
 func (p Program) IsDriven(command string) bool {
-	control, found := strings.CutPrefix(command, strings.Join(p.argv(""), " "))
+	name := p.argv("")
+	if p.Family == Dash {
+		name = []string{p.Argv0, ""} // older daemons have started it without -c
+	}
+	control, found := strings.CutPrefix(command, strings.Join(name, " "))
 	return found && controlPath.MatchString(control)
 }
 
@@ -165,67 +170,110 @@ type line struct {
 	exitText      string // zsh
 }
 
-// undoAbort takes away what the soft abort of bash has put in place.
-const undoAbort = `\builtin \trap - DEBUG; \builtin \shopt -u extdebug; \builtin \set +T`
-
-// report is the command that reports a kind with a number.
-func (f Family) report(token, status string, kind reportKind, operands string) string {
-	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands + ` >|` + status
+// redirections are those of the command: what stdout is for the shell itself while
+// the command runs, and the rest. An EXIT trap of the user's runs after the
+// redirections of the command have been undone, so it needs the first.
+func (l *line) redirections() (stdout, rest string) {
+	if l.tty != "" {
+		return "1<>" + l.tty, " <>" + l.tty + " 2<>" + l.tty
+	}
+	return ">|" + l.stdout, " <" + l.stdin + " 2>|" + l.stderr
 }
 
-// done reports the end of the command, with the status in __trl_s.
-func (l *line) done(f Family) string {
-	number := strconv.Itoa(l.seq) + ` %s\n' "${__trl_s:-0}"`
-	end := f.report(l.token, l.status, reportDone, number) + "\n"
-	if f == Zsh {
-		return "if [[ -z $__trl_x ]]; then " + strings.TrimSuffix(end, "\n") + "; else " +
-			f.report(l.token, l.status, reportLeft, number) + "; fi\n"
+// source makes the text to be sourced of that of the command. The messages of dash and
+// zsh begin with the path of what they source, but not with that of what is evaluated
+// in it; bash always gives the path, and ash that of its control pipe. What is
+// evaluated has its own redirections, so that `set -x` does not show the evaluation to
+// the user. A command that is to be given up before it begins returns at once.
+func (f Family) source(command string, l *line) string {
+	_, redirs := l.redirections()
+	switch f {
+	case Dash:
+		// Under `set -e` the evaluation itself must not end the shell, when a list
+		// like `false && x` is all that it did: so it ends with something that
+		// succeeds. The empty line is for a command that ends with a backslash.
+		return `__trl_b=1; case $-${__trl_a-} in *1*) \return 143;; *e*) __trl_g='` + "\n\n" + `__trl_s=$?';; *) __trl_g=;; esac; ` +
+			l.status0() + `\eval ` + quote(command) + `"$__trl_g"` + redirs + "\n"
+	case Zsh:
+		return `__trl_b=1; [[ -z ${__trl_a-} ]] || \builtin \return 143; ` +
+			l.status0() + `\builtin \eval ` + quoteZsh(command) + redirs + "\n"
+	default:
+		return command + "\n"
 	}
-	return end
+}
+
+// status0 precedes what runs the command, and gives it the status of the one before.
+func (l *line) status0() string {
+	if l.last == 0 {
+		return ""
+	}
+	return "__trl_r " + strconv.Itoa(l.last) + " || "
+}
+
+// quoteZsh makes one word of s under any options, csh_junkie_quotes and rc_quotes too.
+func quoteZsh(s string) string {
+	return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
+}
+
+// undoAbort takes away what soft aborts have put in place. A trap that was still to
+// run does so after the first assignment.
+func (f Family) undoAbort() string {
+	if f == Bash {
+		return `__trl_v=; \builtin \trap - DEBUG; \builtin \shopt -u extdebug; \builtin \set +T`
+	}
+	return "__trl_a=; __trl_a="
+}
+
+// report is the command that reports a kind with a number, to its stdout.
+func (f Family) report(token string, kind reportKind, operands string) string {
+	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands
+}
+
+// done reports the end of the command to its stdout, with the status that the trap of
+// an abort has found, or that in __trl_s.
+func (l *line) done(f Family, to string) string {
+	number := strconv.Itoa(l.seq) + ` %s\n' "${__trl_v:-${__trl_s:-0}}"` + to
+	end := f.report(l.token, reportDone, number)
+	if f == Zsh {
+		end = "if [[ -z $__trl_x ]]; then " + end + "; else " + f.report(l.token, reportLeft, number) + "; fi"
+	}
+	return end + "\n"
 }
 
 // packets are the writes that run a command. Each shell gets one line, but
 // for ash: there an error drops the line that it is in the middle of, so what
 // follows the command is a packet of its own.
 func (f Family) packets(l *line) []string {
-	keep := "__trl_w=" + l.wake + " __trl_q=" + l.traps
+	keep := "__trl_v= __trl_w=" + l.wake + " __trl_q=" + l.traps
 	drop := "__trl_w= __trl_q="
-	// An EXIT trap of the user's runs after the redirections of the command have
-	// been undone, so the shell's own stdout is the command's meanwhile.
-	toStdout, redirs := ">|"+l.stdout, " <"+l.stdin+" 2>|"+l.stderr // and stdout is that of base
+	toStdout, redirs := l.redirections() // and stdout is that of base; see also source
 	status, late, calm := "$?", "", ""
 	if l.tty != "" {
-		toStdout, redirs = "1<>"+l.tty, " <>"+l.tty+" 2<>"+l.tty
-		l.stdout, l.stderr = l.tty, l.tty
 		// The trap for the terminal's keys, in the boot texts, has put it there.
 		status, late, calm = "${__trl_i:-$?}", "__trl_s=${__trl_i:-$__trl_s}; ", "__trl_i="
 		if f == Bash { // and more; see afterAbort
-			calm = `[[ -z ${__trl_i-} ]] || { ` + undoAbort + `; __trl_i=; }; `
+			calm = `[[ -z ${__trl_i-} ]] || { ` + f.undoAbort() + `; __trl_i=; }; `
 		}
 	}
 	base := f.redirect(toStdout)
-	rest := f.redirect(">/dev/null")
-	last := ""
-	if l.last != 0 {
-		last = "__trl_r " + strconv.Itoa(l.last) + " || "
-	}
+	to := " >|" + l.status
+	rest := f.redirect(">/dev/null") // dash has the status pipe instead: two redirections less
 	enter, leave := "", ""
 	if l.enter != "" {
-		enter = f.builtin(".") + " " + l.enter + "; "
+		enter = "__trl_u=" + l.stderr + "; " + f.builtin(".") + " " + l.enter + "; "
 		leave = f.builtin(".") + " " + l.leave + "; "
 	}
 	switch {
-	case f == Dash || f == Ash && l.inCopy:
-		dot := `\command \. `
-		if f == Ash {
-			dot = `\. `
-		}
-		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + last + dot + l.text + redirs +
-			" || __trl_s=$?; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f)}
+	case f == Dash:
+		return []string{keep + " __trl_s=0; " + base + enter + `\command \. ` + l.text +
+			" || __trl_s=$?; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + f.redirect(to) + l.done(f, "")}
+	case f == Ash && l.inCopy:
+		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.status0() + `\. ` + l.text + redirs +
+			" || __trl_s=$?;; esac; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to)}
 	case f == Ash:
 		return []string{
-			keep + " __trl_b=1; " + base + enter + last + `\. ` + l.text + redirs + "\n",
-			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f),
+			keep + " __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.status0() + `\. ` + l.text + redirs + ";; esac\n",
+			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to),
 		}
 	case f == Bash:
 		if l.inCopy {
@@ -237,11 +285,11 @@ func (f Family) packets(l *line) []string {
 		}
 		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
 		drop += " __trl_o= __trl_u="
-		return []string{keep + "; " + base + enter + last + `\builtin \. ` + l.text + redirs +
-			"; __trl_s=" + status + " " + drop + "; " + calm + leave + rest + l.done(f)}
+		return []string{keep + "; " + base + enter + l.status0() + `\builtin \. ` + l.text + redirs +
+			"; __trl_s=" + status + " " + drop + "; " + calm + leave + rest + l.done(f, to)}
 	default: // zsh
-		return []string{keep + " __trl_b=1 __trl_x=; " + base + enter + last + "{ " + `\builtin \. ` + l.text + redirs +
+		return []string{keep + " __trl_x=; " + base + enter + "{ " + `\builtin \. ` + l.text +
 			"; } always { __trl_s=${__trl_x:-" + status + "} __trl_b= " + calm + "; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
-			`\builtin \. ` + l.exitText + "; " + drop + "; " + leave + rest + l.done(f)}
+			`\builtin \. ` + l.exitText + "; " + drop + "; " + leave + rest + l.done(f, to)}
 	}
 }

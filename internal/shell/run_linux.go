@@ -195,12 +195,11 @@ func (r *running) conclude(err error) error {
 	res := &r.res
 	res.Stopped = r.stop.begun
 	if r.reported && err == nil {
-		res.Code = r.code
+		res.Code = r.code % gaveUp
 		if r.left {
 			res.Ending = ShellExited
 		}
-		r.afterAbort()
-		if r.wedge.emergency && !r.probe() || r.crippled() {
+		if err = r.afterAbort(); err == nil && (r.wedge.emergency && !r.probe() || r.crippled()) {
 			err = errStuck
 		}
 	}
@@ -216,11 +215,21 @@ func (r *running) conclude(err error) error {
 func (r *running) concluded(err error) error {
 	res := &r.res
 	r.heedKeys(res)
-	if res.Stopped && res.Signal == 0 {
+	if res.Stopped && res.Signal == 0 && !r.endedItself() {
 		res.Signal = r.stop.signal()
 		res.Code = 128 + int(res.Signal)
 	}
 	return err
+}
+
+// gaveUp is added to the status that a shell reports of a command which it was told to
+// give up: the status is that of what it ran last then.
+const gaveUp = 1000
+
+// endedItself reports whether the command was stopped, and what its shell waited for
+// had a status of its own to say.
+func (r *running) endedItself() bool {
+	return r.reported && r.stop.awaited && !r.stop.killed && r.code >= gaveUp && r.code%gaveUp < 128
 }
 
 // start writes the texts and the control line.
@@ -246,11 +255,14 @@ func (r *running) start() (err error) {
 		status: s.hub.statusW.path, exitText: s.hub.texts["zsh-exit"].path,
 		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr, tty: s.cfg.TTY,
 		wake: r.kit.wake.path, traps: r.kit.traps.path,
-		text: text(0, c.Text+"\n"),
 	}
 	if l.stdin == "" {
 		l.stdin = os.DevNull
 	}
+	if l.tty != "" {
+		l.stdout, l.stderr = l.tty, l.tty
+	}
+	l.text = text(0, f.source(c.Text, l))
 	if len(c.Env) > 0 || c.Dir != "" {
 		enter, leave := f.scope(c.Env, c.Dir, s.hub.texts["gone"].path)
 		l.enter, l.leave = text(1, enter), text(2, leave)
@@ -416,11 +428,25 @@ func (r *running) giveUp() {
 	}
 }
 
-// afterAbort takes away what the soft abort of bash has put in place.
-func (r *running) afterAbort() {
-	if (r.stop.aborted || r.keyed != 0) && r.cfg.Program.Family == Bash {
-		_ = r.send(undoAbort + "\n")
+// afterAbort takes away what soft aborts have put in place, and those that the shell
+// has not heeded yet: the next command is not meant.
+func (r *running) afterAbort() error {
+	if !r.stop.aborted && r.keyed == 0 || r.proc.Exited() {
+		return nil
 	}
+	return r.calm(probeTime)
+}
+
+// calm has a shell that runs nothing forget soft aborts, and waits until it has.
+func (s *Shell) calm(patience time.Duration) error {
+	err := s.send(s.cfg.Program.Family.undoAbort() + "\n")
+	if err == nil {
+		err = s.hello(patience)
+	}
+	if err != nil && !errors.Is(err, ErrClosed) {
+		return errStuck
+	}
+	return err
 }
 
 // minFDs is the least number of descriptors with which a shell can be driven:
@@ -507,12 +533,13 @@ func (s *Shell) waitsForInput() bool {
 
 func (r *running) emergencyLine() string {
 	f := r.cfg.Program.Family
-	l := &line{seq: r.seqOf, token: r.token, status: r.hub.statusW.path}
+	l := &line{seq: r.seqOf, token: r.token}
+	to := " >|" + r.hub.statusW.path
 	switch f {
 	case Dash, Ash:
-		return `\unset -f command printf read kill; ` + l.done(f)
+		return `\unset -f command printf read kill; ` + l.done(f, to)
 	case Bash:
-		return `POSIXLY_CORRECT=1; \unset -f builtin command printf eval . trap set shopt read unset exit kill exec cd; \set +o posix; ` + l.done(f)
+		return `POSIXLY_CORRECT=1; \unset -f builtin command printf eval . trap set shopt read unset exit kill exec cd; \set +o posix; ` + l.done(f, to)
 	default:
 		return ""
 	}

@@ -50,7 +50,7 @@ func (f Family) scope(env []string, dir, gone string) (enter, leave string) {
 		fmt.Fprintf(&in, "__trl_f= __trl_od=$PWD __trl_op=${OLDPWD-}\n"+
 			"%s -- %s >/dev/null 2>&1 && __trl_cd=$PWD || __trl_f=%s __trl_cd=\n", cd, quote(dir), gone)
 		fmt.Fprintf(&out, "case $PWD in \"$__trl_cd\") %s -- \"$__trl_od\" >/dev/null 2>&1; OLDPWD=$__trl_op;; esac\n"+
-			"%s __trl_f __trl_cd __trl_od __trl_op\n", cd, unset)
+			"%s __trl_f __trl_cd __trl_od __trl_op __trl_u\n", cd, unset)
 	}
 	out.WriteString("esac\n")
 	return in.String(), out.String()

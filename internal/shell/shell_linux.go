@@ -274,7 +274,7 @@ func (s *Shell) greet(limit time.Duration) error {
 // sayHello asks for a report with a number of its own.
 func (s *Shell) sayHello() error {
 	s.seq++
-	return s.send(s.cfg.Program.Family.report(s.token, s.hub.statusW.path, reportReady, strconv.Itoa(s.seq)+`\n'`) + "\n")
+	return s.send(s.cfg.Program.Family.report(s.token, reportReady, strconv.Itoa(s.seq)+`\n' >|`+s.hub.statusW.path) + "\n")
 }
 
 // hello waits until the shell answers, so that it reads its control pipe.

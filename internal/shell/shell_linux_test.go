@@ -85,15 +85,15 @@ func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	b, err := os.ReadFile(out)
-	if err != nil {
-		d.t.Fatal(err)
+	var said string
+	for _, file := range []string{out, errs} {
+		b, err := os.ReadFile(file)
+		if err != nil && (!res.Stopped || !os.IsNotExist(err)) { // it may not have begun
+			d.t.Fatal(err)
+		}
+		said += string(b)
 	}
-	e, err := os.ReadFile(errs)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	return string(b) + string(e), res
+	return said, res
 }
 
 func each(t *testing.T, test func(t *testing.T, name string)) {
@@ -408,16 +408,115 @@ func TestBootTextsParse(t *testing.T) {
 }
 
 func TestQuote(t *testing.T) {
-	for _, s := range []string{"", "plain", "it's", "''", `\`, "a\nb", "$x `y` \"z\"", "é\xff"} {
-		for _, name := range families {
+	for _, s := range []string{"", "plain", "it's", "''", `\`, `\n\'`, "a\n\nb\n", "$x `y` \"z\" !w", "é\xff"} {
+		say := func(name, prefix, word string) {
+			t.Helper()
 			p, _ := Find(name)
-			cmd := exec.Command(p.Path, "-c", "printf %s "+quote(s))
+			cmd := exec.Command(p.Path, "-c", prefix+"printf %s "+word)
 			cmd.Args[0] = name
 			if out, err := cmd.Output(); err != nil || string(out) != s {
 				t.Errorf("%s: %q became %q, %v", name, s, out, err)
 			}
 		}
+		for _, name := range families {
+			say(name, "", quote(s))
+		}
+		say("zsh", "", quoteZsh(s))
+		say("zsh", "setopt rc_quotes csh_junkie_quotes ksh_glob\n", quoteZsh(s))
 	}
+}
+
+// Messages begin with the name that people know the shell by, in a copy of the first
+// shell too. How a command is run is not to be seen in them, nor in what is traced.
+func TestMessagesNameTheShell(t *testing.T) {
+	type step struct{ text, want string }
+	for name, steps := range map[string][]step{
+		"dash": {
+			{"nosuch", "dash: 1: eval: nosuch: not found\n"},
+			{"\n\ncd /nope", "dash: 3: cd: can't cd to /nope\n"},
+			{"echo \"it's\" $?\nx=(1", "it's 2\ndash: 2: eval: Syntax error: \"(\" unexpected\n"},
+			{"f() { nosuch; }", ""},
+			{"\nf", "dash: 1: eval: nosuch: not found\n"},
+			{"echo $0 $LINENO >&2; nosuch >/nope/x", "dash\ndash: 1: eval: cannot create /nope/x: Directory nonexistent\n"},
+			{"set -x", ""},
+			{"echo out\n(exit 3)", "out\n+ echo out\n+ exit 3\n"},
+			{"echo $? $-; set +x", "3 x\n+ echo 3 x\n+ set +x\n"},
+		},
+		"zsh": {
+			{"nosuch", "(eval):1: command not found: nosuch\n"},
+			{"\n\ncd /nope", "(eval):cd:3: no such file or directory: /nope\n"},
+			{"echo \"it's\" $?\nx=(1", "(eval):2: parse error near `1'\n"},
+			{"f() { nosuch; }", ""},
+			{"\nf", "f: command not found: nosuch\n"},
+			{"echo $LINENO >&2; nosuch >/nope/x", "1\n(eval):1: no such file or directory: /nope/x\n"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, name, 0)
+			for _, where := range []string{"first", "copy"} {
+				for _, s := range steps {
+					if out, res := d.run(s.text, nil); out != s.want || res.Ending != Exited {
+						t.Errorf("%s, %q: %+v and\n%swant\n%s", where, s.text, res, out, s.want)
+					}
+				}
+				if _, res := d.run("exit 7", nil); res.Ending != ShellExited || res.RolledBack {
+					t.Fatalf("%s: %+v", where, res)
+				}
+			}
+		})
+	}
+}
+
+// Under `set -e` a command that fails ends its shell, and a list that may fail does
+// not in dash. In the others the sourcing of the command, which failed, ends it.
+func TestErrexit(t *testing.T) {
+	d := open(t, "dash", 0)
+	for _, tt := range []struct {
+		text, out string
+		code      int
+		want      Ending
+	}{
+		{"set -e", "", 0, Exited},
+		{"false && true", "", 1, Exited},
+		{"(exit 3) && echo \\", "", 3, Exited},
+		{"echo $?; ! true # not", "3\n", 1, Exited},
+		{"false || echo or; ! true; echo on", "or\non\n", 0, Exited},
+		{"x=(1", "dash: 1: eval: Syntax error: \"(\" unexpected\n", 2, Exited},
+		{"echo in; false; echo no", "in\n", 1, ShellExited},
+		{"case $- in *e*) echo still;; esac", "still\n", 0, Exited},
+		{"false && true", "", 1, Exited},
+		{"set +e; false; echo on", "on\n", 0, Exited},
+		{"false; echo off", "off\n", 0, Exited},
+	} {
+		out, res := d.run(tt.text, nil)
+		if out != tt.out || res.Code != tt.code || res.Ending != tt.want {
+			t.Errorf("%q: %q, %+v", tt.text, out, res)
+		}
+	}
+}
+
+// A command that is stopped before its shell has begun with it does nothing, its shell
+// lives on, and the next command is not meant.
+func TestStopBeforeItBegins(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 5*time.Second)
+		d.run("X=kept", nil)
+		for i := range 50 {
+			stop := make(chan struct{})
+			if i%2 == 0 {
+				close(stop)
+			} else {
+				time.AfterFunc(time.Duration(i)*20*time.Microsecond, func() { close(stop) })
+			}
+			out, res := d.run("sleep 300; echo went on", stop)
+			if strings.Contains(out, "went on") || !res.Stopped || res.Signal != unix.SIGTERM || res.RolledBack || res.Ending != Exited {
+				t.Errorf("round %d: %q, %+v", i, out, res)
+			}
+			if out, res := d.run("echo $X", nil); out != "kept\n" || res.Code != 0 {
+				t.Fatalf("after round %d: %q, %+v", i, out, res)
+			}
+		}
+	})
 }
 
 func FuzzReport(f *testing.F) {

@@ -27,7 +27,8 @@ type stopping struct {
 	begun, done bool
 	killed      bool // the grace is over
 	aborted     bool // the shell was sent the abort signal
-	asked       map[int]bool
+	awaited     bool // the shell waited for a process when it was sent it first
+	asked       process.Asked
 	since       time.Duration // when it began, since boot; a later daemon goes on with it
 	graceEnds   time.Time
 	lastAbort   time.Time
@@ -40,7 +41,7 @@ func (st *stopping) begin(grace time.Duration) {
 		st.since = now
 	}
 	st.begun = true
-	st.asked = map[int]bool{}
+	st.asked = process.Asked{}
 	st.graceEnds = time.Now().Add(grace - (now - st.since))
 }
 
@@ -61,6 +62,7 @@ func (r *running) stopStep() error {
 	// The shell first: it must know that it is to give up before the death of
 	// its child lets it go on to the next line.
 	if !ended() && now.Sub(st.lastAbort) >= abortEvery {
+		st.awaited = st.awaited || !st.aborted && process.AwaitsChild(r.proc.PID())
 		st.aborted, st.lastAbort = true, now
 		r.proc.Signal(abortSignal)
 	}

@@ -5,10 +5,11 @@
 __trl_r() { return "$1"; }
 
 # Soft abort: a DEBUG trap that makes every sourced file and function above the
-# driver's depth return. The driver takes it away again after its report.
+# driver's depth return. The driver takes it away again after its report. __trl_v is
+# the status of what the command ran last, and 1000.
 __trl_d=${#BASH_SOURCE[@]}
 ((__trl_d--))
-trap 'shopt -s extdebug; set -T; trap "((\${#BASH_SOURCE[@]}>__trl_d)) && return 2 || ((1))" DEBUG' 16
+trap '__trl_v=${__trl_v:-$(($?+1000))}; shopt -s extdebug; set -T; trap "((\${#BASH_SOURCE[@]}>__trl_d)) && return 2 || ((1))" DEBUG' 16
 
 # On a terminal (see dash.sh) its keys do the same, if the command died of them.
 [[ -z $__trl_y ]] || trap '__trl_j=$?; case $__trl_j in 130|131) if ((${#BASH_SOURCE[@]}>__trl_d)); then __trl_i=$__trl_j; shopt -s extdebug; set -T; trap "((\${#BASH_SOURCE[@]}>__trl_d)) && return 2 || ((1))" DEBUG; fi;; esac' INT QUIT

@@ -5,8 +5,9 @@
 __trl_r() { return "$1"; }
 
 # Soft abort: inside a command (__trl_b is set) the failing expansion unwinds to
-# the dot that runs the command, which survives because `command` runs it.
-trap '{ ${__trl_b:+${__trl_abort?}}; } 2>/dev/null' 16
+# the dot that runs the command, which survives because `command` runs it. One that
+# has not begun yet finds __trl_a. __trl_v is the status of what it ran last, and 1000.
+trap 'case ${__trl_b:+x} in x) __trl_v=${__trl_v:-$(($?+1000))}; { ${__trl_abort?}; } 2>/dev/null;; *) __trl_a=1;; esac' 16
 
 # On a terminal (__trl_y is its path) the keys for INT and QUIT signal the shell
 # too. A command that dies of one ends the line it is in, as it does at a prompt;

@@ -6,8 +6,9 @@
 __trl_r() { return "$1"; }
 
 # Soft abort: inside a command (__trl_b is set) a trap function that returns
-# non-zero interrupts whatever runs, up to the driver's `always`.
-TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; return 0; }
+# non-zero interrupts whatever runs, up to the driver's `always`. One that has not
+# begun yet finds __trl_a.
+TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; __trl_a=1; return 0; }
 
 # On a terminal (see dash.sh) its keys do the same, if the command died of them.
 if [[ -n $__trl_y ]]; then

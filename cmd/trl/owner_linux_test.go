@@ -41,8 +41,7 @@ func TestOwnersOfTwoUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "trl") // that of a test is in a directory of root's
-	text, err := os.ReadFile(built)
-	if err := errors.Join(err, os.WriteFile(binary, text, 0o755), os.Chown(dir, uid, uid)); err != nil {
+	if err := errors.Join(trltest.Install(built, binary), os.Chown(dir, uid, uid)); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "run", "s")

@@ -57,11 +57,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	m := &machine{t: t, dir: dir, binary: filepath.Join(dir, "trl")}
-	text, err := os.ReadFile(built)
-	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(m.binary, text, 0o755))
-	}
-	if err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), trltest.Install(built, m.binary)); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -33,14 +33,7 @@ func TestMustHideItsMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(built)
-	if err == nil {
-		err = os.WriteFile(binary, text, 0o755)
-	}
-	if err == nil {
-		err = os.Chown(dir, nobody, nobody)
-	}
-	if err != nil {
+	if err := errors.Join(trltest.Install(built, binary), os.Chown(dir, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "run", "s")

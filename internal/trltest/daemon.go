@@ -52,16 +52,14 @@ var Other = sync.OnceValues(func() (string, error) {
 	return compile(os.Getenv(RaceVariable) == "1", "-ldflags", "-X github.com/terminal-runtime/trl/internal/cli.version="+OtherVersion)
 })
 
-// Install puts a binary at a path, as an upgrade does: in one step.
+// Install puts a binary at a path, as an upgrade does: in one step. Another process
+// writes it: what a test beside this one forks would have our descriptor for a moment,
+// and what is open for writing can't be executed.
 func Install(binary, path string) error {
-	text, err := os.ReadFile(binary)
-	if err != nil {
-		return err
+	if out, err := exec.Command("cp", "--", binary, path+".new").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	if err := os.WriteFile(path+".new", text, 0o700); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return errors.Join(os.Chmod(path+".new", 0o755), os.Rename(path+".new", path))
 }
 
 func compile(race bool, flags ...string) (string, error) {

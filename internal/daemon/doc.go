@@ -5,13 +5,13 @@
 //
 // It is written here and carried out by (*daemon).close, step by step:
 //
-//  1. Stop accepting, on the socket and over HTTP. The socket's path and its
-//     lock stay, so that no second daemon takes the place while this one still
-//     has processes.
-//  2. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
+//  1. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
 //     command has its grace, every process tree is verified empty. Connections
 //     live on meanwhile, so that whoever waits for a command learns how it
-//     ended.
+//     ended, and who comes now is told the same. (On a socket of a service
+//     manager nobody is let in any more: the next daemon finds them waiting.)
+//  2. Stop accepting, on the socket and over HTTP. The socket's path and its
+//     lock stay, so that no second daemon takes the place while this one is there.
 //  3. Answer what is still asked, and close the connections.
 //  4. Close the hub of the shells, then the host of the processes. Output is
 //     given back with its session; the journals have nothing left to close.

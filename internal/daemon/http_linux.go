@@ -93,6 +93,7 @@ func (d *daemon) connectWeb() {
 		TLS:     d.web.tls,
 		Hosts:   append(slices.Clone(d.cfg.HTTPAllowedHosts), d.cfg.HTTP),
 		Origins: d.cfg.HTTPAllowedOrigins,
+		Ends:    d.draining.Load,
 	})
 }
 

@@ -55,6 +55,7 @@ type daemon struct {
 	// before it.
 	inheritedWeb net.Listener
 
+	draining atomic.Bool         // it ends
 	renewing atomic.Bool         // the program at our path is being looked at
 	parting  chan holder.Parting // how to end without the sessions; has room for one
 
@@ -511,6 +512,16 @@ func (d *daemon) announce(terminal bool) {
 // waited for any more by then, so only one that does not read needs it.
 const answerGrace = 2 * time.Second
 
+// stopAccepting refuses who connects. It may be called again.
+func (d *daemon) stopAccepting() {
+	if d.listener != nil {
+		_ = heldListener{d.listener}.Close()
+	}
+	if d.web.listener != nil {
+		_ = d.web.listener.Close()
+	}
+}
+
 // close is the order of shutdown; see the package comment. cut ends the grace
 // of commands. It also closes a daemon that was opened in part.
 func (d *daemon) close(cut context.Context) error {
@@ -518,15 +529,14 @@ func (d *daemon) close(cut context.Context) error {
 	if err := d.stopListening(); err != nil {
 		errs = append(errs, err)
 	}
-	if d.listener != nil {
-		_ = heldListener{d.listener}.Close() // it may be closed already
-	}
-	if d.web.listener != nil {
-		_ = d.web.listener.Close()
+	d.draining.Store(true)
+	if d.listener != nil && d.listener.Inherited() {
+		d.stopAccepting() // the next daemon finds who comes now in the queue
 	}
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
 	}
+	d.stopAccepting()
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	if d.server != nil {

@@ -34,6 +34,8 @@ type HTTPConfig struct {
 	// the loopback interface. Origins are those of pages that may call it;
 	// none by default.
 	Hosts, Origins []string
+
+	Ends func() bool // whether the daemon is about to end; nil: it never is
 }
 
 // The bounds of HTTP connections. What a request may be is the Server's to
@@ -161,6 +163,17 @@ func (h *HTTPServer) begin() bool {
 	return !h.closed
 }
 
+// health tells a monitor, or a balancer, whether to send anybody here.
+func (h *HTTPServer) health(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	status := `{"status":"ok"}`
+	if h.cfg.Ends != nil && h.cfg.Ends() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		status = `{"status":"shutting down"}`
+	}
+	_, _ = io.WriteString(w, status+"\n") // who asked may be gone
+}
+
 // ServeHTTP is every request's way in; see guard.
 func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.begin() {
@@ -183,10 +196,7 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/healthz" {
-		h.only(w, r, http.MethodGet, func() {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"status":"ok"}`+"\n") // who asked may be gone
-		})
+		h.only(w, r, http.MethodGet, func() { h.health(w) })
 		return
 	}
 	token, refused := h.identify(r)

@@ -1,0 +1,69 @@
+package main_test
+
+import (
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// Who connects to a daemon that ends its sessions is told so.
+func TestDrainingIsTold(t *testing.T) {
+	t.Parallel()
+	d, err := trltest.Start(trltest.Config{HTTP: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Kill)
+	before := dial(t, d.Socket)
+	s, err := before.CreateSession(t.Context(), api.SessionCreateParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It takes its grace, in which the daemon drains.
+	stubborn := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "trap '' TERM; echo up; while :; do sleep 0.1; done"}, YieldMS: 500}
+	if res, err := before.Run(t.Context(), stubborn); err != nil || res.Stdout != "up\n" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if status := health(t, d.HTTP); status != http.StatusOK {
+		t.Errorf("healthz: %d", status)
+	}
+	if err := syscall.Kill(d.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); health(t, d.HTTP) != http.StatusServiceUnavailable; <-time.After(lookAgain) {
+		if time.Now().After(deadline) {
+			t.Fatal("healthz says that all is well")
+		}
+	}
+	for _, address := range []string{d.Socket, "http://" + d.HTTP} {
+		c, err := client.DialWith(t.Context(), address, client.Options{Token: d.Token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := c.CreateSession(t.Context(), api.SessionCreateParams{}); !api.IsCode(err, api.CodeShuttingDown) {
+			t.Errorf("%s: %v", address, err)
+		}
+		if info, err := c.SessionInfo(t.Context(), api.SessionParams{SessionID: s.SessionID}); err != nil || !info.Ending {
+			t.Errorf("%s: %+v, %v", address, info, err)
+		}
+	}
+	if err := d.Ended(); err != nil {
+		t.Error(err)
+	}
+}
+
+func health(t *testing.T, address string) int {
+	t.Helper()
+	response, err := http.Get("http://" + address + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}

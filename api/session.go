@@ -38,6 +38,12 @@ type SessionCreateParams struct {
 	// CreateTimeoutMS is how long its shell may take to start, and then its login
 	// files; 0 is 10 s.
 	CreateTimeoutMS int64 `json:"create_timeout_ms,omitempty"`
+	// Parent is a session that this one ends with, at the latest.
+	Parent string `json:"parent,omitempty"`
+	// WhileConnected ends it when the last connection that used it has ended, and
+	// none has come for ReconnectMS; 0 is 15 s.
+	WhileConnected bool  `json:"while_connected,omitempty"`
+	ReconnectMS    int64 `json:"reconnect_ms,omitempty"`
 }
 
 // MaxTTYSide bounds the rows and columns of a terminal: larger ones are a
@@ -89,11 +95,13 @@ type Session struct {
 	TimeoutMS      int64       `json:"timeout_ms"`
 	IdleTTLMS      int64       `json:"idle_ttl_ms"`
 	EnvKeys        []string    `json:"env_keys,omitempty"`
-	ExecID         string      `json:"exec_id,omitempty"`    // the running exec; of a direct session, its only one
-	Login          *Login      `json:"login,omitempty"`      // how its login files ended, if it read them
-	Ending         bool        `json:"ending,omitempty"`     // session.destroy or its end is under way
-	Held           *Hold       `json:"held,omitempty"`       // who has its keyboard, if it is not free
-	Unreadable     string      `json:"unreadable,omitempty"` // why the daemon can't go on with what an earlier one left of it
+	Parent         string      `json:"parent,omitempty"`          // the session that it ends with
+	WhileConnected bool        `json:"while_connected,omitempty"` // it ends with the connections that use it
+	ExecID         string      `json:"exec_id,omitempty"`         // the running exec; of a direct session, its only one
+	Login          *Login      `json:"login,omitempty"`           // how its login files ended, if it read them
+	Ending         bool        `json:"ending,omitempty"`          // session.destroy or its end is under way
+	Held           *Hold       `json:"held,omitempty"`            // who has its keyboard, if it is not free
+	Unreadable     string      `json:"unreadable,omitempty"`      // why the daemon can't go on with what an earlier one left of it
 	Terminated     *Terminated `json:"terminated,omitempty"`
 }
 
@@ -134,12 +142,14 @@ type Terminated struct {
 
 // Reasons a session ended.
 const (
-	ReasonDestroyed = "destroyed"  // session.destroy
-	ReasonIdle      = "idle"       // idle for longer than its idle_ttl_ms
-	ReasonShutdown  = "shutdown"   // the daemon was told to stop
-	ReasonExited    = "exited"     // the command of a direct session ended
-	ReasonLost      = "lost"       // the process that kept it died, or it could not be taken over
-	ReasonShellLost = "shell_lost" // the shell died and no copy of it could take over
+	ReasonDestroyed    = "destroyed"    // session.destroy
+	ReasonIdle         = "idle"         // idle for longer than its idle_ttl_ms
+	ReasonParent       = "parent"       // the session that it belonged to has ended
+	ReasonDisconnected = "disconnected" // the connections that used it have
+	ReasonShutdown     = "shutdown"     // the daemon was told to stop
+	ReasonExited       = "exited"       // the command of a direct session ended
+	ReasonLost         = "lost"         // the process that kept it died, or it could not be taken over
+	ReasonShellLost    = "shell_lost"   // the shell died and no copy of it could take over
 )
 
 // SessionListParams selects sessions; every field given must match.

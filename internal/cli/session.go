@@ -94,6 +94,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "a `NAME` for people")
 	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "a `TAG` to list it by; may be repeated")
+	cmd.Flags().StringVar(&params.Parent, "parent", "", "end it with the session `ID`, at the latest")
 	cmd.Flags().StringVar(&tty, "tty", "", "on a terminal of `ROWSxCOLS`, such as 24x80")
 	durationVar(cmd, &timeout, "timeout", "end every command that takes longer")
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it was idle for so long; 0 is never")

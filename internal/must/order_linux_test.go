@@ -99,3 +99,36 @@ func inOrder(file string, connections, count int) error {
 	}
 	return nil
 }
+
+const mergedCommands = 1000
+
+// TestMustMergeInOrder has commands write to both streams in turn, by builtins and by
+// programs: what is merged is in the order in which it was written.
+func TestMustMergeInOrder(t *testing.T) {
+	r := start(t)
+	began := time.Now()
+	const turns = 20
+	var want strings.Builder
+	for i := range turns {
+		fmt.Fprintf(&want, "out %d\nerr %d\n", i, i)
+	}
+	loop := fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo out $i; echo err $i >&2; i=$((i+1)); done", turns)
+	commands := []string{loop, "sh -c '" + loop + "'", "(" + loop + ")", "{ " + loop + "; } 2>&1 | cat"}
+	outOf, ran := 0, 0
+	for _, shell := range shells {
+		s := r.create(api.SessionCreateParams{Shell: shell})
+		for i := range mergedCommands / len(shells) {
+			res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: commands[i%len(commands)], Merge: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran++
+			if res.Stdout != want.String() || res.Stderr != "" || !res.Merged {
+				t.Errorf("%s, %d: %+v", shell, i, res)
+				outOf++
+			}
+		}
+	}
+	figures(t, "%d merged commands that write to both streams in turn: %d out of order; %s", ran, outOf, time.Since(began).Round(time.Millisecond))
+	r.stop()
+}

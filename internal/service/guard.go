@@ -158,6 +158,11 @@ func create(b Backend, who *accounts) func(context.Context, api.SessionCreatePar
 			return nil, api.Errorf(api.CodeForbidden, "this token makes sessions with its own tag only").
 				With("tag", tag).WithHint("repeat session.create with tags: [%q]", tag)
 		}
+		if tag := tagOf(ctx); tag != "" && p.Parent != "" {
+			if err := b.Visible(tag, p.Parent, ""); err != nil {
+				return nil, err
+			}
+		}
 		owner, err := who.owner(ctx, p.Client)
 		if err != nil {
 			return nil, err

@@ -77,6 +77,9 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 		for _, fn := range goOn {
 			fn()
 		}
+		for _, c := range sessions {
+			c.adoptBonds()
+		}
 		p.begin(func() {
 			defer close(done)
 			pause := time.NewTimer(historyPause)
@@ -244,8 +247,9 @@ func (p *Pool) rebuild(f *found) *Session {
 		pool: p, id: f.id, number: r.number, owner: r.owner, envKeys: r.envKeys, program: r.program, env: r.env,
 		params: api.SessionCreateParams{
 			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty, Key: r.key,
+			Parent: r.parent, WhileConnected: r.connected,
 		},
-		timeout: r.timeout, idleTTL: r.idleTTL, created: r.created, active: time.Now(),
+		timeout: r.timeout, idleTTL: r.idleTTL, reconnect: r.reconnect, created: r.created, active: time.Now(),
 		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
 		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade, gate: r.gate, login: r.loggedIn, cutShort: func() {},
 	}
@@ -258,6 +262,7 @@ func (p *Pool) rebuild(f *found) *Session {
 		p.ended++
 	} else {
 		p.live++
+		p.bear(s)
 	}
 	p.shareExecs()
 	p.mu.Unlock()

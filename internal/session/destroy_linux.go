@@ -84,6 +84,7 @@ func (s *Session) eraseLive() {
 // end takes the session down. It runs once. status is that of a direct
 // command which ended by itself.
 func (s *Session) end(why string, status *process.Status) {
+	children := s.endChildren()
 	s.cancelAll()
 	s.askToLeave()
 	if s.shell != nil {
@@ -103,7 +104,9 @@ func (s *Session) end(why string, status *process.Status) {
 	for _, in := range left {
 		s.survivors = append(s.survivors, api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: in.Command})
 	}
+	s.survivors = append(s.survivors, s.awaitChildren(children)...)
 	s.mu.Lock()
+	s.unbind()
 	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
 	if status != nil {
 		s.terminated.ExitCode = &status.Code
@@ -118,6 +121,7 @@ func (s *Session) end(why string, status *process.Status) {
 	s.mu.Unlock()
 	s.eraseLive()
 	s.pool.mu.Lock()
+	s.pool.bury(s)
 	s.pool.live--
 	s.pool.ended++
 	if s.pool.ended > s.pool.cfg.MaxTerminated {
@@ -169,11 +173,11 @@ func (s *Session) askToLeave() {
 		return
 	default:
 	}
-	asked := map[int]bool{}
+	asked := process.Asked{}
 	deadline := time.NewTimer(s.pool.cfg.Grace)
 	defer deadline.Stop()
 	for wait := 200 * time.Microsecond; ; wait = min(wait*2, 20*time.Millisecond) {
-		if len(s.tree.Ask(asked, func(pid int, mark uint32) bool { return s.mayLeave(pid, mark, asked[pid]) })) == 0 {
+		if len(s.tree.Ask(asked, func(pid int, mark uint32) bool { return s.mayLeave(pid, mark, asked.Has(pid)) })) == 0 {
 			return
 		}
 		pause := time.NewTimer(wait) // there is no event for "the tree is empty"

@@ -40,7 +40,7 @@ func (h *hold) extend(now time.Time) { h.until = now.Add(h.ttl) }
 
 // Hold gives the keyboard of a session to the caller, or renews its hold. When
 // it returns, nobody else types any more.
-func (p *Pool) Hold(_ context.Context, params api.SessionHoldParams) (*api.SessionHoldResult, error) {
+func (p *Pool) Hold(ctx context.Context, params api.SessionHoldParams) (*api.SessionHoldResult, error) {
 	ttl, err := checkHold(params)
 	if err != nil {
 		return nil, err
@@ -53,6 +53,7 @@ func (p *Pool) Hold(_ context.Context, params api.SessionHoldParams) (*api.Sessi
 	if err != nil {
 		return nil, err
 	}
+	s.usedBy(ctx)
 	if changed {
 		s.settleOthers()
 	}

@@ -63,6 +63,7 @@ func (s *Session) record() *sessionRecord {
 		envKeys: s.envKeys, env: s.env, program: s.program,
 		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
 		terminated: s.terminated, unheldSize: s.unheldSize, key: p.Key, sum: s.sum, gate: s.gate, loggedIn: s.login,
+		parent: p.Parent, connected: p.WhileConnected, reconnect: s.reconnect,
 	}
 	if s.proc != nil {
 		r.pid = s.proc.PID()

@@ -91,12 +91,13 @@ func (s *Session) execute(ctx context.Context, params api.ExecCommand, how manne
 		return nil, err
 	}
 	if len(s.params.Argv) > 0 {
-		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).
+		return nil, api.Errorf(api.CodeSessionBusy, "a direct session runs its one command only").With("session_id", s.id).With("exec_id", s.snapshot().ExecID).
 			WithHint("session.create without argv makes a session that runs commands")
 	}
 	if err := s.errIfCreating(); err != nil {
 		return nil, err
 	}
+	s.usedBy(ctx)
 	e, standing, err := s.admit(ctx, params, how)
 	switch {
 	case err != nil:
@@ -366,6 +367,7 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 			return nil, err
 		}
 	}
+	e.session.usedBy(ctx)
 	e.session.attend()
 	sent := &sending{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), most: p.cfg.InputBuffer}
 	if params.Key != "" {

@@ -127,6 +127,7 @@ type Pool struct {
 	keys     map[spentKey]*Session // those that were made with a key
 	live     int                   // creating, idle or running
 	ended    int                   // terminated
+	children map[string][]*Session // of living sessions, those that end with one
 	execs    map[string]*execution
 	work     sync.WaitGroup // every goroutine of the pool; see begin
 	events   events         // its lock is taken last
@@ -148,7 +149,7 @@ func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Stor
 	p := &Pool{
 		cfg: cfg, host: host, hub: hub, store: store, outlets: newOutlets(cfg.Keeper),
 		sessions: map[string]*Session{}, keys: map[spentKey]*Session{},
-		execs:  map[string]*execution{},
+		execs: map[string]*execution{}, children: map[string][]*Session{},
 		stop:   make(chan struct{}),
 		notes:  sync.Pool{New: func() any { return new(noteBuffer) }},
 		sooner: make(chan struct{}, 1),
@@ -184,11 +185,15 @@ func (p *Pool) Create(ctx context.Context, params api.SessionCreateParams, owner
 	if err := checkKey(params.Key); err != nil {
 		return nil, err
 	}
+	if err := checkBonds(ctx, &params); err != nil {
+		return nil, err
+	}
 	p.history.await() // sessions are numbered
 	s, err := p.madeOrMake(ctx, owner, params)
 	if err != nil {
 		return nil, err
 	}
+	s.usedBy(ctx)
 	snapshot := s.snapshot()
 	return &snapshot, nil
 }
@@ -275,8 +280,12 @@ func (p *Pool) add(s *Session) (first *Session, err error) {
 	if err := p.errIfFull(); err != nil {
 		return nil, err
 	}
+	if err := p.errIfOrphan(s); err != nil {
+		return nil, err
+	}
 	p.live++
 	p.enlist(s)
+	p.bear(s)
 	p.shareExecs()
 	if s.idleTTL > 0 {
 		p.sweepSooner()
@@ -317,6 +326,7 @@ func (p *Pool) drop(s *Session) {
 	p.mu.Lock()
 	delete(p.sessions, s.id)
 	delete(p.keys, s.key())
+	p.bury(s)
 	if i := slices.Index(p.order, s); i >= 0 {
 		p.order = slices.Delete(p.order, i, i+1)
 	}
@@ -348,10 +358,14 @@ func find[T any](p *Pool, in map[string]*T, id string) *T {
 func (p *Pool) session(id string) (*Session, error) {
 	s := find(p, p.sessions, id)
 	if s == nil {
-		return nil, api.Errorf(api.CodeSessionNotFound, "there is no session with this id").
-			WithHint("session.list shows the sessions; session.create makes a new one")
+		return nil, errNoSession()
 	}
 	return s, nil
+}
+
+func errNoSession() *api.Error {
+	return api.Errorf(api.CodeSessionNotFound, "there is no session with this id").
+		WithHint("session.list shows the sessions; session.create makes a new one")
 }
 
 // exec finds an exec of any session.

@@ -53,6 +53,9 @@ type sessionRecord struct {
 	sum        uint32      // of its params, if it has a key
 	loggedIn   *api.Login  // how its login files ended
 	gate       holder.Slot // of a command that may not have been let run yet; 0: it was
+	parent     string
+	connected  bool          // it ends with its connections
+	reconnect  time.Duration // so long after
 }
 
 func (r *sessionRecord) fields(c *state.Coder) {
@@ -87,6 +90,9 @@ func (r *sessionRecord) fields(c *state.Coder) {
 		state.Optional(c, 2, &l.ExitCode, numberFields)
 		state.Bool(c, 3, &l.TimedOut)
 	})
+	state.Text(c, 28, &r.parent)
+	state.Bool(c, 29, &r.connected)
+	state.Int(c, 30, &r.reconnect)
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {

@@ -152,7 +152,7 @@ var sessionShown = map[string]string{
 	"Cwd": "of the last exec, or asked of the kernel", "TTY": "tty", "CreatedAt": "created",
 	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
 	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
-	"Unreadable": "why it can't be taken over", "Terminated": "terminated",
+	"Unreadable": "why it can't be taken over", "Terminated": "terminated", "Parent": "parent", "WhileConnected": "connected",
 }
 
 // TestEveryFieldOfASessionIsKnown: a field that is added to what clients see of a

@@ -33,7 +33,9 @@ type Session struct {
 	env     []string      // given to the shell, and to the one that replaces it
 	timeout time.Duration
 	idleTTL time.Duration
-	created time.Time
+	// reconnect is how long it outlives its last connection, if it ends with those.
+	reconnect time.Duration
+	created   time.Time
 	// unreadable says why a session of an earlier daemon can't be gone on with;
 	// "" means that it can. Such a session has processes, and nothing else.
 	unreadable string
@@ -78,6 +80,7 @@ type Session struct {
 	gate       holder.Slot // of a direct command that may not have been let run yet; 0: it was
 	terminated *api.Terminated
 	held       *hold           // nil: everybody may type
+	bonds      bonds           // of one that ends with its connections
 	typing     context.Context // of those who may type now; nil: nobody has since the last fence
 	endTyping  context.CancelFunc
 	typed      time.Time    // when somebody did last without a hold
@@ -107,6 +110,10 @@ func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Sessio
 	}
 	if params.TimeoutMS > 0 {
 		s.timeout = time.Duration(params.TimeoutMS) * time.Millisecond
+	}
+	s.reconnect = reconnectTime
+	if params.ReconnectMS > 0 {
+		s.reconnect = time.Duration(params.ReconnectMS) * time.Millisecond
 	}
 	if params.IdleTTLMS != nil {
 		s.idleTTL = time.Duration(*params.IdleTTLMS) * time.Millisecond
@@ -479,7 +486,7 @@ func (s *Session) snapshot() api.Session {
 		Shell: s.program.Path, Argv: s.params.Argv, TTY: s.params.TTY,
 		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
-		EnvKeys: s.envKeys, Unreadable: s.unreadable, Terminated: s.terminated,
+		EnvKeys: s.envKeys, Parent: s.params.Parent, WhileConnected: s.params.WhileConnected, Unreadable: s.unreadable, Terminated: s.terminated,
 		Login: s.login, Ending: s.ending && s.terminated == nil,
 	}
 	if s.unreadable != "" {

@@ -36,7 +36,7 @@ func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.Ex
 }
 
 // Attach follows an exec from an offset on, whether it runs or has ended.
-func (p *Pool) Attach(_ context.Context, params api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
+func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
 	e, err := p.exec(params.ExecID)
 	if err != nil {
 		return nil, nil, err
@@ -44,6 +44,7 @@ func (p *Pool) Attach(_ context.Context, params api.ExecAttachParams) (*api.Exec
 	if err := e.checkFrom(params.From); err != nil {
 		return nil, nil, err
 	}
+	e.session.usedBy(ctx)
 	st := &stream{id: newID("st-"), exec: e, at: params.From}
 	return &api.ExecAttachResult{StreamID: st.id, From: st.at, State: e.result().State}, st.feed, nil
 }

@@ -175,9 +175,7 @@ func TestDestroyCutsCreation(t *testing.T) {
 		if took := time.Since(began); took > createPatience/2 {
 			t.Errorf("it took %s", took)
 		}
-		if err := unix.Kill(pid, 0); err == nil {
-			t.Errorf("process %d is left", pid)
-		}
+		waitFor(t, func() bool { return unix.Kill(pid, 0) != nil }) // it is dead, and to be reaped
 	}
 }
 
@@ -385,6 +383,57 @@ func TestProcessesAreNamed(t *testing.T) {
 		for _, proc := range info.Processes {
 			if strings.Contains(proc.Command, "/proc/") {
 				t.Errorf("%s: a process is called %q", name, proc.Command)
+			}
+		}
+	}
+}
+
+// Who sends a command to a direct session is told which one it runs.
+func TestDirectSessionIsBusy(t *testing.T) {
+	p := newPool(t, Config{})
+	s := create(t, p, api.SessionCreateParams{Argv: []string{"sleep", "3600"}})
+	_, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}})
+	if e := api.AsError(err); err == nil || e.Code != api.CodeSessionBusy || s.ExecID == "" || e.Details["exec_id"] != s.ExecID {
+		t.Errorf("%v of %+v", err, s)
+	}
+}
+
+// A command that handles SIGTERM has its own status, though it was stopped. (zsh gives
+// up before it knows.)
+func TestStatusOfWhoHandlesSIGTERM(t *testing.T) {
+	p := newPool(t, Config{})
+	for _, shell := range []string{"dash", "ash", "bash"} {
+		s := create(t, p, api.SessionCreateParams{Shell: shell})
+		for _, tt := range []struct {
+			command string
+			code    int
+			signal  string
+		}{
+			{"sh -c 'trap \"echo bye; exit 5\" TERM; echo up; while :; do sleep 0.01; done'", 5, ""},
+			{"false; sh -c 'trap \"exit 0\" TERM; echo up; while :; do sleep 0.01; done'; echo no", 0, ""},
+			{"echo up; sleep 100", 143, "SIGTERM"},
+			{"echo up; while ! false; do false; done", 143, "SIGTERM"},
+			{"sleep 100 & echo up; while :; do :; done", 143, "SIGTERM"},
+			{"sleep 100 & echo up; wait", 143, "SIGTERM"},
+		} {
+			ran, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: tt.command}, YieldMS: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, func() bool {
+				out, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: ran.ExecID})
+				return err == nil && len(out.Chunks) > 0
+			})
+			waitFor(t, func() bool { // a shell that is about to wait for its child does not yet
+				info, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
+				return err == nil && (process.AwaitsChild(info.PID) || !strings.Contains(tt.command, "sh -c"))
+			})
+			if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: ran.ExecID}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: ran.ExecID})
+			if err != nil || r.ExitCode == nil || *r.ExitCode != tt.code || r.Signal != tt.signal || !r.Cancelled {
+				t.Errorf("%s: %s: %+v, %v", shell, tt.command, r, err)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (ev *events) from(n int64) (e api.SessionEvent, number int64, wake <-chan s
 
 // Watch tells what happens to one session, or to all, from now on. The watch
 // of one session ends with it.
-func (p *Pool) Watch(_ context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
+func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 	at := p.events.now() // before the look: a session that ends now is told, or refused
 	follow := func() (leave func()) { return func() {} }
 	if params.SessionID != "" {
@@ -89,6 +89,7 @@ func (p *Pool) Watch(_ context.Context, params api.SessionWatchParams) (*api.Ses
 		if err := s.errIfTerminated(); err != nil {
 			return nil, nil, err
 		}
+		s.usedBy(ctx)
 		follow = s.follow
 	}
 	id := newID("st-")

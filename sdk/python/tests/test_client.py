@@ -55,6 +55,7 @@ class Params(unittest.TestCase):
         "yield_ms": "yield_after",
         "idle_ttl_ms": "idle_ttl",
         "create_timeout_ms": "create_timeout",
+        "reconnect_ms": "reconnect",
         "stdin_encoding": "stdin",
         "data": "data",
         "encoding": "data",

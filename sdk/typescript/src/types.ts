@@ -157,6 +157,15 @@ export interface SessionCreateParams {
   key?: string;
   /** how long the shell may take to start, and then its login files; 0 or left out: 10 s */
   create_timeout_ms?: number;
+  /** the id of a session that this one ends with */
+  parent?: string;
+  /** end it with the connections that use it */
+  while_connected?: boolean;
+  /**
+   * of `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At most
+   * a day
+   */
+  reconnect_ms?: number;
 }
 
 /**
@@ -220,10 +229,11 @@ export interface Terminated {
   /** when its tree was verified empty */
   at: string;
   /**
-   * `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
-   * ended); `lost` (the process that keeps sessions was killed, or this one could not be taken
-   * over by a restarted daemon: its processes were killed); `shell_lost` (the shell died and no
-   * copy of it could take over)
+   * `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
+   * `disconnected` (nobody is connected who used it); `shutdown` (of the daemon); `exited` (a
+   * direct command ended); `lost` (the process that keeps sessions was killed, or this one could
+   * not be taken over by a restarted daemon: its processes were killed); `shell_lost` (the shell
+   * died and no copy of it could take over)
    */
   reason: string;
   /** of a direct command that ended by itself */
@@ -277,6 +287,10 @@ export interface Session {
   idle_ttl_ms: number;
   /** names of the variables given at its creation; values are never returned */
   env_keys?: Array<string>;
+  /** the session that it ends with */
+  parent?: string;
+  /** it ends with the connections that use it */
+  while_connected?: boolean;
   /** the running exec; of a direct session its only one, also after it has ended */
   exec_id?: string;
   /** how its login files ended, if it was asked to read them */
@@ -1098,7 +1112,10 @@ export type ErrorCode =
   | "RUNTIME_UNAVAILABLE"
   /** `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored */
   | "LIMITS_UNAVAILABLE"
-  /** the daemon ends its sessions: no new session, no new command */
+  /**
+   * the daemon ends its sessions: no new session, no new command. Connections are still taken
+   * until the sessions have ended, and may look at them
+   */
   | "SHUTTING_DOWN"
   /**
    * somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the

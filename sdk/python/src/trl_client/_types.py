@@ -165,6 +165,13 @@ class SessionCreateParams(TypedDict, total=False):
     key: str
     #: how long the shell may take to start, and then its login files; 0 or left out: 10 s
     create_timeout_ms: int
+    #: the id of a session that this one ends with
+    parent: str
+    #: end it with the connections that use it
+    while_connected: bool
+    #: of `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At most
+    #: a day
+    reconnect_ms: int
 
 
 State = Literal[
@@ -216,10 +223,11 @@ class Hold(TypedDict):
 class _TerminatedRequired(TypedDict):
     #: when its tree was verified empty
     at: str
-    #: `destroyed`; `idle` (its TTL); `shutdown` (of the daemon); `exited` (a direct command
-    #: ended); `lost` (the process that keeps sessions was killed, or this one could not be taken
-    #: over by a restarted daemon: its processes were killed); `shell_lost` (the shell died and no
-    #: copy of it could take over)
+    #: `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
+    #: `disconnected` (nobody is connected who used it); `shutdown` (of the daemon); `exited` (a
+    #: direct command ended); `lost` (the process that keeps sessions was killed, or this one could
+    #: not be taken over by a restarted daemon: its processes were killed); `shell_lost` (the shell
+    #: died and no copy of it could take over)
     reason: str
 
 
@@ -276,6 +284,10 @@ class Session(_SessionRequired, total=False):
     tty: TTYSize
     #: names of the variables given at its creation; values are never returned
     env_keys: List[str]
+    #: the session that it ends with
+    parent: str
+    #: it ends with the connections that use it
+    while_connected: bool
     #: the running exec; of a direct session its only one, also after it has ended
     exec_id: str
     #: how its login files ended, if it was asked to read them
@@ -1099,7 +1111,7 @@ ErrorCode = Literal[
     "RUNTIME_NOT_FOUND",  # a runtime other than `host` was asked for
     "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for places out of reach; the command line uses it when it finds no daemon
     "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored
-    "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command
+    "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command. Connections are still taken until the sessions have ended, and may look at them
     "SESSION_HELD",  # somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the `lease` that was given has ended
     "SESSION_UNREADABLE",  # the daemon can't go on with what an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` ends them. A name of its own, because the session is neither busy nor ended
     "INPUT_FULL",  # `exec.input` with `whole` was given more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing of it was written

@@ -154,6 +154,9 @@ class Client:
         timeout: Optional[float] = None,
         idle_ttl: Optional[float] = None,
         create_timeout: Optional[float] = None,
+        parent: Optional[str] = None,
+        while_connected: Optional[bool] = None,
+        reconnect: Optional[float] = None,
         limits: Optional[Mapping[str, Any]] = None,
         isolation: Optional[Mapping[str, Any]] = None,
         runtime: Optional[str] = None,
@@ -164,7 +167,8 @@ class Client:
 
         ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
         the default of its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell may
-        take to start, and then its login files. ``key`` makes a repeated call return the first one's session; a random
+        take to start, and then its login files. It ends with ``parent``, another session; with ``while_connected`` it ends
+        ``reconnect`` seconds after the last connection that used it. ``key`` makes a repeated call return the first one's session; a random
         one is sent if none is given, so that a lost connection never makes two; ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         params = given(
@@ -181,6 +185,9 @@ class Client:
             timeout_ms=milliseconds(timeout),
             idle_ttl_ms=milliseconds(idle_ttl),
             create_timeout_ms=milliseconds(create_timeout),
+            parent=parent,
+            while_connected=while_connected,
+            reconnect_ms=milliseconds(reconnect),
             limits=limits,
             isolation=isolation,
             runtime=runtime,

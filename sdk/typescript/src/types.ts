@@ -389,8 +389,9 @@ export interface ExecResult {
   /** how it ended, in one word */
   outcome: Outcome;
   /**
-   * of the command; 128 and the number of the signal if one ended it, or was needed to stop it.
-   * null while it runs or waits, if it never ran, and if its session was killed under it
+   * of the command; 128 and the number of the signal if one ended it, or was needed to stop it:
+   * a command that handles SIGTERM and then ends by itself has its own (not in zsh). null while
+   * it runs or waits, if it never ran, and if its session was killed under it
    */
   exit_code: number | null;
   /** that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL` */

@@ -384,8 +384,9 @@ class _ExecResultRequired(TypedDict):
     state: ExecState
     #: how it ended, in one word
     outcome: Outcome
-    #: of the command; 128 and the number of the signal if one ended it, or was needed to stop it.
-    #: null while it runs or waits, if it never ran, and if its session was killed under it
+    #: of the command; 128 and the number of the signal if one ended it, or was needed to stop it:
+    #: a command that handles SIGTERM and then ends by itself has its own (not in zsh). null while
+    #: it runs or waits, if it never ran, and if its session was killed under it
     exit_code: Optional[int]
     #: when it began; while it waits, when it was queued
     started_at: str

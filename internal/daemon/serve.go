@@ -1,13 +1,30 @@
 package daemon
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
 // ErrServing is what the error of Serve is when another daemon has the socket.
 var ErrServing = transport.ErrServing
+
+// OtherSettingsError says that sessions are kept by a process that was started with
+// other settings, which its daemons have: those that are given now could not apply.
+type OtherSettingsError struct {
+	PID   int
+	Apply []string
+}
+
+func (e *OtherSettingsError) Error() string {
+	apply := "none"
+	if len(e.Apply) > 0 {
+		apply = strings.Join(e.Apply, " ")
+	}
+	return fmt.Sprintf("sessions are kept by process %d, which goes on with the flags it was started with (%s); those given now can't apply, and nothing has changed", e.PID, apply)
+}
 
 // Words that stand before the arguments of a program which its user has not
 // started.

@@ -59,21 +59,6 @@ func (h *Holder) wake(args []string, log *slog.Logger) (code int, err error) {
 	}
 }
 
-// OtherSettingsError says that sessions are kept by a process that was started with
-// other settings, which its daemons have: those that are given now could not apply.
-type OtherSettingsError struct {
-	PID   int
-	Apply []string
-}
-
-func (e *OtherSettingsError) Error() string {
-	apply := "none"
-	if len(e.Apply) > 0 {
-		apply = strings.Join(e.Apply, " ")
-	}
-	return fmt.Sprintf("sessions are kept by process %d, which goes on with the flags it was started with (%s); those given now can't apply, and nothing has changed", e.PID, apply)
-}
-
 // settingsIn are the flags of `trl serve` but for the socket, by which it is found.
 func settingsIn(args []string) []string {
 	var flags []string

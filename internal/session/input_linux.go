@@ -333,10 +333,6 @@ func (in *input) await(ctx, fence context.Context, enough func() bool) error {
 	}
 }
 
-func errLeft(ctx context.Context) error {
-	return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
-}
-
 // errEnded returns an error if the pipe takes nothing any more. Under mu.
 func (in *input) errEnded() error {
 	why := in.failed

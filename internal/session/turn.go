@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/terminal-runtime/trl/api"
 )
 
 // turn lets one after the other do something, in the order in which they came. Its
@@ -79,4 +81,9 @@ func (t *turn) settle() {
 	p := t.join()
 	<-p
 	t.give()
+}
+
+// errLeft is for a caller that does not wait any more.
+func errLeft(ctx context.Context) error {
+	return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 }

@@ -83,7 +83,7 @@ var imports = []importRule{
 		why: "a recording is made of what any client is told",
 	},
 	{
-		about: "internal/svg", only: []string{"api", "internal/vt"}, bare: true,
+		about: "internal/drawing", only: []string{"api", "internal/vt"},
 		why: "a picture is made of what any client is told; how wide a character is, is decided in one place",
 	},
 	{
@@ -120,11 +120,11 @@ var imports = []importRule{
 		why: "the tour shows what any user sees, of a daemon that is started as any user does",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/printable", "internal/spelling", "internal/vt"},
+		about: "internal/mcp", only: []string{"api", "internal/drawing", "internal/printable", "internal/spelling", "internal/vt"},
 		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/mcp", "internal/printable", "internal/spelling", "internal/svg", "internal/tour", "internal/trust", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/spelling", "internal/tour", "internal/trust", "internal/vt"},
 		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
 	},
 	{
@@ -160,7 +160,7 @@ var doors = []doorRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/mcp", "internal/session", "internal/svg"},
+		about: "internal/vt", from: []string{"internal/cli", "internal/drawing", "internal/mcp", "internal/session"},
 		why: "what a screen shows is asked of the session that has it; a person's terminal is painted from one too, a picture needs to know what is wide, and a model gets output without escapes",
 	},
 	{
@@ -168,7 +168,7 @@ var doors = []doorRule{
 		why: "the daemon tells output and times; what is made of them is for who asks",
 	},
 	{
-		about: "internal/svg", from: []string{"internal/cli"},
+		about: "internal/drawing", from: []string{"internal/cli", "internal/mcp"},
 		why: "the daemon tells what is on a screen; what is made of it is for who asks",
 	},
 	{

@@ -8,19 +8,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/internal/svg"
+	"github.com/terminal-runtime/trl/internal/drawing"
 )
 
 func (a *app) screenCommand() *cobra.Command {
-	var ansi, picture bool
+	var ansi, picture, pixels bool
 	var title string
 	var scrollback int
 	cmd := &cobra.Command{
 		Use:   "screen SESSION",
 		Short: "Print what is on a session's terminal",
 		Long: "Print what is on the terminal of a session that was made with --tty, as text.\n" +
-			"With --json it is rows of runs with their colors, with --svg a picture for\n" +
-			"documents and reports, which needs nothing besides it.",
+			"With --json it is rows of runs with their colors, with --svg or --png a picture\n" +
+			"for documents and reports, which needs nothing besides it.",
 		Example: "  trl screen $id\n" +
 			"  trl screen --ansi $id                # with colors, for a terminal of the same size\n" +
 			"  trl screen --svg $id > screen.svg    # as a picture",
@@ -29,13 +29,20 @@ func (a *app) screenCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&ansi, "ansi", false, "as bytes that make this terminal look the same")
 	cmd.Flags().IntVar(&scrollback, "scrollback", 0, "with up to `LINES` that have scrolled away")
 	cmd.Flags().BoolVar(&picture, "svg", false, "as a picture (SVG)")
+	cmd.Flags().BoolVar(&pixels, "png", false, "as a picture (PNG)")
 	cmd.Flags().StringVar(&title, "title", "", "with this `TEXT` in the bar of the picture; '' for no bar (default: the terminal's\ntitle, if it has one)")
 	cmd.RunE = action(words("SESSION"), func(ctx context.Context, args []string) error {
+		if pixels {
+			if other := firstGiven(cmd, "json", "ansi", "scrollback", "svg", "title"); other != "" {
+				return usage("--png and --%s exclude each other: it is a picture of what is on the screen now, without a bar", other)
+			}
+			return a.picture(ctx, args[0], drawing.PNG)
+		}
 		if picture {
 			if other := firstGiven(cmd, "json", "ansi", "scrollback"); other != "" {
 				return usage("--svg and --%s exclude each other: a picture is of what is on the screen now", other)
 			}
-			return a.picture(ctx, args[0], func(r *api.SessionScreenResult) string {
+			return a.svg(ctx, args[0], func(r *api.SessionScreenResult) string {
 				if cmd.Flags().Changed("title") {
 					return title
 				}
@@ -64,11 +71,20 @@ func (a *app) screenCommand() *cobra.Command {
 	return cmd
 }
 
-// picture prints a session's screen as SVG.
-func (a *app) picture(ctx context.Context, session string, title func(*api.SessionScreenResult) string) error {
+// svg prints a session's screen as SVG.
+func (a *app) svg(ctx context.Context, session string, title func(*api.SessionScreenResult) string) error {
+	return a.picture(ctx, session, func(r *api.SessionScreenResult) ([]byte, error) { return drawing.SVG(r, title(r)), nil })
+}
+
+// picture prints a session's screen as it is drawn.
+func (a *app) picture(ctx context.Context, session string, draw func(*api.SessionScreenResult) ([]byte, error)) error {
 	params := api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON}
 	return ask(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
-		_, err := outputOf{a.stdout}.Write(svg.Render(r, title(r)))
+		drawn, err := draw(r)
+		if err != nil {
+			return err
+		}
+		_, err = outputOf{a.stdout}.Write(drawn)
 		return err
 	})
 }

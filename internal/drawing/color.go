@@ -1,4 +1,4 @@
-package svg
+package drawing
 
 import (
 	"fmt"
@@ -49,12 +49,15 @@ func colorOf(name string) (color string, ok bool) {
 }
 
 // mix is a color that is dimmed on its background: three fifths of it are left.
-func mix(color, background string) string {
+func mix(color, background string) string { return blend(color, background, 3, 5) }
+
+// blend is so many parts of a color on its background, which has the others.
+func blend(color, background string, parts, of uint64) string {
 	a, _ := strconv.ParseUint(color[1:], 16, 24)
 	b, _ := strconv.ParseUint(background[1:], 16, 24)
 	mixed := uint64(0)
 	for shift := 0; shift < 24; shift += 8 {
-		mixed |= (3*(a>>shift&0xff) + 2*(b>>shift&0xff)) / 5 << shift
+		mixed |= (parts*(a>>shift&0xff) + (of-parts)*(b>>shift&0xff)) / of << shift
 	}
 	return fmt.Sprintf("#%06x", mixed)
 }

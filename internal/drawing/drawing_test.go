@@ -1,10 +1,13 @@
-package svg
+package drawing
 
 import (
 	"bytes"
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"os"
 	"path/filepath"
@@ -61,7 +64,7 @@ func TestPictures(t *testing.T) {
 		"last column": screenOf(1, 4, "abcd"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Render(screen, screen.Title)
+			got := SVG(screen, screen.Title)
 			file := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".svg")
 			if *update {
 				if err := os.WriteFile(file, got, 0o644); err != nil {
@@ -142,7 +145,7 @@ func TestHostileScreen(t *testing.T) {
 			{Runs: []api.ScreenRun{{Text: "a third row of two"}}},
 		},
 	}
-	got := Render(screen, screen.Title)
+	got := SVG(screen, screen.Title)
 	text := checkPicture(t, got)
 	for _, want := range []string{"script", "alert(1)"} {
 		if !strings.Contains(text, want) {
@@ -152,24 +155,92 @@ func TestHostileScreen(t *testing.T) {
 	if strings.Contains(text, "third") || len(got) > 20_000 {
 		t.Errorf("%d bytes:\n%s", len(got), got)
 	}
+	checkPNG(t, screen)
 	for _, screen := range []*api.SessionScreenResult{{}, {Rows: -1, Cols: -1}, {Rows: 1 << 30, Cols: 1 << 30}} {
-		checkPicture(t, Render(screen, ""))
+		checkPicture(t, SVG(screen, ""))
+		checkPNG(t, screen)
 	}
 }
 
-func FuzzRender(f *testing.F) {
+// checkPNG draws a screen, unless it is too large, and returns its pixels.
+func checkPNG(t testing.TB, screen *api.SessionScreenResult) image.Image {
+	t.Helper()
+	got, err := PNG(screen)
+	if errors.Is(err, ErrTooLarge) {
+		if screen.Rows*screen.Cols < 20_000 {
+			t.Errorf("%d rows of %d are too large", screen.Rows, screen.Cols)
+		}
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := PNG(screen)
+	if err != nil || !bytes.Equal(got, again) {
+		t.Errorf("two pictures of one screen differ, %v", err)
+	}
+	img, err := png.Decode(bytes.NewReader(got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// A PNG has the colors where the screen has them, letters too.
+func TestPNG(t *testing.T) {
+	screen := screenOf(4, 20, "\x1b[31;44mA\x1b[m \x1b[7m \x1b[m \u2588\u2592\u65e5\r\n\x1b[4m___\x1b[m\x1b[1;3mbold\x1b[m\r\n✓\x1b[?25l")
+	img := checkPNG(t, screen)
+	if got, want := img.Bounds().Size(), image.Pt(20*cellWidth+2*padding, 4*cellHeight+2*padding); got != want {
+		t.Fatalf("it is %v, want %v", got, want)
+	}
+	colors := func(row, column, width int) map[string]int {
+		n := map[string]int{}
+		for x := range width * cellWidth {
+			for y := range cellHeight {
+				r, g, b, _ := img.At(padding+column*cellWidth+x, padding+row*cellHeight+y).RGBA()
+				n[fmt.Sprintf("#%02x%02x%02x", r>>8, g>>8, b>>8)]++
+			}
+		}
+		return n
+	}
+	const all = cellWidth * cellHeight
+	for _, tt := range []struct {
+		row, column, width int
+		color              string
+		least, most        int
+	}{
+		{0, 0, 1, named[4], all / 2, all - 20}, // the background of A
+		{0, 0, 1, named[1], 1, all / 2},        // its letter, but for its edges
+		{0, 1, 1, defaultBackground, all, all},
+		{0, 2, 1, defaultForeground, all, all}, // inverse
+		{0, 4, 1, defaultForeground, all, all}, // a block
+		{0, 5, 1, blend(defaultForeground, defaultBackground, 2, 4), all, all},
+		{0, 6, 2, defaultBackground, all, 2*all - 20}, // what the font does not have is a box
+		{2, 0, 1, defaultBackground, all / 2, all - 5},
+		{1, 0, 3, defaultForeground, 3 * cellWidth, all},
+		{1, 3, 4, defaultForeground, 20, 2 * all},
+		{3, 0, 20, defaultBackground, 20 * all, 20 * all},
+	} {
+		if n := colors(tt.row, tt.column, tt.width)[tt.color]; n < tt.least || n > tt.most {
+			t.Errorf("row %d, column %d: %d pixels are %s, want %d to %d: %v", tt.row, tt.column, n, tt.color, tt.least, tt.most, colors(tt.row, tt.column, tt.width))
+		}
+	}
+}
+
+func FuzzPictures(f *testing.F) {
 	f.Add([]byte("\x1b[1;4:3;38;5;200mone\x1b[m\r\n日本│─┼═╬▟"), "title", "#12", 3)
 	f.Fuzz(func(t *testing.T, output []byte, word, color string, n int) {
 		screen := screenOf(4, 20, string(output))
-		checkPicture(t, Render(screen, word))
+		checkPicture(t, SVG(screen, word))
 		style := &api.ScreenStyle{Foreground: color, Background: word, UnderlineColor: color, Underline: "curly", Inverse: n%2 == 0}
 		screen.Lines[0].Runs = append(screen.Lines[0].Runs, api.ScreenRun{Text: word, Width: n, Style: style}, api.ScreenRun{Text: color, Width: -n})
 		screen.Cursor.Column = n
-		a, b := Render(screen, color), Render(screen, color)
+		a, b := SVG(screen, color), SVG(screen, color)
 		checkPicture(t, a)
 		if !bytes.Equal(a, b) {
 			t.Error("two pictures of one screen differ")
 		}
+		checkPNG(t, screen)
 	})
 }
 

@@ -1,13 +1,4 @@
-// Package svg draws a screen as a picture: an SVG that needs no font, script or
-// file of others, and whose bytes depend on the screen alone.
-//
-// The picture is a grid. Text is set in the viewer's monospace font and held to
-// the grid piece by piece; backgrounds, underlines, lines and blocks are drawn as
-// shapes, so that they meet whatever the font is.
-//
-// What is on a screen is untrusted: text goes through one escape, and everything
-// else in the file is a number or a word of this package. Links are not made.
-package svg
+package drawing
 
 import (
 	"bytes"
@@ -18,26 +9,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-// The measures are whole numbers, so that edges are sharp. Nearly every
-// monospace font is 0.6 of its size wide: 15 makes a cell of 9.
-const (
-	fontSize   = 15
-	cellWidth  = 9
-	cellHeight = 18
-	baseline   = 14 // of text, below the top of its row
-	padding    = 14 // around the grid
-	barHeight  = 32 // of the title's bar
-)
+// barHeight is that of the title's bar.
+const barHeight = 32
 
 // fonts are those that systems come with, the better ones first.
 const fonts = `ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace`
 
-// Render draws a screen that was asked for as JSON. A title is in a bar above it;
-// without one there is no bar.
-func Render(screen *api.SessionScreenResult, title string) []byte {
+// SVG draws a screen that was asked for as JSON. Text is set in the viewer's monospace
+// font and held to the grid piece by piece. A title is in a bar above it; without one
+// there is no bar.
+func SVG(screen *api.SessionScreenResult, title string) []byte {
 	p := &picture{top: padding, cols: max(screen.Cols, 1)}
 	if title != "" {
 		p.top = barHeight
@@ -51,13 +34,8 @@ func Render(screen *api.SessionScreenResult, title string) []byte {
 	if title != "" {
 		p.bar(title, width)
 	}
-	cursor := screen.Cursor
 	for y, line := range screen.Lines[:min(len(screen.Lines), rows)] {
-		at := -1
-		if y == cursor.Row && !cursor.Hidden {
-			at = cursor.Column
-		}
-		p.row(y, cellsOf(line, p.cols, at))
+		p.row(y, cellsOf(line, p.cols, cursorIn(screen, y)))
 	}
 	p.print("</g>\n</svg>\n")
 	return p.out.Bytes()
@@ -90,51 +68,6 @@ func (p *picture) bar(title string, width int) {
 		title = string([]rune(title)[:max(room-1, 0)]) + "…"
 	}
 	p.print(`<text x="%d" y="20" font-size="13" text-anchor="middle" fill="%s">%s</text>`+"\n", width/2, mix(defaultForeground, defaultBackground), escape(title))
-}
-
-// cell is one place of the grid, or two if its character is wide.
-type cell struct {
-	x, width int
-	text     string
-	style    api.ScreenStyle
-}
-
-// cellsOf are the cells of a line, in order. The one that the cursor is on, if
-// it is on any, is inverted.
-func cellsOf(line api.ScreenLine, cols, cursor int) []cell {
-	var cells []cell
-	x := 0
-	for _, run := range line.Runs {
-		style := api.ScreenStyle{}
-		if run.Style != nil {
-			style = *run.Style
-		}
-		at, first := x, len(cells)
-		for _, r := range run.Text {
-			width := vt.Columns(r)
-			if width == 0 && len(cells) > first {
-				cells[len(cells)-1].text += string(r)
-				continue
-			}
-			width = max(width, 1) // a mark that stands alone has a place
-			if at+width > cols {
-				break
-			}
-			cells = append(cells, cell{x: at, width: width, text: string(r), style: style})
-			at += width
-		}
-		x += min(max(run.Width, 0), cols) // the daemon knows
-	}
-	if cursor < 0 || cursor >= cols {
-		return cells
-	}
-	for i := range cells {
-		if c := &cells[i]; c.x <= cursor && cursor < c.x+c.width {
-			c.style.Inverse = !c.style.Inverse
-			return cells
-		}
-	}
-	return append(cells, cell{x: cursor, width: 1, text: " ", style: api.ScreenStyle{Inverse: true}})
 }
 
 // row draws a row: stretches of one style after the other.

@@ -143,7 +143,8 @@ type answer struct {
 	text   string
 	failed bool
 	fields map[string]any
-	bytes  int // of the whole answer on the wire
+	bytes  int               // of the whole answer on the wire
+	image  *sdk.ImageContent // nil: there is none
 }
 
 // first is the first line.
@@ -204,7 +205,9 @@ func (r *rig) read(tool string, result *sdk.CallToolResult) answer {
 		r.Fatal(err)
 	}
 	out := answer{failed: result.IsError, bytes: len(wire)}
-	if len(result.Content) != 1 {
+	if len(result.Content) == 2 {
+		out.image = result.Content[1].(*sdk.ImageContent)
+	} else if len(result.Content) != 1 {
 		r.Fatalf("%s: %d pieces of content", tool, len(result.Content))
 	}
 	out.text = result.Content[0].(*sdk.TextContent).Text

@@ -2,16 +2,19 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/drawing"
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 type screenArguments struct {
 	Session    string `json:"session,omitempty" jsonschema:"a session with a terminal; default terminal"`
 	Scrollback int    `json:"scrollback,omitempty" jsonschema:"0..40: lines that have scrolled away, shown first"`
+	Picture    bool   `json:"picture,omitempty" jsonschema:"also as an image, with colors"`
 }
 
 // picture is the reply of screen.
@@ -27,6 +30,8 @@ type picture struct {
 	Waiting *waiting `json:"waiting,omitempty" jsonschema:"what the running command waits for"`
 	Screen  string   `json:"screen" jsonschema:"what is on it"`
 	Above   int      `json:"left_out_above,omitempty" jsonschema:"so many rows at the top are not shown"`
+
+	png []byte // nil: no image was asked for
 }
 
 func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*picture, error) {
@@ -50,8 +55,39 @@ func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*pictu
 	if got.Waiting != nil {
 		p.Waiting = waitingOf(got.Waiting)
 	}
+	if a.Picture {
+		if p.png, err = s.draw(ctx, session.SessionID); err != nil {
+			return nil, err
+		}
+	}
 	return p, nil
 }
+
+// draw is a screen as a PNG. A secret can't be taken out of a picture, so there is none
+// of a screen that shows one, in whatever rows.
+func (s *server) draw(ctx context.Context, session string) ([]byte, error) {
+	got, err := ask[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON})
+	if err != nil {
+		return nil, err
+	}
+	var all strings.Builder
+	for _, line := range got.Lines {
+		for _, run := range line.Runs {
+			all.WriteString(run.Text)
+		}
+	}
+	if s.redact(all.String()) != all.String() {
+		return nil, api.Errorf(api.CodeForbidden, "a secret is on the screen, and would be in the image").
+			WithHint("call screen without picture: the text has its name instead")
+	}
+	png, err := drawing.PNG(got)
+	if errors.Is(err, drawing.ErrTooLarge) {
+		return nil, api.Errorf(api.CodeInvalidParams, "%w", err).WithHint("call screen without picture")
+	}
+	return png, err
+}
+
+func (p *picture) image() []byte { return p.png }
 
 // lastRows is as many rows at the end of a screen as there is room for, and how
 // many are above them.

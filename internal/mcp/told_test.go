@@ -2,7 +2,9 @@ package mcp_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
+	"image/png"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -145,5 +147,24 @@ func TestALineThatIsNoMessage(t *testing.T) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("it goes on without a client")
+	}
+}
+
+// Who can see gets to see: the screen as a PNG, beside its text.
+func TestScreenAsAnImage(t *testing.T) {
+	r := newRig(t, rigOptions{carrier: overStdio})
+	r.ask("run", args{"command": `printf '\033[41mred\033[m\n'`, "tty": true})
+	plain := r.ask("screen", args{})
+	if plain.image != nil {
+		t.Error("an image that nobody asked for")
+	}
+	got := r.ask("screen", args{"picture": true})
+	r.contains(got.text, "red")
+	if got.image == nil || got.image.MIMEType != "image/png" {
+		t.Fatalf("there is no image: %+v", got.image)
+	}
+	img, err := png.Decode(bytes.NewReader(got.image.Data))
+	if err != nil || img.Bounds().Dx() < 80*8 || len(got.image.Data) > 100_000 {
+		t.Errorf("%d bytes, %v", len(got.image.Data), err)
 	}
 }

@@ -239,8 +239,12 @@ func (s *server) handler(t tool) sdk.ToolHandler {
 		if err != nil {
 			return nil, err
 		}
+		content := []sdk.Content{&sdk.TextContent{Text: s.redact(answer.text())}}
+		if shown, ok := answer.(interface{ image() []byte }); ok && shown.image() != nil {
+			content = append(content, &sdk.ImageContent{Data: shown.image(), MIMEType: "image/png"})
+		}
 		return &sdk.CallToolResult{
-			Content:           []sdk.Content{&sdk.TextContent{Text: s.redact(answer.text())}},
+			Content:           content,
 			StructuredContent: json.RawMessage(printable.JSON(s.redactJSON(structured))),
 		}, nil
 	}

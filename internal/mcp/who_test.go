@@ -37,6 +37,14 @@ func TestSecrets(t *testing.T) {
 	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
 	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
 
+	// Out of a picture it can't be taken.
+	drawn := r.try("screen", args{"picture": true})
+	r.contains(drawn.text, "a secret is on the screen", "screen without picture")
+	if drawn.image != nil {
+		t.Error("it is drawn")
+	}
+	replies = append(replies, drawn)
+
 	// Where it would be shown it is not typed.
 	shown := r.ask("run", args{"command": "read -p 'Name: ' x", "tty": true, "session": "shown"})
 	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})

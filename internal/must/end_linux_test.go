@@ -30,12 +30,12 @@ func TestMustEndTogether(t *testing.T) {
 	for _, c := range []struct{ name, cgroup string }{{"cgroups", "auto"}, {"tags", "off"}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Run("holder", func(t *testing.T) { killHolder(t, c.cgroup) })
-			t.Run("daemon then holder", func(t *testing.T) {
+			measured(t, "daemon then holder", func(t *testing.T) error {
 				r := crowded(t, c.cgroup)
 				r.stopThenKill(r.PID, daemonOf(r.PID)) // a stopped holder starts no other daemon
-				r.gone("daemon, then holder")
+				return r.gone("daemon, then holder")
 			})
-			t.Run("daemon then SIGTERM", func(t *testing.T) {
+			measured(t, "daemon then SIGTERM", func(t *testing.T) error {
 				r := crowded(t, c.cgroup)
 				for _, step := range []struct {
 					pid int
@@ -46,30 +46,30 @@ func TestMustEndTogether(t *testing.T) {
 					}
 				}
 				r.killed = time.Now()
-				r.gone("the daemon, and SIGTERM")
+				return r.gone("the daemon, and SIGTERM")
 			})
-			t.Run("daemon and SIGTERM to the next", func(t *testing.T) {
+			measured(t, "daemon and SIGTERM to the next", func(t *testing.T) error {
 				r := crowded(t, c.cgroup)
 				r.killAndAwaitNext(daemonOf)
 				r.terminate()
-				r.gone("the daemon, and SIGTERM to the next")
+				return r.gone("the daemon, and SIGTERM to the next")
 			})
-			t.Run("SIGTERM", func(t *testing.T) {
+			measured(t, "SIGTERM", func(t *testing.T) error {
 				r := crowded(t, c.cgroup)
 				r.terminate()
-				r.gone("SIGTERM")
+				return r.gone("SIGTERM")
 			})
-			t.Run("both at once", func(t *testing.T) {
+			measured(t, "both at once", func(t *testing.T) error {
 				r := crowded(t, c.cgroup)
 				r.stopThenKill(daemonOf(r.PID), r.PID)
-				r.gone("both")
+				return r.gone("both")
 			})
-			t.Run("both in a storm", func(t *testing.T) {
+			measured(t, "both in a storm", func(t *testing.T) error {
 				r := crowded(t, c.cgroup, storm)
 				r.stopThenKill(daemonOf(r.PID), r.PID)
-				r.gone("both in a storm")
+				return r.gone("both in a storm")
 			})
-			t.Run("undertaker before", func(t *testing.T) { killUndertakerBefore(t, c.cgroup) })
+			measured(t, "undertaker before", func(t *testing.T) error { return killUndertakerBefore(t, c.cgroup) })
 			t.Run("all three", func(t *testing.T) { killAllThree(t, c.cgroup) })
 			t.Run("whole cgroup", func(t *testing.T) { killCgroup(t, c.cgroup) })
 		})
@@ -185,13 +185,23 @@ func (c *crowd) killAndAwaitNext(who func(holder int) int) {
 	}
 }
 
-// gone sees that nothing is left of the daemon, and how soon.
-func (c *crowd) gone(who string) {
+// measured is a test whose time is a goal as others: see tries.
+func measured(t *testing.T, name string, measure func(t *testing.T) error) {
+	t.Run(name, func(t *testing.T) { tries(t, measure) })
+}
+
+// gone sees that nothing is left of the daemon, and returns an error if it was late.
+func (c *crowd) gone(who string) error {
 	c.t.Helper()
-	if err := eventually(endTime, c.left); err != nil {
-		c.t.Errorf("%s after the death of %s: %v", endTime, who, err)
+	late := eventually(endTime, c.left)
+	if late != nil {
+		late = fmt.Errorf("%s after the death of %s: %w", endTime, who, late)
+		if err := eventually(trltest.Patience, c.left); err != nil {
+			c.t.Fatalf("%s after the death of %s: %v", trltest.Patience, who, err)
+		}
 	}
 	c.tell(who)
+	return late
 }
 
 func (c *crowd) tell(who string) {
@@ -299,7 +309,7 @@ func (c *crowd) allLost() error {
 }
 
 // killUndertakerBefore sees that another takes its place, which does its work.
-func killUndertakerBefore(t *testing.T, cgroup string) {
+func killUndertakerBefore(t *testing.T, cgroup string) error {
 	r := crowded(t, cgroup)
 	first := undertakerOf(r.PID)
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first))
@@ -309,7 +319,7 @@ func killUndertakerBefore(t *testing.T, cgroup string) {
 	}
 	r.killAndAwaitNext(undertakerOf)
 	r.stopThenKill(daemonOf(r.PID), r.PID)
-	r.gone("the undertaker, and then of both")
+	return r.gone("the undertaker, and then of both")
 }
 
 // killAllThree leaves it to the next start to end what is left.

@@ -47,6 +47,10 @@ var imports = []importRule{
 		why: "how fields are written does not depend on whose they are",
 	},
 	{
+		about: "internal/freelist", only: []string{}, bare: true,
+		why: "how values are reused does not depend on what they are",
+	},
+	{
 		about: "internal/process", only: []string{"api", "internal/holder"},
 		why: "the lowest floor but what outlives it: killing must be testable with nothing above it",
 	},
@@ -59,11 +63,11 @@ var imports = []importRule{
 		why: "a pseudo-terminal is a pair of files",
 	},
 	{
-		about: "internal/journal", only: []string{"api", "internal/holder", "internal/state"},
+		about: "internal/journal", only: []string{"api", "internal/freelist", "internal/holder", "internal/state"},
 		why: "a log of bytes does not know whose they are",
 	},
 	{
-		about: "internal/shell", only: []string{"api", "internal/holder", "internal/process", "internal/state"},
+		about: "internal/shell", only: []string{"api", "internal/freelist", "internal/holder", "internal/process", "internal/state"},
 		why: "a shell driver needs processes, kept descriptors and nothing else; what output is for is decided above",
 	},
 	{

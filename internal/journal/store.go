@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/terminal-runtime/trl/internal/freelist"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
@@ -108,7 +109,7 @@ type Store struct {
 	lossy    atomic.Int64
 
 	bufs       sync.Pool // *[pullSize]byte
-	lanes      holder.Spares[*lane]
+	lanes      freelist.List[*lane]
 	laneNumber atomic.Uint64 // of the last journal that took one
 	told       sync.Once     // about what can't be kept
 }

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/freelist"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
@@ -23,8 +24,8 @@ type outlet struct {
 	write int    // for a program that inherits it; -1: none
 }
 
-func newOutlets(keep holder.Keeper) *holder.Spares[*outlet] {
-	return &holder.Spares[*outlet]{
+func newOutlets(keep holder.Keeper) *freelist.List[*outlet] {
+	return &freelist.List[*outlet]{
 		More: 2, // stdout and stderr
 		Make: func() (*outlet, error) { return newOutlet(keep) },
 		End: func(o *outlet) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/freelist"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/ledger"
@@ -117,7 +118,7 @@ type Pool struct {
 	host    *process.Host
 	hub     *shell.Hub
 	store   *journal.Store
-	outlets *holder.Spares[*outlet] // pipes for the output of commands
+	outlets *freelist.List[*outlet] // pipes for the output of commands
 	notes   sync.Pool               // of *noteBuffer
 
 	mu       sync.Mutex

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/freelist"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
@@ -38,8 +39,8 @@ type Hub struct {
 	ring    *ring
 	texts   map[string]kept // the embedded ones, by name
 	scripts map[string]kept // all that were loaded, by key; see scriptKey
-	kits    holder.Spares[*kit]
-	pieces  holder.Spares[*text]
+	kits    freelist.List[*kit]
+	pieces  freelist.List[*text]
 	clock   *clock
 
 	// unsaved is how many reports were handed to shells that have not saved yet

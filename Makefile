@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
 
-.PHONY: build install quick test check lint fuzz bench torture stories sdk dist clean
+.PHONY: build install quick quick-packages test check lint fuzz bench torture stories sdk dist clean
 
 build: ## the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
@@ -14,10 +14,13 @@ install: ## the same, into GOBIN
 
 # The packages whose tests neither start the binary nor drive shells.
 QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/cast ./internal/cli ./internal/contract \
-	./internal/journal ./internal/ledger ./internal/pty ./internal/service/... ./internal/spelling ./internal/svg ./internal/vt
+	./internal/drawing ./internal/freelist ./internal/journal ./internal/ledger ./internal/pty ./internal/service/... ./internal/spelling ./internal/vt
 
 quick: ## what most changes break, in less than half a minute
 	$(GO) test -short -timeout 2m -skip '^(TestMust|TestStories|TestTorture|TestImages)' $(QUICK)
+
+quick-packages: ## the names of those packages
+	@echo $(QUICK)
 
 test: ## every test but the long tables, with the race detector
 	$(GO) test -race -short ./...

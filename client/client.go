@@ -53,14 +53,14 @@ func (o *Options) setDefaults() {
 
 // Client is a way to a daemon. It is safe for concurrent use.
 type Client struct {
-	carrier carrier
-	opts    Options
-	keyless atomic.Bool // the daemon is of a version that takes keys with commands alone
+	transport daemonTransport
+	opts      Options
+	keyless   atomic.Bool // the daemon is of a version that takes keys with commands alone
 }
 
 // carrier is one of the ways to reach a daemon. Its errors are *api.Error, or
 // wrap ErrClosed or ErrNoDaemon, or that of a context.
-type carrier interface {
+type daemonTransport interface {
 	call(ctx context.Context, method string, params, result any) error
 	// stream runs a command and follows it. The feed is nil when only its exec
 	// is known, to be attached to.
@@ -68,7 +68,7 @@ type carrier interface {
 	attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error)
 	watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error)
 	// redials reports whether a lost connection can be made again.
-	redials() bool
+	canRedial() bool
 	close()
 }
 
@@ -91,13 +91,13 @@ func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 	opts.setDefaults()
 	connect := dial
 	if len(opts.Also) > 0 {
-		connect = dialSeveral
+		connect = dialFailover
 	}
 	carrier, err := connect(ctx, addr, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{carrier: carrier, opts: opts}, nil
+	return &Client{transport: carrier, opts: opts}, nil
 }
 
 // NewConn speaks over a connection that already exists, such as the standard
@@ -106,13 +106,13 @@ func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 func NewConn(conn io.ReadWriteCloser) *Client {
 	var opts Options
 	opts.setDefaults()
-	return &Client{carrier: &lines{conn: newConn(newLineWire(conn))}, opts: opts}
+	return &Client{transport: &lineTransport{conn: newConn(newLineWire(conn))}, opts: opts}
 }
 
 // Close ends the connection. The daemon stops waiting on behalf of the calls
 // that are unanswered, which fail; commands that run go on.
 func (c *Client) Close() error {
-	c.carrier.close()
+	c.transport.close()
 	return nil
 }
 
@@ -121,13 +121,13 @@ func (c *Client) Close() error {
 // call is abandoned and returns; what the daemon does of it, it does. A call that
 // the daemon put off (RUNTIME_UNAVAILABLE with retry_after_ms) is made again then.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	try := func() error { return c.carrier.call(ctx, method, params, result) }
-	safe := c.carrier.redials() && repeatable(method, params)
+	try := func() error { return c.transport.call(ctx, method, params, result) }
+	safe := c.transport.canRedial() && repeatable(method, params)
 	err := try()
 	if errors.Is(err, ErrNoDaemon) && !errors.Is(err, ErrClosed) {
 		return err // there was none to lose
 	}
-	return c.persist(ctx, err, try, func(err error) bool { return putOff(err) > 0 || safe && lost(err) })
+	return c.retry(ctx, err, try, func(err error) bool { return retryAfter(err) > 0 || safe && lost(err) })
 }
 
 // readOnly are the methods that can be called twice without harm.
@@ -168,10 +168,10 @@ const (
 
 // persist repeats try, which has failed with err, as long as that may be mended by
 // doing so and the patience is not over.
-func (c *Client) persist(ctx context.Context, err error, try func() error, mend func(error) bool) error {
+func (c *Client) retry(ctx context.Context, err error, try func() error, mend func(error) bool) error {
 	deadline := time.Now().Add(c.opts.Patience)
 	for pause := firstPause; err != nil && mend(err); pause = min(2*pause, maxPause) {
-		wait := max(jitter(pause), putOff(err))
+		wait := max(jitter(pause), retryAfter(err))
 		if time.Now().Add(wait).After(deadline) {
 			break
 		}
@@ -184,7 +184,7 @@ func (c *Client) persist(ctx context.Context, err error, try func() error, mend 
 }
 
 // putOff is after how long a daemon wants to be asked again; 0: it did not say.
-func putOff(err error) time.Duration {
+func retryAfter(err error) time.Duration {
 	if !api.IsCode(err, api.CodeRuntimeUnavailable) {
 		return 0
 	}
@@ -221,7 +221,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // lines is the carrier of daemons that speak a message at a time both ways.
-type lines struct {
+type lineTransport struct {
 	dial func(context.Context) (*conn, error) // nil: there is one connection only
 
 	mu      sync.Mutex
@@ -230,10 +230,10 @@ type lines struct {
 	closed  bool
 }
 
-func (l *lines) redials() bool { return l.dial != nil }
+func (l *lineTransport) canRedial() bool { return l.dial != nil }
 
 // current returns the connection for calls, and makes it again if it has ended.
-func (l *lines) current(ctx context.Context) (*conn, error) {
+func (l *lineTransport) current(ctx context.Context) (*conn, error) {
 	l.mu.Lock()
 	c, closed := l.conn, l.closed
 	l.mu.Unlock()
@@ -256,7 +256,7 @@ func (l *lines) current(ctx context.Context) (*conn, error) {
 
 // refusal reports whether the daemon has refused the caller on a connection, which
 // the next call is to say before another connection is tried.
-func (l *lines) refusal(c *conn) bool {
+func (l *lineTransport) refusal(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refused == c || !api.IsCode(c.err, api.CodeUnauthorized) {
@@ -267,7 +267,7 @@ func (l *lines) refusal(c *conn) bool {
 }
 
 // redial connects once more. That it fails is the end of what there was.
-func (l *lines) redial(ctx context.Context) (*conn, error) {
+func (l *lineTransport) redial(ctx context.Context) (*conn, error) {
 	c, err := l.dial(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
@@ -275,7 +275,7 @@ func (l *lines) redial(ctx context.Context) (*conn, error) {
 	return c, err
 }
 
-func (l *lines) call(ctx context.Context, method string, params, result any) error {
+func (l *lineTransport) call(ctx context.Context, method string, params, result any) error {
 	c, err := l.current(ctx)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (l *lines) call(ctx context.Context, method string, params, result any) err
 	return c.call(ctx, method, params, result, nil)
 }
 
-func (l *lines) close() {
+func (l *lineTransport) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -292,7 +292,7 @@ func (l *lines) close() {
 
 // streamConn returns a connection for one stream: one of its own, so that a
 // reader who lags is nobody's but the stream's, if there can be more than one.
-func (l *lines) streamConn(ctx context.Context) (c *conn, own bool, err error) {
+func (l *lineTransport) streamConn(ctx context.Context) (c *conn, own bool, err error) {
 	if l.dial == nil {
 		return l.conn, false, nil
 	}
@@ -306,18 +306,18 @@ func (l *lines) streamConn(ctx context.Context) (c *conn, own bool, err error) {
 	return c, true, err
 }
 
-func (l *lines) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
+func (l *lineTransport) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
 	var r api.ExecStreamResult
 	f, err := follow(ctx, l, api.MethodExecStream, p, &r, parseChunk)
 	return r.ExecID, f, err
 }
 
-func (l *lines) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
+func (l *lineTransport) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
 	var r api.ExecAttachResult
 	return follow(ctx, l, api.MethodExecAttach, api.ExecAttachParams{ExecID: execID, From: from}, &r, parseChunk)
 }
 
-func (l *lines) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
+func (l *lineTransport) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
 	var r api.SessionWatchResult
 	return follow(ctx, l, api.MethodSessionWatch, p, &r, parseEvent)
 }

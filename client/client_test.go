@@ -35,7 +35,7 @@ type fakeSessions struct {
 }
 
 func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
-	arrival.Settled(ctx)
+	arrival.MarkQueued(ctx)
 	return f.run(ctx, p)
 }
 
@@ -369,7 +369,7 @@ func (r recorder) Call(_ context.Context, method string, _ json.RawMessage) (any
 
 // opening are the methods of a Client that open streams, and those of the table
 // that they are for.
-var opening = map[string]string{
+var streamMethods = map[string]string{
 	"Stream": api.MethodExecStream, "Attach": api.MethodExecAttach, "Watch": api.MethodSessionWatch,
 	"": api.MethodStreamClose, // the Close of what they return
 }
@@ -387,7 +387,7 @@ func TestEveryMethodHasACall(t *testing.T) {
 		if name == "Call" || name == "Close" {
 			continue
 		}
-		if _, opens := opening[name]; opens {
+		if _, opens := streamMethods[name]; opens {
 			continue // with streams, in stream_test.go
 		}
 		fn := c.Method(i)
@@ -413,7 +413,7 @@ func TestEveryMethodHasACall(t *testing.T) {
 			t.Errorf("%s: the result is %v", name, m.Result)
 		}
 	}
-	for _, name := range opening {
+	for _, name := range streamMethods {
 		delete(methods, name)
 	}
 	for name := range methods {

@@ -23,7 +23,7 @@ type wire interface {
 	close() error
 	// hurry bounds how long receive waits from now on. It is false when that
 	// can't be done.
-	hurry(d time.Duration) bool
+	setReceiveTimeout(d time.Duration) bool
 }
 
 // lineWire is a byte stream with a message a line.
@@ -61,7 +61,7 @@ func (w *lineWire) receive() ([]byte, error) {
 
 func (w *lineWire) close() error { return w.conn.Close() }
 
-func (w *lineWire) hurry(d time.Duration) bool {
+func (w *lineWire) setReceiveTimeout(d time.Duration) bool {
 	c, ok := w.conn.(interface{ SetReadDeadline(time.Time) error })
 	return ok && c.SetReadDeadline(time.Now().Add(d)) == nil
 }
@@ -226,7 +226,7 @@ func decode(method string, line []byte, result any) error {
 
 // lastWords is how long, once writing has failed, the daemon's last lines are
 // waited for: they say why. They are already on their way.
-const lastWords = time.Second
+const closeTimeout = time.Second
 
 // write is the goroutine that writes, so that a call can be abandoned while a
 // daemon that is busy lets its line wait.
@@ -235,10 +235,10 @@ func (c *conn) write() {
 		select {
 		case line := <-c.lines:
 			if err := c.wire.send(line); err != nil {
-				if c.wire.hurry(lastWords) {
+				if c.wire.setReceiveTimeout(closeTimeout) {
 					return // the reader finds the end, with its reason
 				}
-				c.fail(c.lost(err))
+				c.fail(c.closeError(err))
 				return
 			}
 		case <-c.done:
@@ -256,7 +256,7 @@ func (c *conn) read() {
 			err = c.deliver(line)
 		}
 		if err != nil {
-			c.fail(c.lost(err))
+			c.fail(c.closeError(err))
 			return
 		}
 	}
@@ -264,7 +264,7 @@ func (c *conn) read() {
 
 // lost is the error of calls whose connection ended with err. If the daemon
 // has said why, that counts.
-func (c *conn) lost(err error) error {
+func (c *conn) closeError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.notice != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // dial makes the carrier for an address.
-func dial(ctx context.Context, addr string, opts Options) (carrier, error) {
+func dial(ctx context.Context, addr string, opts Options) (daemonTransport, error) {
 	scheme, rest, _ := strings.Cut(addr, ":")
 	switch {
 	case scheme == "unix" || !strings.Contains(addr, "://") && scheme != "stdio":
@@ -27,7 +27,7 @@ func dial(ctx context.Context, addr string, opts Options) (carrier, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &lines{conn: newConn(w)}, nil
+		return &lineTransport{conn: newConn(w)}, nil
 	case scheme == "ws" || scheme == "wss":
 		return dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, opts) })
 	case scheme == "http" || scheme == "https":
@@ -38,8 +38,8 @@ func dial(ctx context.Context, addr string, opts Options) (carrier, error) {
 }
 
 // dialLines makes the first connection, and keeps the way to make more.
-func dialLines(ctx context.Context, connect func(context.Context) (wire, error)) (carrier, error) {
-	l := &lines{dial: func(ctx context.Context) (*conn, error) {
+func dialLines(ctx context.Context, connect func(context.Context) (wire, error)) (daemonTransport, error) {
+	l := &lineTransport{dial: func(ctx context.Context) (*conn, error) {
 		w, err := connect(ctx)
 		if err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func dialLines(ctx context.Context, connect func(context.Context) (wire, error))
 
 func dialUnix(ctx context.Context, path string) (wire, error) {
 	// Whoever listens gets commands, environments and secrets.
-	user, err := trust.Server(path)
+	user, err := trust.ServerUser(path)
 	if err != nil {
 		return nil, noDaemon(path, err)
 	}
@@ -62,7 +62,7 @@ func dialUnix(ctx context.Context, path string) (wire, error) {
 	if err != nil {
 		return nil, noDaemon(path, err)
 	}
-	if err := trust.Reach(c.(*net.UnixConn), path, user); err != nil {
+	if err := trust.CheckPeer(c.(*net.UnixConn), path, user); err != nil {
 		_ = c.Close()
 		return nil, err
 	}

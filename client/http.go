@@ -20,21 +20,21 @@ import (
 
 // overHTTP is the carrier of http and https addresses: a call is a POST, a
 // stream a response of Server-Sent Events.
-type overHTTP struct {
+type httpTransport struct {
 	base   string // without a slash at the end
 	opts   Options
 	client *http.Client
 
 	mu     sync.Mutex
-	events []*lines // the connections of watches, which only a WebSocket carries
+	events []*lineTransport // the connections of watches, which only a WebSocket carries
 }
 
-func newHTTP(addr string, opts Options) (carrier, error) {
+func newHTTP(addr string, opts Options) (daemonTransport, error) {
 	u, err := url.Parse(addr)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return nil, fmt.Errorf("address %q: use http://HOST:PORT or https://HOST:PORT", addr)
 	}
-	return &overHTTP{base: strings.TrimSuffix(addr, "/"), opts: opts, client: httpClient(opts)}, nil
+	return &httpTransport{base: strings.TrimSuffix(addr, "/"), opts: opts, client: httpClient(opts)}, nil
 }
 
 // httpClient makes a client that shares nothing with others of the program.
@@ -56,9 +56,9 @@ func httpClient(opts Options) *http.Client {
 // goroutines an agent's program may call from at once.
 const maxIdleConns = 64
 
-func (h *overHTTP) redials() bool { return true }
+func (h *httpTransport) canRedial() bool { return true }
 
-func (h *overHTTP) close() {
+func (h *httpTransport) close() {
 	h.client.CloseIdleConnections()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +67,7 @@ func (h *overHTTP) close() {
 	}
 }
 
-func (h *overHTTP) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+func (h *httpTransport) request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, h.base+path, body)
 	if err == nil && h.opts.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+h.opts.Token)
@@ -77,7 +77,7 @@ func (h *overHTTP) request(ctx context.Context, method, path string, body io.Rea
 
 // do sends a request. An error is that of ctx, or says that the connection
 // failed.
-func (h *overHTTP) do(r *http.Request) (*http.Response, error) {
+func (h *httpTransport) do(r *http.Request) (*http.Response, error) {
 	res, err := h.client.Do(r)
 	if err != nil {
 		if ctx := r.Context(); ctx.Err() != nil {
@@ -91,7 +91,7 @@ func (h *overHTTP) do(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func (h *overHTTP) call(ctx context.Context, method string, params, result any) error {
+func (h *httpTransport) call(ctx context.Context, method string, params, result any) error {
 	body, err := encode(1, method, params)
 	if err != nil {
 		return fmt.Errorf("%s: params: %w", method, err)
@@ -119,13 +119,13 @@ func (h *overHTTP) call(ctx context.Context, method string, params, result any) 
 	return decode(method, answer, result)
 }
 
-func (h *overHTTP) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
+func (h *httpTransport) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
 	var r api.ExecStreamResult
 	err := h.call(ctx, api.MethodExecStream, p, &r)
 	return r.ExecID, nil, err
 }
 
-func (h *overHTTP) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
+func (h *httpTransport) attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r, err := h.request(ctx, http.MethodGet, "/v1/execs/"+url.PathEscape(execID)+"/stream", nil)
 	if err != nil {
@@ -155,7 +155,7 @@ func (h *overHTTP) attach(ctx context.Context, execID string, from int64) (*feed
 				return err
 			}
 			select {
-			case f.notes <- c:
+			case f.notifications <- c:
 				return nil
 			case <-f.closed:
 				return ErrClosed
@@ -167,13 +167,13 @@ func (h *overHTTP) attach(ctx context.Context, execID string, from int64) (*feed
 	return f, nil
 }
 
-func (h *overHTTP) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
+func (h *httpTransport) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
 	addr := "ws" + strings.TrimPrefix(h.base, "http") // https becomes wss
 	c, err := dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, h.opts) })
 	if err != nil {
 		return nil, err
 	}
-	l := c.(*lines)
+	l := c.(*lineTransport)
 	f, err := l.watch(ctx, p)
 	if err != nil {
 		l.close()
@@ -188,7 +188,7 @@ func (h *overHTTP) watch(ctx context.Context, p api.SessionWatchParams) (*feed[a
 		l.close()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.events = slices.DeleteFunc(h.events, func(e *lines) bool { return e == l })
+		h.events = slices.DeleteFunc(h.events, func(e *lineTransport) bool { return e == l })
 	}
 	return f, nil
 }

@@ -47,7 +47,7 @@ func (c *Client) CreateSession(ctx context.Context, p api.SessionCreateParams) (
 // keyed makes a call that may have to be made again with a key, unless the daemon
 // is of a version that has none for it.
 func keyed[R any](c *Client, given string, call func(key string) (*R, error)) (*R, error) {
-	if given != "" || !c.carrier.redials() || c.keyless.Load() {
+	if given != "" || !c.transport.canRedial() || c.keyless.Load() {
 		return call(given)
 	}
 	r, err := call(newKey())
@@ -77,7 +77,7 @@ func (c *Client) DestroySession(ctx context.Context, p api.SessionDestroyParams)
 // command: Cancel does. Without a key it is given one, so that it can be asked
 // for again after a lost connection and still runs once.
 func (c *Client) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
-	if p.Key == "" && c.carrier.redials() {
+	if p.Key == "" && c.transport.canRedial() {
 		p.Key = newKey()
 	}
 	return call[api.ExecResult](ctx, c, api.MethodExecRun, p)

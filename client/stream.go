@@ -15,25 +15,25 @@ import (
 // feed is what follows a call that opened a stream, for as long as one
 // connection lasts.
 type feed[T any] struct {
-	notes  chan *T
-	closed chan struct{}   // by close: nobody takes notes any more
-	ended  <-chan struct{} // the connection has ended, for reason
-	reason func() error
-	stop   func() // gives up what the feed holds
+	notifications chan *T
+	closed        chan struct{}   // by close: nobody takes notes any more
+	ended         <-chan struct{} // the connection has ended, for reason
+	reason        func() error
+	stop          func() // gives up what the feed holds
 }
 
 // feedRoom is how many notes wait for a reader: enough that it need not wait
 // for the next one to be read. A reader that lags makes the daemon wait.
-const feedRoom = 4
+const feedBuffer = 4
 
 func newFeed[T any]() *feed[T] {
-	return &feed[T]{notes: make(chan *T, feedRoom), closed: make(chan struct{})}
+	return &feed[T]{notifications: make(chan *T, feedBuffer), closed: make(chan struct{})}
 }
 
 // put hands a note to the reader, and says whether it could.
 func (f *feed[T]) put(n *T) bool {
 	select {
-	case f.notes <- n:
+	case f.notifications <- n:
 		return true
 	case <-f.closed:
 	case <-f.ended:
@@ -45,18 +45,18 @@ func (f *feed[T]) put(n *T) bool {
 // before its error.
 func (f *feed[T]) next(ctx context.Context) (*T, error) {
 	select {
-	case n := <-f.notes:
+	case n := <-f.notifications:
 		return n, nil
 	default:
 	}
 	select {
-	case n := <-f.notes:
+	case n := <-f.notifications:
 		return n, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-f.ended:
 		select {
-		case n := <-f.notes:
+		case n := <-f.notifications:
 			return n, nil
 		default:
 			return nil, f.reason()
@@ -71,7 +71,7 @@ func (f *feed[T]) close() {
 }
 
 // follow calls a method that opens a stream.
-func follow[T any](ctx context.Context, l *lines, method string, params, result any, parse func([]byte) (*T, error)) (*feed[T], error) {
+func follow[T any](ctx context.Context, l *lineTransport, method string, params, result any, parse func([]byte) (*T, error)) (*feed[T], error) {
 	c, own, err := l.streamConn(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func follow[T any](ctx context.Context, l *lines, method string, params, result 
 	if !own {
 		f.stop = func() {
 			c.unsubscribe(opened.StreamID)
-			ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 			defer cancel()
 			_ = c.call(ctx, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil, nil) // it may have ended
 		}
@@ -138,8 +138,8 @@ type Stream struct {
 	feed   *feed[api.Chunk] // nil: none now
 	result *api.ExecResult
 
-	failing time.Time // since when nothing has come; zero: something has
-	pause   time.Duration
+	failingSince time.Time // since when nothing has come; zero: something has
+	pause        time.Duration
 }
 
 // Stream runs a command and follows it. ctx bounds the stream, not the command:
@@ -150,12 +150,12 @@ func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, e
 	}
 	s := c.newStream(ctx)
 	open := func() (err error) {
-		s.execID, s.feed, err = c.carrier.stream(s.ctx, p)
+		s.execID, s.feed, err = c.transport.stream(s.ctx, p)
 		return err
 	}
 	err := open()
-	if err != nil && c.carrier.redials() {
-		err = c.persist(s.ctx, err, open, lost)
+	if err != nil && c.transport.canRedial() {
+		err = c.retry(s.ctx, err, open, lost)
 	}
 	if err != nil {
 		s.cancel()
@@ -182,7 +182,7 @@ func (c *Client) newStream(ctx context.Context) *Stream {
 }
 
 func (s *Stream) attach() (err error) {
-	s.feed, err = s.client.carrier.attach(s.ctx, s.execID, s.next)
+	s.feed, err = s.client.transport.attach(s.ctx, s.execID, s.next)
 	return err
 }
 
@@ -224,7 +224,7 @@ func (s *Stream) Receive() (*api.Chunk, error) {
 		if err == nil {
 			var c *api.Chunk
 			if c, err = s.feed.next(s.ctx); err == nil && c.Offset == s.next {
-				s.took(c)
+				s.received(c)
 				return c, nil
 			}
 		}
@@ -239,8 +239,8 @@ func (s *Stream) Receive() (*api.Chunk, error) {
 }
 
 // took notes that a chunk was received.
-func (s *Stream) took(c *api.Chunk) {
-	s.next, s.failing, s.pause = c.Next, time.Time{}, firstPause
+func (s *Stream) received(c *api.Chunk) {
+	s.next, s.failingSince, s.pause = c.Next, time.Time{}, firstPause
 	if c.Type == api.ChunkExit {
 		s.result = c.Result
 		if s.result == nil {
@@ -254,14 +254,14 @@ func (s *Stream) took(c *api.Chunk) {
 // something had come since the last time, else after a pause, until the
 // patience is over.
 func (s *Stream) mayResume(err error) bool {
-	if !lost(err) || !s.client.carrier.redials() {
+	if !lost(err) || !s.client.transport.canRedial() {
 		return false
 	}
-	if s.failing.IsZero() {
-		s.failing = time.Now()
+	if s.failingSince.IsZero() {
+		s.failingSince = time.Now()
 		return s.ctx.Err() == nil && s.client.opts.Patience > 0
 	}
-	if time.Since(s.failing) > s.client.opts.Patience {
+	if time.Since(s.failingSince) > s.client.opts.Patience {
 		return false
 	}
 	pause := s.pause
@@ -296,7 +296,7 @@ type Events struct {
 // Watch tells what happens to one session, or to all, from now on.
 func (c *Client) Watch(ctx context.Context, p api.SessionWatchParams) (*Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	f, err := c.carrier.watch(ctx, p)
+	f, err := c.transport.watch(ctx, p)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -59,7 +59,7 @@ func (w *webSocket) close() error {
 	return w.conn.CloseNow()
 }
 
-func (w *webSocket) hurry(d time.Duration) bool {
+func (w *webSocket) setReceiveTimeout(d time.Duration) bool {
 	time.AfterFunc(d, w.cancel)
 	return true
 }

@@ -65,7 +65,7 @@ const stepTimeoutMS = 10_000
 
 // patience is how long an answer may take beyond the command's own timeout:
 // the grace between SIGTERM and SIGKILL, and a machine that is busy.
-const patience = 60 * time.Second
+const answerSlack = 60 * time.Second
 
 // Run gives one case to one shell, in a session of its own. The token must be
 // decimal, and unlike that of every other run, also as a prefix.
@@ -89,7 +89,7 @@ func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
 	var session struct {
 		SessionID string `json:"session_id"`
 	}
-	if err := within(ctx, rpc, patience, "session.create", r.createParams(shell, token), &session); err != nil {
+	if err := within(ctx, rpc, answerSlack, "session.create", r.createParams(shell, token), &session); err != nil {
 		return failed("%v", err)
 	}
 	if session.SessionID == "" {
@@ -163,7 +163,7 @@ func (r *Runner) run(ctx context.Context, rpc *caller, session, command string, 
 	}
 	var result Result
 	began := time.Now()
-	err := within(ctx, rpc, time.Duration(timeoutMS)*time.Millisecond+patience, "exec.run", params, &result)
+	err := within(ctx, rpc, time.Duration(timeoutMS)*time.Millisecond+answerSlack, "exec.run", params, &result)
 	took := time.Since(began)
 	if r.Terminal && err == nil && result.StdoutEncoding == "" {
 		result.Stdout = strings.ReplaceAll(result.Stdout, "\r\n", "\n")
@@ -191,7 +191,7 @@ func late(ctx context.Context, rpc *caller, exec string, want Late) error {
 			Encoding string `json:"encoding"`
 		} `json:"chunks"`
 	}
-	if err := within(ctx, rpc, patience, "exec.output", params, &output); err != nil {
+	if err := within(ctx, rpc, answerSlack, "exec.output", params, &output); err != nil {
 		return err
 	}
 	var got bytes.Buffer
@@ -221,7 +221,7 @@ func (r *Runner) destroy(ctx context.Context, session, token string) error {
 		State     string            `json:"state"`
 		Survivors []json.RawMessage `json:"survivors"`
 	}
-	if err := within(ctx, rpc, patience, "session.destroy", map[string]any{"session_id": session, "force": true}, &gone); err != nil {
+	if err := within(ctx, rpc, answerSlack, "session.destroy", map[string]any{"session_id": session, "force": true}, &gone); err != nil {
 		return err
 	}
 	if gone.State != "terminated" {

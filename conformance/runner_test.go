@@ -132,7 +132,7 @@ func sample() Case {
 }
 
 // sound are the answers that let sample pass.
-func sound() map[string]any {
+func passingAnswers() map[string]any {
 	return map[string]any{
 		"setup":       exited(1, "ignored"),
 		"main 42":     exited(0, "main 42\n"),
@@ -227,7 +227,7 @@ func TestRunner(t *testing.T) {
 		{name: "survivors that it does not name", leftovers: []string{"7 sleep"}, want: Fail, why: "7 sleep"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, answers := sample(), sound()
+			c, answers := sample(), passingAnswers()
 			if test.change != nil {
 				test.change(&c, answers)
 			}
@@ -250,7 +250,7 @@ func TestRunner(t *testing.T) {
 }
 
 func TestRunnerCreates(t *testing.T) {
-	f := newFake(t, sound())
+	f := newFake(t, passingAnswers())
 	runner := Runner{
 		Socket:    f.socket,
 		ShellPath: map[string]string{"ash": "/opt/bin/ash"},

@@ -35,7 +35,7 @@ func TestDrainingIsTold(t *testing.T) {
 	if err := syscall.Kill(d.PID, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); health(t, d.HTTP) != http.StatusServiceUnavailable; <-time.After(lookAgain) {
+	for deadline := time.Now().Add(patience); health(t, d.HTTP) != http.StatusServiceUnavailable; <-time.After(pollInterval) {
 		if time.Now().After(deadline) {
 			t.Fatal("healthz says that all is well")
 		}
@@ -53,7 +53,7 @@ func TestDrainingIsTold(t *testing.T) {
 			t.Errorf("%s: %+v, %v", address, info, err)
 		}
 	}
-	if err := d.Ended(); err != nil {
+	if err := d.AwaitExit(); err != nil {
 		t.Error(err)
 	}
 }

@@ -88,21 +88,21 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // site is a daemon that serves HTTP.
-type site struct {
+type httpDaemon struct {
 	t      *testing.T
 	daemon *trltest.Daemon
 	url    string
 	client *http.Client
 }
 
-func startSite(t *testing.T, args ...string) *site {
+func startHTTPDaemon(t *testing.T, args ...string) *httpDaemon {
 	t.Helper()
 	dir, err := trltest.NewDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &site{t: t, client: http.DefaultClient}
+	s := &httpDaemon{t: t, client: http.DefaultClient}
 	s.token(dir, "--scope", "read") // without one it would not start
 	s.daemon, err = trltest.Start(trltest.Config{Dir: dir, Args: append([]string{"--http", "127.0.0.1:0"}, args...)})
 	if err != nil {
@@ -117,7 +117,7 @@ func startSite(t *testing.T, args ...string) *site {
 	return s
 }
 
-func (s *site) port() string {
+func (s *httpDaemon) port() string {
 	s.t.Helper()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *site) port() string {
 }
 
 // trl runs the command line beside the daemon.
-func (s *site) trl(dir string, args ...string) []byte {
+func (s *httpDaemon) trl(dir string, args ...string) []byte {
 	s.t.Helper()
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *site) trl(dir string, args ...string) []byte {
 }
 
 // token makes a token, and returns when the daemon knows it.
-func (s *site) token(dir string, args ...string) string {
+func (s *httpDaemon) token(dir string, args ...string) string {
 	s.t.Helper()
 	secret := strings.TrimSpace(string(s.trl(dir, append([]string{"token", "create"}, args...)...)))
 	if s.daemon != nil {
@@ -155,7 +155,7 @@ func (s *site) token(dir string, args ...string) string {
 	return secret
 }
 
-func (s *site) request(ctx context.Context, secret, method, path string, body io.Reader) *http.Request {
+func (s *httpDaemon) request(ctx context.Context, secret, method, path string, body io.Reader) *http.Request {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, body)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *site) request(ctx context.Context, secret, method, path string, body io
 }
 
 // call makes one call and decodes its result.
-func (s *site) call(secret, method string, params, result any) (status int, failure *api.Error) {
+func (s *httpDaemon) call(secret, method string, params, result any) (status int, failure *api.Error) {
 	s.t.Helper()
 	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *site) call(secret, method string, params, result any) (status int, fail
 	return response.StatusCode, answer.Error
 }
 
-func (s *site) mustCall(secret, method string, params, result any) {
+func (s *httpDaemon) mustCall(secret, method string, params, result any) {
 	s.t.Helper()
 	if status, failure := s.call(secret, method, params, result); status != 200 || failure != nil {
 		s.t.Fatalf("%s: %d %v", method, status, failure)
@@ -202,7 +202,7 @@ func (s *site) mustCall(secret, method string, params, result any) {
 
 // follow reads events until the exit, or until there are n, and returns the
 // last id.
-func (s *site) follow(secret, execID, lastID string, n int, take func(api.Chunk)) (last string, exited bool) {
+func (s *httpDaemon) follow(secret, execID, lastID string, n int, take func(api.Chunk)) (last string, exited bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -253,7 +253,7 @@ func (s *site) follow(secret, execID, lastID string, n int, take func(api.Chunk)
 // TestEventsResumeByteForByte cuts the connection after every two events of a
 // command that writes to both streams, bytes that are no text among it.
 func TestEventsResumeByteForByte(t *testing.T) {
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	var session api.Session
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
@@ -300,7 +300,7 @@ func TestEventsResumeByteForByte(t *testing.T) {
 // TestTagBoundToken has two teams on one daemon, neither of which can tell that
 // the other is there.
 func TestTagBoundToken(t *testing.T) {
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	dir := s.daemon.Dir
 	red, blue := s.token(dir, "--scope", "run", "--tag", "red"), s.token(dir, "--scope", "run", "--tag", "blue")
 	if status, failure := s.call(red, api.MethodSessionCreate, nil, nil); status != 403 || !api.IsCode(failure, api.CodeForbidden) {
@@ -379,7 +379,7 @@ func TestTagBoundToken(t *testing.T) {
 // daemon takes at once.
 func TestStrangersLeaveRoom(t *testing.T) {
 	const strangers = 1300
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	reader := s.token(s.daemon.Dir, "--scope", "read")
 	s.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	for _, sent := range []string{"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "GET /healthz HTTP/1.1\r\nHost: loc"} {
@@ -407,7 +407,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 // TestWatchOfTagBoundToken is told of its own sessions over a WebSocket, and of
 // no others.
 func TestWatchOfTagBoundToken(t *testing.T) {
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	red, all := s.token(s.daemon.Dir, "--scope", "run", "--tag", "red"), s.token(s.daemon.Dir, "--scope", "run")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -444,7 +444,7 @@ func TestWatchOfTagBoundToken(t *testing.T) {
 // TestShutdownAnswersOverHTTP: whoever waits for a command when the daemon is
 // told to stop learns how it ended, and whoever follows it sees its exit.
 func TestShutdownAnswersOverHTTP(t *testing.T) {
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	var session, other api.Session
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
@@ -489,7 +489,7 @@ func TestShutdownAnswersOverHTTP(t *testing.T) {
 
 // TestMetrics reads them, and sees that what a client makes up is no label.
 func TestMetrics(t *testing.T) {
-	s := startSite(t)
+	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	var session api.Session
 	s.mustCall(secret, api.MethodSessionCreate, nil, &session)
@@ -534,7 +534,7 @@ func TestMetrics(t *testing.T) {
 
 // TestNoTokenInTheLog reads all that a daemon at its most talkative has to say.
 func TestNoTokenInTheLog(t *testing.T) {
-	s := startSite(t, "--log-level", "debug")
+	s := startHTTPDaemon(t, "--log-level", "debug")
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	s.mustCall(secret, api.MethodSystemPing, nil, nil)
 	if status, _ := s.call(secret+"x", api.MethodSystemPing, nil, nil); status != 401 {
@@ -587,7 +587,7 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate) {
 // enough where certificates are asked for.
 func TestTLSAndClientCertificates(t *testing.T) {
 	certFile, keyFile, pair := selfSigned(t)
-	s := startSite(t, "--http", "0.0.0.0:0", "--http-tls-cert", certFile, "--http-tls-key", keyFile, "--http-client-ca", certFile)
+	s := startHTTPDaemon(t, "--http", "0.0.0.0:0", "--http-tls-cert", certFile, "--http-tls-key", keyFile, "--http-client-ca", certFile)
 	port := s.port()
 	s.url = "https://127.0.0.1:" + port
 	roots := x509.NewCertPool()
@@ -639,7 +639,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 // TestPlainHTTPToOthersMustBeMeant starts where other machines reach it because
 // it is told to, and goes by the names it is told.
 func TestPlainHTTPToOthersMustBeMeant(t *testing.T) {
-	s := startSite(t, "--http", "0.0.0.0:0", "--insecure-http", "--http-allowed-hosts", "build.example,other.example")
+	s := startHTTPDaemon(t, "--http", "0.0.0.0:0", "--insecure-http", "--http-allowed-hosts", "build.example,other.example")
 	port := s.port()
 	for host, want := range map[string]int{
 		"build.example": 200, "other.example:80": 200, "localhost": 200, "third.example": 421, "192.0.2.7": 421,

@@ -13,6 +13,6 @@ import (
 func main() {
 	// A helper has no command line of its own, and does not come back.
 	process.RunChild()
-	daemon.RunUndertaker()
+	daemon.RunCleaner()
 	os.Exit(cli.Main(os.Args[1:]))
 }

@@ -38,7 +38,7 @@ func newServiceManager(t *testing.T, name string) *serviceManager {
 }
 
 // hear waits for a message that has an assignment like the pattern.
-func (m *serviceManager) hear(pattern string) string {
+func (m *serviceManager) waitForMessage(pattern string) string {
 	m.t.Helper()
 	wanted := regexp.MustCompile("(?m)^" + pattern + "$")
 	var heard []string
@@ -106,7 +106,7 @@ func TestServiceManager(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
-			ready := m.hear("READY=1")
+			ready := m.waitForMessage("READY=1")
 			for _, want := range []string{"MAINPID=" + strconv.Itoa(d.PID), "STATUS=0 sessions idle, 0 running, on " + d.Socket} {
 				if !strings.Contains(ready, want) {
 					t.Errorf("%q lacks %q", ready, want)
@@ -117,8 +117,8 @@ func TestServiceManager(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.hear("WATCHDOG=1")
-			m.hear("STATUS=1 sessions idle, 0 running, on .*")
+			m.waitForMessage("WATCHDOG=1")
+			m.waitForMessage("STATUS=1 sessions idle, 0 running, on .*")
 			if env := run(t, c, s.SessionID, "env"); strings.Contains(env, "NOTIFY") || strings.Contains(env, "WATCHDOG") || strings.Contains(env, "LISTEN") {
 				t.Errorf("a session can speak to the service manager: %s", env)
 			}
@@ -126,15 +126,15 @@ func TestServiceManager(t *testing.T) {
 			if err := syscall.Kill(daemonPID(t, c), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			again := m.hear("READY=1")
+			again := m.waitForMessage("READY=1")
 			if !strings.Contains(again, "STATUS=1 sessions idle") || !strings.Contains(again, "MAINPID="+strconv.Itoa(d.PID)) {
 				t.Errorf("after a crash: %q", again)
 			}
-			m.hear("WATCHDOG=1")
+			m.waitForMessage("WATCHDOG=1")
 			if err := d.Stop(); err != nil {
 				t.Error(err)
 			}
-			m.hear("STOPPING=1")
+			m.waitForMessage("STOPPING=1")
 			for _, event := range []string{"ready", "daemon_died", "adopted", "stopping", "stopped"} {
 				if !strings.Contains(d.Log(), `"event":"`+event+`"`) {
 					t.Errorf("the log has no record of %s:\n%s", event, d.Log())
@@ -154,7 +154,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
-	m.hear("READY=1")
+	m.waitForMessage("READY=1")
 	c := dial(t, d.Socket)
 	s, err := c.CreateSession(t.Context(), api.SessionCreateParams{})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 	if err := syscall.Kill(d.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	m.hear("READY=1")
+	m.waitForMessage("READY=1")
 	if got := run(t, c, s.SessionID, "echo $x"); got != "kept\n" {
 		t.Errorf("afterwards the session says %q", got)
 	}
@@ -189,7 +189,7 @@ func TestForeignWatchdog(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
-	m.hear("READY=1")
+	m.waitForMessage("READY=1")
 	if err := d.Stop(); err != nil { // it takes longer than the watchdog's time
 		t.Error(err)
 	}

@@ -21,28 +21,28 @@ import (
 )
 
 // paused is a daemon that is stopped and goes on as a test wants it.
-type paused struct {
+type pausableDaemon struct {
 	t      *testing.T
 	daemon *trltest.Daemon
 	agent  *client.Client
 	pid    int // of the daemon, not of its holder
 }
 
-func newPaused(t *testing.T, d *trltest.Daemon) *paused {
+func newPausableDaemon(t *testing.T, d *trltest.Daemon) *pausableDaemon {
 	t.Helper()
 	agent := dial(t, d.Socket)
-	p := &paused{t: t, daemon: d, agent: agent, pid: daemonPID(t, agent)}
-	t.Cleanup(p.goOn)
+	p := &pausableDaemon{t: t, daemon: d, agent: agent, pid: daemonPID(t, agent)}
+	t.Cleanup(p.resume)
 	return p
 }
 
 // stop stops the daemon, and waits until it does nothing any more.
-func (p *paused) stop() {
+func (p *pausableDaemon) stop() {
 	p.t.Helper()
 	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; <-time.After(lookAgain) {
+	for deadline := time.Now().Add(patience); ; <-time.After(pollInterval) {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
 		if err != nil {
 			p.t.Fatal(err)
@@ -56,7 +56,7 @@ func (p *paused) stop() {
 	}
 }
 
-func (p *paused) goOn() { _ = syscall.Kill(p.pid, syscall.SIGCONT) }
+func (p *pausableDaemon) resume() { _ = syscall.Kill(p.pid, syscall.SIGCONT) }
 
 // clientProcess is a `trl` that runs beside the test.
 type clientProcess struct {
@@ -69,7 +69,7 @@ type clientProcess struct {
 	ended  chan struct{}
 }
 
-func (p *paused) trl(args ...string) *clientProcess {
+func (p *pausableDaemon) trl(args ...string) *clientProcess {
 	p.t.Helper()
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *paused) trl(args ...string) *clientProcess {
 }
 
 // says waits for a line of output.
-func (c *clientProcess) says(want string) {
+func (c *clientProcess) waitForOutput(want string) {
 	c.t.Helper()
 	if line, err := c.out.ReadString('\n'); err != nil || !strings.Contains(line, want) {
 		c.t.Fatalf("%s says %q, %v", c.name, line, err)
@@ -118,7 +118,7 @@ func (c *clientProcess) signal(sig syscall.Signal) {
 }
 
 // ends waits until it has ended with that status and said why.
-func (c *clientProcess) ends(status int, why string) {
+func (c *clientProcess) waitForExit(status int, why string) {
 	c.t.Helper()
 	select {
 	case <-c.ended:
@@ -132,12 +132,12 @@ func (c *clientProcess) ends(status int, why string) {
 }
 
 // lookAgain is how often a change is looked for.
-const lookAgain = 10 * time.Millisecond
+const pollInterval = 10 * time.Millisecond
 
-const silent = "the daemon does not answer"
+const silentDaemonText = "the daemon does not answer"
 
 // startPaused starts a daemon that is paused by the test, and ended with it.
-func startPaused(t *testing.T, args ...string) *paused {
+func startPausableDaemon(t *testing.T, args ...string) *pausableDaemon {
 	t.Helper()
 	d, err := trltest.Start(trltest.Config{Args: args})
 	if err != nil {
@@ -152,13 +152,13 @@ func startPaused(t *testing.T, args ...string) *paused {
 		}
 		os.RemoveAll(d.Dir)
 	})
-	return newPaused(t, d)
+	return newPausableDaemon(t, d)
 }
 
 // awaitRunning waits until commands run in so many sessions of that name.
-func (p *paused) awaitRunning(n int, name string) {
+func (p *pausableDaemon) awaitRunning(n int, name string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(lookAgain) {
+	for deadline := time.Now().Add(patience); ; <-time.After(pollInterval) {
 		list, err := p.agent.ListSessions(p.t.Context(), api.SessionListParams{State: api.StateRunning})
 		if err != nil {
 			p.t.Fatal(err)
@@ -181,7 +181,7 @@ func (p *paused) awaitRunning(n int, name string) {
 // A client neither waits for ever for the first answer of a daemon that is
 // stopped, nor needs a second signal to end.
 func TestStoppedDaemonHoldsNoClient(t *testing.T) {
-	p := startPaused(t)
+	p := startPausableDaemon(t)
 	shared, err := p.agent.CreateSession(t.Context(), api.SessionCreateParams{})
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 		p.trl("run", "-s", shared.SessionID, "--", "echo begun; exec sleep 1000"), // with stdin
 	}
 	for _, c := range running {
-		c.says("begun")
+		c.waitForOutput("begun")
 	}
 	result := p.trl("run", "-n", "--json", "--shell", "sh", "--", "exec sleep 1000")
 	p.awaitRunning(2, "trl run")
@@ -206,14 +206,14 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 	p.awaitRunning(1, "main")
 	idle := p.trl("mcp", "--no-start", "--scope", "other")
 	fmt.Fprintln(idle.in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
-	idle.says(`"id":1`)
+	idle.waitForOutput(`"id":1`)
 
 	p.stop()
 	first := []*clientProcess{p.trl("info"), p.trl("session", "list"), p.trl("exec", "list", shared.SessionID), p.trl("mcp", "--no-start"), p.trl("session", "create")}
 	alone := p.trl("run", "--", "true")
 	for _, c := range append(running, result, agent) {
 		c.signal(syscall.SIGTERM)
-		c.ends(128+int(syscall.SIGTERM), silent)
+		c.waitForExit(128+int(syscall.SIGTERM), silentDaemonText)
 	}
 	idle.signal(syscall.SIGTERM)
 	select {
@@ -222,9 +222,9 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 		t.Errorf("%s does not end", idle.name)
 	}
 	for _, c := range first {
-		c.ends(1, "has not answered within 10s")
+		c.waitForExit(1, "has not answered within 10s")
 	}
-	alone.ends(125, "has not answered within 10s")
+	alone.waitForExit(125, "has not answered within 10s")
 	interrupted := p.trl("run", "--", "true")
 	interrupted.signal(syscall.SIGINT)
 	<-interrupted.ended
@@ -233,16 +233,16 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 // A daemon that is stopped while a client waits for the end of what it has
 // cancelled has answered before, and does not any more.
 func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
-	p := startPaused(t, "--log-level", "debug", "--grace-ms", "60000")
+	p := startPausableDaemon(t, "--log-level", "debug", "--grace-ms", "60000")
 	pings := func() int { return strings.Count(p.daemon.Log(), api.MethodSystemPing) }
 	over := filepath.Join(t.TempDir(), "over")
 	t.Cleanup(func() { _ = os.WriteFile(over, nil, 0o600) })
 	stubborn := "trap '' TERM; echo begun; i=0; until [ -e " + over + " ] || [ $((i += 1)) -gt 1200 ]; do sleep 0.1; done"
 	run := p.trl("run", "-n", "--", stubborn)
-	run.says("begun")
+	run.waitForOutput("begun")
 	before := pings()
 	run.signal(syscall.SIGTERM)
-	for deadline := time.Now().Add(patience); pings() == before; <-time.After(lookAgain) {
+	for deadline := time.Now().Add(patience); pings() == before; <-time.After(pollInterval) {
 		if time.Now().After(deadline) {
 			t.Fatal("the client does not look whether the daemon is there")
 		}
@@ -253,59 +253,59 @@ func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
 	default:
 	}
 	p.stop()
-	run.ends(128+int(syscall.SIGTERM), silent)
+	run.waitForExit(128+int(syscall.SIGTERM), silentDaemonText)
 }
 
 // A daemon that pauses ends no prompt: only a person does, who presses ctrl-c
 // while it does not answer.
 func TestPauseLeavesAPromptAlone(t *testing.T) {
-	o := newOffice(t)
-	p := newPaused(t, o.daemon)
+	o := newTerminalRig(t)
+	p := newPausableDaemon(t, o.daemon)
 	alice := o.window("alice", 24, 120)
 	alice.line("trl shell --shell bash --cwd /")
-	alice.sees(`^/ \$$`)
+	alice.waitFor(`^/ \$$`)
 	p.stop()
 	alice.line("echo o''ne")
-	alice.sees(`^/ \$ echo o''ne$`)
-	p.goOn()
-	alice.sees(`^one\n/ \$$`) // else the key may interrupt the command that ends
+	alice.waitFor(`^/ \$ echo o''ne$`)
+	p.resume()
+	alice.waitFor(`^one\n/ \$$`) // else the key may interrupt the command that ends
 	alice.keys("C-c")
-	alice.sees(`^one\n/ \$\n/ \$$`)
+	alice.waitFor(`^one\n/ \$\n/ \$$`)
 	alice.line("echo tw''o")
-	alice.sees("^two$")
+	alice.waitFor("^two$")
 	alice.line("sleep 1000")
 	o.awaitProgram("sleep")
 	p.stop()
 	alice.keys("x", "C-c") // x waits to be taken
-	alice.sees(silent)
-	p.goOn()
-	alice.sees(`^% $`)
+	alice.waitFor(silentDaemonText)
+	p.resume()
+	alice.waitFor(`^% $`)
 	alice.line("clear; echo status $?; stty -a | grep -o ' icanon'")
-	alice.sees("^ icanon$")
+	alice.waitFor("^ icanon$")
 
 	bob := o.window("bob", 24, 120)
 	id := o.session(24, 80, "cat")
-	bob.attaches(id)
-	bob.sees("you are typing")
+	bob.attach(id)
+	bob.waitFor("you are typing")
 	p.stop()
 	bob.keys("C-c")
-	bob.sees(silent)
-	bob.sees(`^% $`)
-	p.goOn()
+	bob.waitFor(silentDaemonText)
+	bob.waitFor(`^% $`)
+	p.resume()
 
 	// The key may have reached the first one.
 	id = o.session(24, 80, "cat")
 	for _, command := range []string{"trl shell --cwd /", "trl attach --write " + id} {
 		bob.line("clear; " + command)
-		bob.sees(`^/ \$$|you are typing`)
+		bob.waitFor(`^/ \$$|you are typing`)
 		pid := bob.attached()
 		p.stop()
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		o.await(command+" ends", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
-		p.goOn()
-		bob.sees(`^% $`)
+		p.resume()
+		bob.waitFor(`^% $`)
 	}
 }
 

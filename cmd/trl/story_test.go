@@ -127,7 +127,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: daemon start|stop|kill")
 	}
 	if args[0] == "ended" {
-		ts.Check(s.daemon.Ended())
+		ts.Check(s.daemon.AwaitExit())
 		return
 	}
 	running := s.daemon != nil && s.daemon.Running()
@@ -158,7 +158,7 @@ func cmdInstall(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	find := trltest.Binary
 	if len(args) == 2 {
-		find = trltest.Other
+		find = trltest.OtherBinary
 	}
 	binary, err := find()
 	ts.Check(err)

@@ -125,7 +125,7 @@ func (m *machine) trl(uid int, args ...string) (said string, err error) {
 }
 
 // refused runs a command line that must fail with the words.
-func (m *machine) refused(uid int, words string, args ...string) {
+func (m *machine) mustRefuse(uid int, words string, args ...string) {
 	m.t.Helper()
 	if said, err := m.trl(uid, args...); err == nil || !strings.Contains(said, words) {
 		m.t.Errorf("uid %d: trl %s: %v\n%s\nwant an error with %q", uid, strings.Join(args, " "), err, said, words)
@@ -133,7 +133,7 @@ func (m *machine) refused(uid int, words string, args ...string) {
 }
 
 // does runs a command line that must succeed, and returns what it wrote.
-func (m *machine) does(uid int, args ...string) string {
+func (m *machine) mustRun(uid int, args ...string) string {
 	m.t.Helper()
 	said, err := m.trl(uid, args...)
 	if err != nil {
@@ -182,18 +182,18 @@ func (m *machine) serve(uid int, binary, socket string, args ...string) *server 
 }
 
 // stranger is mallory's process behind a socket. It tells what it is sent.
-type stranger struct {
+type impostor struct {
 	*exec.Cmd
 	said *bufio.Scanner
 	path string
 }
 
-const strangerVariable = "TRL_TEST_STRANGER"
+const impostorVariable = "TRL_TEST_STRANGER"
 
 // As the stranger this test program listens on descriptor 3, and writes a line
 // for each connection with the number of bytes that came over it.
 func init() {
-	if os.Getenv(strangerVariable) == "" {
+	if os.Getenv(impostorVariable) == "" {
 		return
 	}
 	if err := syscall.Listen(3, 16); err != nil {
@@ -326,7 +326,7 @@ func TestUpgradeOfAnOlderDaemon(t *testing.T) {
 }
 
 // strangerAt makes a socket of owner at path, at which mallory listens.
-func (m *machine) strangerAt(path string, owner int) *stranger {
+func (m *machine) impostorAt(path string, owner int) *impostor {
 	m.t.Helper()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -338,7 +338,7 @@ func (m *machine) strangerAt(path string, owner int) *stranger {
 		m.t.Fatal(err)
 	}
 	cmd := m.as(mallory, "/proc/self/exe")
-	cmd.Env = append(cmd.Env, strangerVariable+"=1")
+	cmd.Env = append(cmd.Env, impostorVariable+"=1")
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{socket}, os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -351,7 +351,7 @@ func (m *machine) strangerAt(path string, owner int) *stranger {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	s := &stranger{Cmd: cmd, said: bufio.NewScanner(out), path: path}
+	s := &impostor{Cmd: cmd, said: bufio.NewScanner(out), path: path}
 	if !s.said.Scan() || s.said.Text() != "listening" {
 		m.t.Fatalf("the stranger says %q", s.said.Text())
 	}
@@ -359,7 +359,7 @@ func (m *machine) strangerAt(path string, owner int) *stranger {
 }
 
 // got returns how many bytes others have sent to the stranger.
-func (s *stranger) got(t *testing.T) (bytes int) {
+func (s *impostor) got(t *testing.T) (bytes int) {
 	t.Helper()
 	// It takes one connection after the other: this is the last.
 	const last = 54321
@@ -418,7 +418,7 @@ func pidNamespace() uint64 {
 
 // evil is a program that leaves a mark when it is run, and says that it could
 // take over.
-func (m *machine) evil() (program string, ran func() bool) {
+func (m *machine) maliciousProgram() (program string, ran func() bool) {
 	dir := m.mkdir(mallory, 0o777, "evil")
 	program = m.write(mallory, 0o755, filepath.Join(dir, "program"), "#!/bin/sh\n: >"+dir+"/ran.$$\necho trl-can-read 1 99 v9\n")
 	return program, func() bool {
@@ -435,19 +435,19 @@ func TestSocketAmongStrangers(t *testing.T) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				m := newMachine(t)
 				dir := m.mkdir(root, mode, "shared")
-				program, ran := m.evil()
+				program, ran := m.maliciousProgram()
 				const others = "others may write"
 
 				served := filepath.Join(dir, "served")
 				m.write(mallory, 0o666, served+".lock", "")
-				m.refused(uid, others, "serve", "--socket", served)
+				m.mustRefuse(uid, others, "serve", "--socket", served)
 
 				socket := filepath.Join(dir, "theirs")
-				s := m.strangerAt(socket, uid)
+				s := m.impostorAt(socket, uid)
 				m.write(mallory, 0o666, socket+".lock", lockText(hostOf(s.Process.Pid), startOf(t, s.Process.Pid), program))
-				m.refused(uid, others, "--socket", socket, "upgrade", "--timeout", "5s")
-				m.refused(uid, others, "--socket", socket, "stop", "--timeout", "5s")
-				m.refused(uid, others, "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
+				m.mustRefuse(uid, others, "--socket", socket, "upgrade", "--timeout", "5s")
+				m.mustRefuse(uid, others, "--socket", socket, "stop", "--timeout", "5s")
+				m.mustRefuse(uid, others, "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
 				if n := s.got(t); n > 0 || ran() {
 					t.Errorf("mallory was sent %d bytes; the program ran: %t", n, ran())
 				}
@@ -462,9 +462,9 @@ func TestStrangerBehindTheSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
 			socket := filepath.Join(m.mkdir(uid, 0o755, "own"), "s")
-			s := m.strangerAt(socket, uid)
-			m.refused(uid, "belongs to another user (uid 64002)", "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
-			m.refused(uid, "belongs to another user (uid 64002)", "--socket", socket, "upgrade")
+			s := m.impostorAt(socket, uid)
+			m.mustRefuse(uid, "belongs to another user (uid 64002)", "--socket", socket, "run", "--env", "K=CANARY", "--", "true")
+			m.mustRefuse(uid, "belongs to another user (uid 64002)", "--socket", socket, "upgrade")
 			if n := s.got(t); n > 0 {
 				t.Errorf("mallory was sent %d bytes", n)
 			}
@@ -478,30 +478,30 @@ func TestRootUsesADaemonOfAnother(t *testing.T) {
 	m := newMachine(t)
 	socket := filepath.Join(m.mkdir(alice, 0o755, "own"), "s")
 	s := m.serve(alice, m.binary, socket)
-	if said := m.does(root, "--socket", socket, "run", "--", "id -u"); said != strconv.Itoa(alice) {
+	if said := m.mustRun(root, "--socket", socket, "run", "--", "id -u"); said != strconv.Itoa(alice) {
 		t.Errorf("the command ran as %s", said)
 	}
-	id := m.does(root, "--socket", socket, "session", "create")
-	m.does(root, "--socket", socket, "run", "-s", id, "--", "n=5")
-	if said := m.does(root, "--socket", socket, "upgrade"); !strings.Contains(said, "1 session lives on") {
+	id := m.mustRun(root, "--socket", socket, "session", "create")
+	m.mustRun(root, "--socket", socket, "run", "-s", id, "--", "n=5")
+	if said := m.mustRun(root, "--socket", socket, "upgrade"); !strings.Contains(said, "1 session lives on") {
 		t.Error(said)
 	}
-	if said := m.does(root, "--socket", socket, "stop", "--keep"); !strings.Contains(said, fmt.Sprintf("kept by process %d", s.Process.Pid)) {
+	if said := m.mustRun(root, "--socket", socket, "stop", "--keep"); !strings.Contains(said, fmt.Sprintf("kept by process %d", s.Process.Pid)) {
 		t.Error(said)
 	}
-	m.refused(root, "belongs to another user", "serve", "--socket", socket)
+	m.mustRefuse(root, "belongs to another user", "serve", "--socket", socket)
 	m.serve(alice, m.binary, socket)
-	if said := m.does(alice, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != "5" {
+	if said := m.mustRun(alice, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != "5" {
 		t.Errorf("the session says %q", said)
 	}
-	m.refused(mallory, "", "--socket", socket, "run", "--", "true")
-	if said := m.does(root, "--socket", socket, "stop"); !strings.Contains(said, "1 session is ended") {
+	m.mustRefuse(mallory, "", "--socket", socket, "run", "--", "true")
+	if said := m.mustRun(root, "--socket", socket, "stop"); !strings.Contains(said, "1 session is ended") {
 		t.Error(said)
 	}
 	<-s.exited
 	socket = filepath.Join(filepath.Dir(socket), "third")
-	stranger := m.strangerAt(socket, alice)
-	m.refused(root, "belongs to another user (uid 64002)", "--socket", socket, "run", "--", "true")
+	stranger := m.impostorAt(socket, alice)
+	m.mustRefuse(root, "belongs to another user (uid 64002)", "--socket", socket, "run", "--", "true")
 	if n := stranger.got(t); n > 0 {
 		t.Errorf("mallory was sent %d bytes", n)
 	}
@@ -532,20 +532,20 @@ func TestWhatALockNamesIsVerified(t *testing.T) {
 			alone := filepath.Join(dir, "alone")
 			m.write(uid, 0o600, alone+".lock", text)
 			const not = "it does not hold the sessions of this socket"
-			m.refused(uid, not, "--socket", alone, "stop")
-			m.refused(uid, not, "--socket", alone, "stop", "--keep")
-			m.refused(uid, not, "serve", "--socket", alone)
+			m.mustRefuse(uid, not, "--socket", alone, "stop")
+			m.mustRefuse(uid, not, "--socket", alone, "stop", "--keep")
+			m.mustRefuse(uid, not, "serve", "--socket", alone)
 			// where it seems to wait for one
 			m.write(uid, 0o600, alone+".lock", strings.Replace(text, " 2 1 1\n", " 2 0 0\n", 1))
-			m.refused(uid, not, "--socket", alone, "stop")
-			m.refused(uid, not, "serve", "--socket", alone)
+			m.mustRefuse(uid, not, "--socket", alone, "stop")
+			m.mustRefuse(uid, not, "serve", "--socket", alone)
 
 			// beside one
 			socket := filepath.Join(dir, "s")
 			s := m.serve(uid, m.binary, socket)
 			m.write(uid, 0o600, socket+".lock", text)
-			m.refused(uid, not, "--socket", socket, "stop")
-			m.refused(uid, not, "--socket", socket, "stop", "--keep")
+			m.mustRefuse(uid, not, "--socket", socket, "stop")
+			m.mustRefuse(uid, not, "--socket", socket, "stop", "--keep")
 			select {
 			case <-ended:
 				t.Error("a process that has nothing to do with it was signalled")
@@ -577,16 +577,16 @@ func TestLivingHostIsNotEnded(t *testing.T) {
 					// Without a session there is nothing to tell it by but its number
 					// and its undertaker.
 					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
-					m.refused(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
-					id := m.does(uid, "--socket", socket, "session", "create")
-					m.does(uid, "--socket", socket, "run", "-s", id, "--", fmt.Sprintf("n=%d", i))
+					m.mustRefuse(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
+					id := m.mustRun(uid, "--socket", socket, "session", "create")
+					m.mustRun(uid, "--socket", socket, "run", "-s", id, "--", fmt.Sprintf("n=%d", i))
 					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
-					m.refused(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
-					if said := m.does(uid, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != strconv.Itoa(i) {
+					m.mustRefuse(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
+					if said := m.mustRun(uid, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != strconv.Itoa(i) {
 						t.Errorf("the session says %q", said)
 					}
 				}
-				m.does(uid, "--socket", socket, "run", "--", "true")
+				m.mustRun(uid, "--socket", socket, "run", "--", "true")
 			})
 		}
 	}
@@ -599,16 +599,16 @@ func TestPathsOfOthers(t *testing.T) {
 			m := newMachine(t)
 			m.mkdir(mallory, 0o755, "theirs")
 			below := m.mkdir(uid, 0o700, "theirs", "sub")
-			m.refused(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(below, "s"))
+			m.mustRefuse(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(below, "s"))
 			m.mkdir(root, 0o777, "open")
 			below = m.mkdir(uid, 0o700, "open", "sub")
-			m.refused(uid, "others may write", "serve", "--socket", filepath.Join(below, "s"))
+			m.mustRefuse(uid, "others may write", "serve", "--socket", filepath.Join(below, "s"))
 			sticky := m.mkdir(root, 0o777|fs.ModeSticky, "sticky")
 			below = m.mkdir(uid, 0o700, "sticky", "sub")
 			if err := errors.Join(os.Symlink(below, filepath.Join(sticky, "link")), os.Lchown(filepath.Join(sticky, "link"), mallory, mallory)); err != nil {
 				t.Fatal(err)
 			}
-			m.refused(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(sticky, "link", "s"))
+			m.mustRefuse(uid, "belongs to another user (uid 64002)", "serve", "--socket", filepath.Join(sticky, "link", "s"))
 
 			own := m.mkdir(uid, 0o700, "own")
 			socket := filepath.Join(own, "s")
@@ -616,10 +616,10 @@ func TestPathsOfOthers(t *testing.T) {
 				m.write(uid, 0o666, filepath.Join(own, "all.toml"), "max_sessions = 3\n"):          "others may write",
 				m.write(mallory, 0o644, filepath.Join(own, "mallorys.toml"), "max_sessions = 3\n"): "belongs to another user (uid 64002)",
 			} {
-				m.refused(uid, words, "serve", "--socket", socket, "--config", config)
+				m.mustRefuse(uid, words, "serve", "--socket", socket, "--config", config)
 			}
 			m.serve(uid, m.binary, filepath.Join(below, "s"), "--config", m.write(root, 0o644, filepath.Join(own, "roots.toml"), "max_sessions = 3\n"))
-			m.does(uid, "--socket", filepath.Join(below, "s"), "run", "--", "true")
+			m.mustRun(uid, "--socket", filepath.Join(below, "s"), "run", "--", "true")
 		})
 	}
 }
@@ -636,9 +636,9 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.serve(uid, binary, socket)
-			program, ran := m.evil()
+			program, ran := m.maliciousProgram()
 			pid := func() string {
-				_, rest, _ := strings.Cut(m.does(uid, "--socket", socket, "--json", "info"), `"pid": `)
+				_, rest, _ := strings.Cut(m.mustRun(uid, "--socket", socket, "--json", "info"), `"pid": `)
 				return strings.Split(rest, ",")[0]
 			}
 			for i := range 2 { // also when the holder has become another program
@@ -649,7 +649,7 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 				}
 				first, _, _ := strings.Cut(string(card), "\n")
 				m.write(uid, 0o600, socket+".lock", first+"\n"+program+"\n")
-				if said := m.does(uid, "--socket", socket, "upgrade"); !strings.Contains(said, "has taken over") || ran() {
+				if said := m.mustRun(uid, "--socket", socket, "upgrade"); !strings.Contains(said, "has taken over") || ran() {
 					t.Errorf("upgrade %d: %s; the program that the lock names ran: %t", i, said, ran())
 				}
 				if now := pid(); now == before {
@@ -663,7 +663,7 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 				if err := errors.Join(err, os.Chown(path, owner, owner), os.Chmod(path, mode)); err != nil {
 					t.Fatal(err)
 				}
-				m.refused(uid, words, "--socket", socket, "upgrade", "--timeout", "10s")
+				m.mustRefuse(uid, words, "--socket", socket, "upgrade", "--timeout", "10s")
 				if now := pid(); now != before {
 					t.Errorf("%s: it was replaced all the same", words)
 				}
@@ -676,7 +676,7 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 			unsafe("others may write to "+bin, bin, 0o757, uid)
 			unsafe("others may write to "+bin, bin, 0o777|fs.ModeSticky, uid)
 			unsafe("belongs to another user (uid 64002)", bin, 0o755, mallory)
-			m.does(uid, "--socket", socket, "upgrade")
+			m.mustRun(uid, "--socket", socket, "upgrade")
 		})
 	}
 }

@@ -223,7 +223,7 @@ func TestKeyringNoticesChanges(t *testing.T) {
 		t.Error("there are tokens in no file")
 	}
 	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, Tag: "x"})
-	*now = now.Add(lookEvery)
+	*now = now.Add(checkInterval)
 	if got, ok := k.Find(secret); !ok || got.ID != token.ID || got.Scope != ScopeRun || got.Tag != "x" {
 		t.Errorf("%+v %t", got, ok)
 	}
@@ -238,8 +238,8 @@ func TestKeyringNoticesChanges(t *testing.T) {
 	if _, ok := k.Find(secret); !ok {
 		t.Error("the file is looked at more often than once a second")
 	}
-	*now = now.Add(lookEvery)
-	if _, ok := k.Find(secret); ok || k.Holds(token.ID) {
+	*now = now.Add(checkInterval)
+	if _, ok := k.Find(secret); ok || k.Valid(token.ID) {
 		t.Error("a revoked token is good")
 	}
 	if strings.Contains(log.String(), secret) {
@@ -260,8 +260,8 @@ func TestKeyringKeepsWhatWasGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		*now = now.Add(lookEvery)
-		if _, ok := k.Find(secret); !ok || !k.Holds(token.ID) {
+		*now = now.Add(checkInterval)
+		if _, ok := k.Find(secret); !ok || !k.Valid(token.ID) {
 			t.Error("a good token was lost")
 		}
 	}
@@ -275,7 +275,7 @@ func TestKeyringKeepsWhatWasGood(t *testing.T) {
 	if err := os.Remove(file.Path); err != nil {
 		t.Fatal(err)
 	}
-	*now = now.Add(lookEvery)
+	*now = now.Add(checkInterval)
 	if _, ok := k.Find(secret); ok {
 		t.Error("a token of no file is good")
 	}
@@ -287,11 +287,11 @@ func TestTokensExpire(t *testing.T) {
 	var log bytes.Buffer
 	k, now := keyring(t, file, &log)
 	*now = token.Expires.Add(-time.Nanosecond)
-	if _, ok := k.Find(secret); !ok || !k.Holds(token.ID) || k.Usable() != 1 {
+	if _, ok := k.Find(secret); !ok || !k.Valid(token.ID) || k.Usable() != 1 {
 		t.Error("it has expired early")
 	}
 	*now = token.Expires
-	if _, ok := k.Find(secret); ok || k.Holds(token.ID) || k.Usable() != 0 {
+	if _, ok := k.Find(secret); ok || k.Valid(token.ID) || k.Usable() != 0 {
 		t.Error("it has not expired")
 	}
 }

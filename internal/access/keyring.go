@@ -14,7 +14,7 @@ import (
 // lookEvery is how often the token file is looked at, at the most: so soon a
 // new token works and a revoked one does not. More often would cost a system
 // call for every request.
-const lookEvery = time.Second
+const checkInterval = time.Second
 
 // Keyring knows the tokens of a file, and notices when they change. It is safe
 // for concurrent use.
@@ -23,11 +23,11 @@ type Keyring struct {
 	log  *slog.Logger
 	now  func() time.Time // time.Now, but for tests
 
-	mu     sync.Mutex // guards what follows
-	looked time.Time  // when the file was looked at last
-	seen   fs.FileInfo
-	failed string // the last complaint, said once
-	keys   []key
+	mu        sync.Mutex // guards what follows
+	checkedAt time.Time  // when the file was looked at last
+	lastInfo  fs.FileInfo
+	lastError string // the last complaint, said once
+	keys      []key
 }
 
 type key struct {
@@ -41,7 +41,7 @@ func OpenKeyring(path string, log *slog.Logger) (*Keyring, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	k := &Keyring{file: File{Path: path}, log: log, now: time.Now}
-	k.looked = k.now()
+	k.checkedAt = k.now()
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (k *Keyring) load() error {
 	if err != nil {
 		info = nil
 	}
-	k.seen = info
+	k.lastInfo = info
 	c, err := k.file.read()
 	if err != nil {
 		return err
@@ -73,29 +73,29 @@ func (k *Keyring) load() error {
 // refresh reads the file again if it has changed. What can't be read changes
 // nothing: the tokens that were good stay so, and the log says why. Under k.mu.
 func (k *Keyring) refresh(now time.Time) {
-	if now.Sub(k.looked) < lookEvery {
+	if now.Sub(k.checkedAt) < checkInterval {
 		return
 	}
-	k.looked = now
+	k.checkedAt = now
 	info, err := os.Stat(k.file.Path)
-	if err == nil && k.seen != nil && same(info, k.seen) || err != nil && k.seen == nil && os.IsNotExist(err) {
+	if err == nil && k.lastInfo != nil && unchanged(info, k.lastInfo) || err != nil && k.lastInfo == nil && os.IsNotExist(err) {
 		return
 	}
 	before := len(k.keys)
 	if err := k.load(); err != nil {
-		if complaint := err.Error(); complaint != k.failed {
-			k.failed = complaint
+		if complaint := err.Error(); complaint != k.lastError {
+			k.lastError = complaint
 			k.log.Error("the token file can't be read: the tokens that were read before stay in force", "error", err)
 		}
 		return
 	}
-	k.failed = ""
+	k.lastError = ""
 	k.log.Info("the token file was read again", "before", before, "now", len(k.keys))
 }
 
 // same reports whether a file has not changed. It is replaced as a whole, so
 // its inode tells, and where that is reused its time does.
-func same(a, b fs.FileInfo) bool {
+func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }
 
@@ -120,7 +120,7 @@ func (k *Keyring) Find(secret string) (Token, bool) {
 
 // Holds reports whether the token with that id is still good, for who came in
 // with it some time ago.
-func (k *Keyring) Holds(id string) bool {
+func (k *Keyring) Valid(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()

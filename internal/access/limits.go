@@ -24,8 +24,8 @@ type Limiter struct {
 }
 
 type usage struct {
-	pace *rate.Limiter
-	busy int
+	limiter *rate.Limiter
+	busy    int
 }
 
 // NewLimiter returns one with nothing used.
@@ -33,7 +33,7 @@ func NewLimiter(l Limits) *Limiter { return &Limiter{limits: l, users: map[strin
 
 // fullWait is what who has too many requests in flight is told to wait: when
 // one ends is not known, and asking again after a second costs nobody much.
-const fullWait = time.Second
+const busyRetryAfter = time.Second
 
 // Enter takes room for one request of a token. If there is none it returns
 // how long to wait before asking again; else leave gives the room back.
@@ -45,12 +45,12 @@ func (l *Limiter) Enter(id string) (leave func(), wait time.Duration) {
 		u = l.add(id)
 	}
 	if l.limits.Concurrent > 0 && u.busy >= l.limits.Concurrent {
-		return nil, fullWait
+		return nil, busyRetryAfter
 	}
-	if u.pace != nil {
+	if u.limiter != nil {
 		now := time.Now()
-		if !u.pace.AllowN(now, 1) {
-			missing := 1 - u.pace.TokensAt(now)
+		if !u.limiter.AllowN(now, 1) {
+			missing := 1 - u.limiter.TokensAt(now)
 			return nil, time.Duration(missing / float64(l.limits.Rate) * float64(time.Second))
 		}
 	}
@@ -70,14 +70,14 @@ const maxUsers = 256
 func (l *Limiter) add(id string) *usage {
 	if len(l.users) >= maxUsers {
 		for other, u := range l.users {
-			if u.busy == 0 && (u.pace == nil || u.pace.Tokens() >= float64(l.limits.Rate)) {
+			if u.busy == 0 && (u.limiter == nil || u.limiter.Tokens() >= float64(l.limits.Rate)) {
 				delete(l.users, other)
 			}
 		}
 	}
 	u := &usage{}
 	if l.limits.Rate > 0 {
-		u.pace = rate.NewLimiter(rate.Limit(l.limits.Rate), l.limits.Rate)
+		u.limiter = rate.NewLimiter(rate.Limit(l.limits.Rate), l.limits.Rate)
 	}
 	l.users[id] = u
 	return u

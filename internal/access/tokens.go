@@ -35,7 +35,7 @@ type Token struct {
 func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
 // record is a token in the file.
-type record struct {
+type storedToken struct {
 	Token
 	// Hash is the SHA-256 of the token, in hexadecimal. A plain hash is enough:
 	// a token is 256 random bits, so there is nothing to guess that a slow or
@@ -45,8 +45,8 @@ type record struct {
 
 // contents is the whole file.
 type contents struct {
-	Version int      `json:"version"`
-	Tokens  []record `json:"tokens"`
+	Version int           `json:"version"`
+	Tokens  []storedToken `json:"tokens"`
 }
 
 const fileVersion = 1
@@ -61,18 +61,18 @@ const secretBytes = 32
 func newSecret() string {
 	var b [secretBytes]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	return secretPrefix + plain32(b[:])
+	return secretPrefix + base32Lower(b[:])
 }
 
 // newID makes an id of 50 random bits, as those of sessions.
 func newID() string {
 	var b [7]byte
 	_, _ = rand.Read(b[:])
-	return "t-" + plain32(b[:])[:10]
+	return "t-" + base32Lower(b[:])[:10]
 }
 
 // plain32 is base32 without characters at which a terminal would end a word.
-func plain32(b []byte) string {
+func base32Lower(b []byte) string {
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
 
@@ -129,8 +129,8 @@ func (f File) Create(n NewToken) (secret string, token Token, err error) {
 		token.Expires = now.Add(n.TTL)
 	}
 	hash := hashOf(secret)
-	err = f.change(func(c *contents) error {
-		c.Tokens = append(c.Tokens, record{Token: token, Hash: hex.EncodeToString(hash[:])})
+	err = f.update(func(c *contents) error {
+		c.Tokens = append(c.Tokens, storedToken{Token: token, Hash: hex.EncodeToString(hash[:])})
 		return nil
 	})
 	if err != nil {
@@ -144,9 +144,9 @@ var ErrNoToken = errors.New("there is no token with this id")
 
 // Revoke forgets a token. Who holds it is refused from then on.
 func (f File) Revoke(id string) error {
-	return f.change(func(c *contents) error {
+	return f.update(func(c *contents) error {
 		before := len(c.Tokens)
-		c.Tokens = slices.DeleteFunc(c.Tokens, func(r record) bool { return r.ID == id })
+		c.Tokens = slices.DeleteFunc(c.Tokens, func(r storedToken) bool { return r.ID == id })
 		if len(c.Tokens) == before {
 			return ErrNoToken
 		}
@@ -186,7 +186,7 @@ func (f File) read() (contents, error) {
 	if err != nil {
 		return contents{}, fmt.Errorf("token file: %w", err)
 	}
-	if err := private(f.Path, info); err != nil {
+	if err := checkPrivate(f.Path, info); err != nil {
 		return contents{}, err
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
@@ -200,7 +200,7 @@ func (f File) read() (contents, error) {
 	return c, nil
 }
 
-func private(path string, info fs.FileInfo) error {
+func checkPrivate(path string, info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("token file %s: it is not a file", path)
@@ -239,9 +239,9 @@ func parse(text []byte) (contents, error) {
 // change reads the file, has it changed and writes it, while no other process
 // does. The file is replaced as a whole, so that whoever reads it meanwhile
 // sees it before or after.
-func (f File) change(fn func(*contents) error) error {
+func (f File) update(fn func(*contents) error) error {
 	dir := filepath.Dir(f.Path)
-	if err := PrivateDir(dir); err != nil {
+	if err := MakePrivateDir(dir); err != nil {
 		return fmt.Errorf("token file %s: %w", f.Path, err)
 	}
 	// The lock is a file of its own: the token file is another one after each
@@ -265,7 +265,7 @@ func (f File) change(fn func(*contents) error) error {
 	if err != nil {
 		return err
 	}
-	return replace(f.Path, append(text, '\n'))
+	return writeAtomic(f.Path, append(text, '\n'))
 }
 
 func flock(file *os.File) error {
@@ -279,15 +279,15 @@ func flock(file *os.File) error {
 
 // PrivateDir makes dir if it is missing, and refuses one in which someone else
 // could put something of their own in the place of ours.
-func PrivateDir(dir string) error {
+func MakePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return CheckDir(dir)
+	return CheckPrivateDir(dir)
 }
 
 // CheckDir is PrivateDir for a directory that must be there.
-func CheckDir(dir string) error {
+func CheckPrivateDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ func CheckDir(dir string) error {
 
 // replace writes a file as a whole or not at all, with mode 0600 whatever the
 // umask.
-func replace(path string, text []byte) (err error) {
+func writeAtomic(path string, text []byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // with mode 0600
 	if err != nil {
 		return err

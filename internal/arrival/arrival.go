@@ -10,7 +10,7 @@ type key struct{}
 // request is one of a connection.
 type request struct {
 	connection context.Context //nolint:containedctx // it is what is asked for
-	settled    func()
+	queued     func()
 }
 
 // With returns a context for a request of a connection, whose context is ctx. settled
@@ -21,9 +21,9 @@ func With(ctx context.Context, settled func()) context.Context {
 }
 
 // Settled says that the request has its place, or needs none.
-func Settled(ctx context.Context) {
+func MarkQueued(ctx context.Context) {
 	if r, ok := ctx.Value(key{}).(request); ok {
-		r.settled()
+		r.queued()
 	}
 }
 

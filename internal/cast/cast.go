@@ -134,22 +134,22 @@ func (w *Writer) line(v any) error {
 
 // decoder makes text of the bytes of one stream, which come in pieces.
 type decoder struct {
-	pipe bool   // lines end as in a file: a terminal would not go back to their start
-	cut  []byte // the beginning of a character whose rest may come
-	last byte
+	pipe    bool   // lines end as in a file: a terminal would not go back to their start
+	partial []byte // the beginning of a character whose rest may come
+	last    byte
 }
 
 // decode returns what can be shown after p has come; at the end that is all.
 func (d *decoder) decode(p []byte, end bool) []byte {
-	p = append(d.cut, p...)
-	d.cut = nil
+	p = append(d.partial, p...)
+	d.partial = nil
 	out := make([]byte, 0, len(p))
 	for len(p) > 0 {
 		r, n := utf8.DecodeRune(p)
 		if r == utf8.RuneError && n == 1 {
-			n = beginning(p)
+			n = invalidPrefix(p)
 			if n == len(p) && !end && !utf8.FullRune(p) {
-				d.cut = bytes.Clone(p)
+				d.partial = bytes.Clone(p)
 				break
 			}
 		}
@@ -165,7 +165,7 @@ func (d *decoder) decode(p []byte, end bool) []byte {
 
 // beginning is how many bytes of p, which does not begin with a character,
 // could have begun one, and at least 1: so many are one U+FFFD in a terminal.
-func beginning(p []byte) int {
+func invalidPrefix(p []byte) int {
 	n := 1
 	for n < len(p) && !utf8.FullRune(p[:n+1]) {
 		n++

@@ -41,7 +41,7 @@ func (a *app) attachCommand() *cobra.Command {
 		if o.write && o.readOnly {
 			return usage("--write and --read-only exclude each other")
 		}
-		return words("SESSION")(cmd, args)
+		return exactArgs("SESSION")(cmd, args)
 	}, func(ctx context.Context, args []string) error { return a.attach(ctx, &o, args[0]) })
 	return cmd
 }
@@ -84,22 +84,22 @@ type attachment struct {
 	options *attachOptions
 	session string
 	client  *client.Client
-	local   *personTerminal
-	show    *display
+	local   *localTerminal
+	display *display
 	keys    *keyboard
 
-	typing bool   // what is typed goes to the session
-	why    string // it does not: why
-	exec   string // the command that runs; "": none
-	told   chan told
-	done   chan error // the follower has ended
+	typing  bool   // what is typed goes to the session
+	reason  string // it does not: why
+	exec    string // the command that runs; "": none
+	updates chan update
+	done    chan error // the follower has ended
 }
 
 // told is something that the attachment hears of from another goroutine.
-type told struct {
-	info    *api.SessionInfo
-	event   *api.SessionEvent
-	trouble error
+type update struct {
+	info  *api.SessionInfo
+	event *api.SessionEvent
+	err   error
 }
 
 func (a *app) attach(ctx context.Context, o *attachOptions, session string) error {
@@ -123,12 +123,12 @@ func (a *app) attach(ctx context.Context, o *attachOptions, session string) erro
 	}
 	t := &attachment{
 		app: a, options: o, session: session, client: c, keys: newKeyboard(c, session), exec: info.ExecID,
-		told: make(chan told), done: make(chan error, 1),
+		updates: make(chan update), done: make(chan error, 1),
 	}
-	if err := t.decide(ctx, info); err != nil {
+	if err := t.claimKeyboard(ctx, info); err != nil {
 		return err
 	}
-	return t.leave(t.run(ctx, *info.TTY))
+	return t.finish(t.run(ctx, *info.TTY))
 }
 
 // attachable refuses a session that has nothing to attach to.
@@ -149,10 +149,10 @@ func attachable(info *api.SessionInfo) error {
 }
 
 // recently is for how long a session counts as somebody's who has typed in it.
-const recently = time.Minute
+const recentTyping = time.Minute
 
 // decide takes the keyboard, if that disturbs nobody or is what was asked for.
-func (t *attachment) decide(ctx context.Context, info *api.SessionInfo) error {
+func (t *attachment) claimKeyboard(ctx context.Context, info *api.SessionInfo) error {
 	o := t.options
 	switch {
 	case o.write:
@@ -162,19 +162,19 @@ func (t *attachment) decide(ctx context.Context, info *api.SessionInfo) error {
 		t.typing = true
 	case o.readOnly:
 	case info.Held != nil:
-		t.why = visible(info.Held.Holder) + " is typing"
+		t.reason = visible(info.Held.Holder) + " is typing"
 	case len(info.Argv) == 0:
-		t.why = "its commands are somebody's"
-	case info.TypedAt != nil && time.Since(info.TypedAt.Time) < recently:
-		t.why = fmt.Sprintf("somebody typed %s ago", span(time.Since(info.TypedAt.Time)))
+		t.reason = "its commands are somebody's"
+	case info.TypedAt != nil && time.Since(info.TypedAt.Time) < recentTyping:
+		t.reason = fmt.Sprintf("somebody typed %s ago", formatDuration(time.Since(info.TypedAt.Time)))
 	default:
 		err := t.keys.take(ctx, false)
-		by, held := heldBy(err)
+		by, held := leaseHolder(err)
 		if err != nil && !held {
 			return err
 		}
 		t.typing = err == nil
-		t.why = by + " is typing"
+		t.reason = by + " is typing"
 	}
 	return nil
 }
@@ -183,38 +183,38 @@ func (t *attachment) decide(ctx context.Context, info *api.SessionInfo) error {
 // ends.
 func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
 	defer t.keys.release() // before it is said that the person has left
-	local, err := t.app.newPersonTerminal()
+	local, err := t.app.newLocalTerminal()
 	if err != nil {
 		return err
 	}
 	defer local.close()
-	defer local.rescue()
+	defer local.restoreOnPanic()
 	if t.typing {
 		size = local.size()
 	}
-	t.local, t.show = local, newDisplay(local, size)
-	t.app.endPersonIfSilent(ctx, t.client, local, "") // the display says what undoes it
+	t.local, t.display = local, newDisplay(local, size)
+	t.app.exitTerminalIfDaemonSilent(ctx, t.client, local, "") // the display says what undoes it
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tell := func(what told) {
+	tell := func(what update) {
 		select {
-		case t.told <- what:
+		case t.updates <- what:
 		case <-ctx.Done():
 		}
 	}
-	t.keys.trouble = func(err error) { tell(told{trouble: err}) }
-	t.keys.to(t.exec)
+	t.keys.onError = func(err error) { tell(update{err: err}) }
+	t.keys.setExec(t.exec)
 	if t.typing {
 		// An error is told by what is typed; the size is only how it looks.
 		_ = t.keys.resize(ctx, size)
 	}
 	t.keys.run(ctx, local.start)
-	f := follower{client: t.client, session: t.session, show: t.show, happened: func(info *api.SessionInfo, event *api.SessionEvent) {
-		tell(told{info: info, event: event})
+	f := follower{client: t.client, session: t.session, display: t.display, notify: func(info *api.SessionInfo, event *api.SessionEvent) {
+		tell(update{info: info, event: event})
 	}}
 	local.start(func() { t.done <- f.run(ctx) })
-	local.start(t.show.run)
-	t.show.notice(t.describe())
+	local.start(t.display.run)
+	t.display.notice(t.statusText())
 
 	err = t.loop(ctx)
 	local.close()
@@ -226,33 +226,33 @@ var errDetached = errors.New("detached")
 
 // resizePause is how long a window has to keep its size before the session
 // hears of it: programs redraw everything each time.
-const resizePause = 50 * time.Millisecond
+const resizeDelay = 50 * time.Millisecond
 
 func (t *attachment) loop(ctx context.Context) error {
-	settled := time.NewTimer(resizePause)
+	settled := time.NewTimer(resizeDelay)
 	settled.Stop()
 	for {
-		t.show.status(t.session+": "+t.describe(), t.typing)
+		t.display.status(t.session+": "+t.statusText(), t.typing)
 		select {
 		case b, ok := <-t.local.keys:
 			if !ok {
 				return exitStatus(statusSignal + int(syscall.SIGHUP)) // the terminal is gone
 			}
-			if err := t.typed(b); err != nil {
+			if err := t.handleKeys(b); err != nil {
 				return err
 			}
 		case sig := <-t.local.signals:
-			return exitStatus(statusSignal + int(number(sig)))
+			return exitStatus(statusSignal + int(signalNumber(sig)))
 		case <-t.local.resized:
-			settled.Reset(resizePause)
+			settled.Reset(resizeDelay)
 		case <-settled.C:
 			size := t.local.size()
-			t.show.resize(size)
+			t.display.resize(size)
 			if t.typing {
 				t.local.start(func() { _ = t.keys.resize(ctx, size) }) // as above
 			}
-		case what := <-t.told:
-			t.hear(what)
+		case what := <-t.updates:
+			t.handleUpdate(what)
 		case err := <-t.done:
 			return err
 		}
@@ -260,7 +260,7 @@ func (t *attachment) loop(ctx context.Context) error {
 }
 
 // typed does what the person wants with keys.
-func (t *attachment) typed(b []byte) error {
+func (t *attachment) handleKeys(b []byte) error {
 	before, _, detach := strings.Cut(string(b), string(rune(t.options.detach)))
 	switch {
 	case !t.typing:
@@ -268,12 +268,12 @@ func (t *attachment) typed(b []byte) error {
 		if detach || strings.HasSuffix(before, "q") || strings.HasSuffix(before, "\x03") {
 			return errDetached
 		}
-		t.show.notice(t.describe())
+		t.display.notice(t.statusText())
 		return nil
 	case before != "" && t.exec == "":
-		t.show.notice(fmt.Sprintf("no command is running: what you type goes nowhere (`trl shell %s` runs one)", t.session))
-	case before != "" && !t.keys.press([]byte(before)):
-		t.show.notice("the program does not read what is typed: this was not taken")
+		t.display.notice(fmt.Sprintf("no command is running: what you type goes nowhere (`trl shell %s` runs one)", t.session))
+	case before != "" && !t.keys.enqueue([]byte(before)):
+		t.display.notice("the program does not read what is typed: this was not taken")
 	}
 	if detach {
 		return errDetached
@@ -282,29 +282,29 @@ func (t *attachment) typed(b []byte) error {
 }
 
 // hear takes in what happened.
-func (t *attachment) hear(what told) {
+func (t *attachment) handleUpdate(what update) {
 	switch {
-	case what.trouble != nil:
-		t.refused(what.trouble)
+	case what.err != nil:
+		t.inputRefused(what.err)
 	case what.info != nil:
-		t.runs(what.info.ExecID, what.info.State)
+		t.setExec(what.info.ExecID, what.info.State)
 		if t.typing {
 			t.keys.recheck()
 		} else if !t.options.readOnly && what.info.Held != nil {
-			t.why = visible(what.info.Held.Holder) + " is typing"
+			t.reason = visible(what.info.Held.Holder) + " is typing"
 		}
 	case what.event != nil:
-		t.happened(what.event)
+		t.handleEvent(what.event)
 	}
 }
 
-func (t *attachment) happened(e *api.SessionEvent) {
+func (t *attachment) handleEvent(e *api.SessionEvent) {
 	switch e.Type {
 	case api.EventState:
 		had := t.exec != ""
-		t.runs(e.ExecID, e.State)
+		t.setExec(e.ExecID, e.State)
 		if t.typing && had && t.exec == "" {
-			t.show.notice("the command has ended")
+			t.display.notice("the command has ended")
 		}
 	case api.EventHeld:
 		if t.typing {
@@ -313,33 +313,33 @@ func (t *attachment) happened(e *api.SessionEvent) {
 			}
 			return
 		}
-		t.why = visible(e.Holder) + " is typing"
-		t.show.notice(t.describe())
+		t.reason = visible(e.Holder) + " is typing"
+		t.display.notice(t.statusText())
 	case api.EventReleased:
 		if !t.typing {
-			t.why = "nobody is typing now"
+			t.reason = "nobody is typing now"
 		}
 	}
 }
 
 // runs notes which command runs, if any.
-func (t *attachment) runs(exec string, state api.State) {
+func (t *attachment) setExec(exec string, state api.State) {
 	if state != api.StateRunning {
 		exec = ""
 	}
 	t.exec = exec
-	t.keys.to(exec)
+	t.keys.setExec(exec)
 }
 
 // refused says why something was not typed.
-func (t *attachment) refused(err error) {
-	if lost, ok := errors.AsType[errNotHeld](err); ok {
+func (t *attachment) inputRefused(err error) {
+	if lost, ok := errors.AsType[errLeaseLost](err); ok {
 		t.typing = false
-		t.why = "the keyboard was given up"
+		t.reason = "the keyboard was given up"
 		if lost.by != "" {
-			t.why = lost.by + " has taken over"
+			t.reason = lost.by + " has taken over"
 		}
-		t.show.notice(t.describe())
+		t.display.notice(t.statusText())
 		return
 	}
 	message := visible(err.Error())
@@ -349,14 +349,14 @@ func (t *attachment) refused(err error) {
 	if unreachable(err) {
 		message = "the connection to the daemon is lost, and maybe what you typed last"
 	}
-	t.show.notice(message)
+	t.display.notice(message)
 }
 
 // describe says who types, and how to leave. It fits in 80 columns, mostly.
-func (t *attachment) describe() string {
+func (t *attachment) statusText() string {
 	var parts []string
-	if t.show != nil {
-		if shown, of, cropped := t.show.cropped(); cropped {
+	if t.display != nil {
+		if shown, of, cropped := t.display.cropped(); cropped {
 			parts = append(parts, fmt.Sprintf("%dx%d of %dx%d shown", shown.Rows, shown.Cols, of.Rows, of.Cols))
 		}
 	}
@@ -366,7 +366,7 @@ func (t *attachment) describe() string {
 	case t.options.readOnly:
 		parts = append(parts, "read-only; q leaves")
 	default:
-		parts = append(parts, "read-only: "+t.why+"; q leaves, --write takes over")
+		parts = append(parts, "read-only: "+t.reason+"; q leaves, --write takes over")
 	}
 	if t.exec == "" {
 		parts = append(parts, "no command runs")
@@ -375,7 +375,7 @@ func (t *attachment) describe() string {
 }
 
 // leave says how it ended, now that the terminal is the person's again.
-func (t *attachment) leave(err error) error {
+func (t *attachment) finish(err error) error {
 	if ended, ok := errors.AsType[*sessionEnded](err); ok {
 		fmt.Fprintf(t.app.stderr, "trl: session %s %s\n", t.session, ended.Error())
 		return nil

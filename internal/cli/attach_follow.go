@@ -15,17 +15,17 @@ import (
 type follower struct {
 	client  *client.Client
 	session string
-	show    *display
+	display *display
 	// happened is told how the session is, first by an info and then by events.
 	// It is called by one goroutine.
-	happened func(*api.SessionInfo, *api.SessionEvent)
+	notify func(*api.SessionInfo, *api.SessionEvent)
 }
 
 // sessionEnded is how following a session ends if nobody ends it before.
-type sessionEnded struct{ why *api.Terminated }
+type sessionEnded struct{ terminated *api.Terminated }
 
 func (e *sessionEnded) Error() string {
-	w := e.why
+	w := e.terminated
 	switch {
 	case w == nil:
 		return "has ended"
@@ -43,15 +43,15 @@ func (e *sessionEnded) Error() string {
 
 // What is shown has fallen behind, and is to be fetched anew.
 var (
-	errStale = errors.New("the screen must be fetched anew")
-	errNext  = errors.New("another command has started")
+	errStale    = errors.New("the screen must be fetched anew")
+	errNextExec = errors.New("another command has started")
 )
 
 const (
 	// awayTime is how long a daemon that can't be reached is looked for: a
 	// laptop that changes its network, a daemon behind a tunnel that is made anew.
-	awayTime = time.Minute
-	awayWait = 500 * time.Millisecond
+	reconnectTimeout  = time.Minute
+	reconnectInterval = 500 * time.Millisecond
 )
 
 // run follows the session until it ends, or ctx does.
@@ -65,11 +65,11 @@ func (f *follower) run(ctx context.Context) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) > awayTime {
+		if time.Since(since) > reconnectTimeout {
 			return err
 		}
-		f.show.notice("the connection to the daemon is lost; trying again")
-		if !pause(ctx, awayWait) {
+		f.display.notice("the connection to the daemon is lost; trying again")
+		if !pause(ctx, reconnectInterval) {
 			return ctx.Err()
 		}
 	}
@@ -101,11 +101,11 @@ func (f *follower) watch(ctx context.Context, works func()) error {
 		return err
 	}
 	defer watched.Close()
-	if err := f.inform(ctx); err != nil {
+	if err := f.notifyInfo(ctx); err != nil {
 		return err
 	}
 	events, lost := make(chan *api.SessionEvent), make(chan error, 1)
-	f.show.to.start(func() {
+	f.display.terminal.start(func() {
 		for event, err := range watched.All() {
 			if err != nil {
 				lost <- err
@@ -120,15 +120,15 @@ func (f *follower) watch(ctx context.Context, works func()) error {
 	})
 	past := "" // the command whose output is over, for another has started
 	for {
-		at, err := f.fetch(ctx, past)
+		at, err := f.fetchScreen(ctx, past)
 		if err != nil {
 			return err
 		}
-		f.show.replace(at)
+		f.display.setScreen(at)
 		works()
 		past = ""
-		switch err := f.until(ctx, at, events, lost); {
-		case errors.Is(err, errNext):
+		switch err := f.streamUntilStale(ctx, at, events, lost); {
+		case errors.Is(err, errNextExec):
 			past = at.ExecID
 		case !errors.Is(err, errStale):
 			return err
@@ -138,25 +138,25 @@ func (f *follower) watch(ctx context.Context, works func()) error {
 
 const (
 	// A command is known to run a moment before the terminal is its own.
-	beginTime = time.Second
-	beginWait = 5 * time.Millisecond
+	execStartTimeout  = time.Second
+	execStartInterval = 5 * time.Millisecond
 )
 
 // fetch gets the screen, of a later command than the one that is past.
-func (f *follower) fetch(ctx context.Context, past string) (*api.SessionScreenResult, error) {
+func (f *follower) fetchScreen(ctx context.Context, past string) (*api.SessionScreenResult, error) {
 	for began := time.Now(); ; {
 		at, err := f.client.Screen(ctx, api.SessionScreenParams{SessionID: f.session, Format: api.ScreenANSI})
-		if err != nil || past == "" || at.ExecID != past || time.Since(began) > beginTime {
+		if err != nil || past == "" || at.ExecID != past || time.Since(began) > execStartTimeout {
 			return at, err
 		}
-		if !pause(ctx, beginWait) {
+		if !pause(ctx, execStartInterval) {
 			return nil, ctx.Err()
 		}
 	}
 }
 
 // inform tells how the session is now.
-func (f *follower) inform(ctx context.Context) error {
+func (f *follower) notifyInfo(ctx context.Context) error {
 	info, err := f.client.SessionInfo(ctx, api.SessionParams{SessionID: f.session})
 	if err != nil {
 		return err
@@ -164,16 +164,16 @@ func (f *follower) inform(ctx context.Context) error {
 	if info.State == api.StateTerminated {
 		return &sessionEnded{info.Terminated}
 	}
-	f.happened(info, nil)
+	f.notify(info, nil)
 	return nil
 }
 
 // until shows what is written after a screen, until that is not the way any
 // more: errStale or errNext.
-func (f *follower) until(ctx context.Context, at *api.SessionScreenResult, events <-chan *api.SessionEvent, lost <-chan error) error {
+func (f *follower) streamUntilStale(ctx context.Context, at *api.SessionScreenResult, events <-chan *api.SessionEvent, lost <-chan error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	written := make(chan error, 1)
-	f.show.to.start(func() { written <- f.written(ctx, at) })
+	f.display.terminal.start(func() { written <- f.followOutput(ctx, at) })
 	// Nothing old may be shown after the screen that is fetched next.
 	defer func() {
 		cancel()
@@ -192,7 +192,7 @@ func (f *follower) until(ctx context.Context, at *api.SessionScreenResult, event
 			case api.EventDestroyed:
 				return f.ended(ctx, event)
 			case api.EventGap:
-				if err := f.inform(ctx); err != nil {
+				if err := f.notifyInfo(ctx); err != nil {
 					return err
 				}
 				stale = errStale
@@ -200,10 +200,10 @@ func (f *follower) until(ctx context.Context, at *api.SessionScreenResult, event
 				stale = errStale
 			case api.EventState:
 				if event.State == api.StateRunning && event.ExecID != at.ExecID {
-					stale = errNext
+					stale = errNextExec
 				}
 			}
-			f.happened(nil, event)
+			f.notify(nil, event)
 			if stale != nil {
 				return stale
 			}
@@ -219,14 +219,14 @@ func (f *follower) ended(ctx context.Context, event *api.SessionEvent) error {
 }
 
 // written shows what is written after a screen.
-func (f *follower) written(ctx context.Context, at *api.SessionScreenResult) error {
+func (f *follower) followOutput(ctx context.Context, at *api.SessionScreenResult) error {
 	for {
 		if at.ExecID == "" { // no command has run yet
-			return f.look(ctx)
+			return f.waitForRefetch(ctx)
 		}
 		err := f.stream(ctx, at)
 		if errors.Is(err, errFlood) {
-			at, err = f.sample(ctx, at)
+			at, err = f.sampleScreens(ctx, at)
 		}
 		if err != nil {
 			return err
@@ -235,11 +235,11 @@ func (f *follower) written(ctx context.Context, at *api.SessionScreenResult) err
 }
 
 // lookTime is how often a screen is fetched whose next output is not known.
-const lookTime = 500 * time.Millisecond
+const refetchInterval = 500 * time.Millisecond
 
 // look has the screen fetched after a while, if nothing happens before.
-func (f *follower) look(ctx context.Context) error {
-	if !pause(ctx, lookTime) {
+func (f *follower) waitForRefetch(ctx context.Context) error {
+	if !pause(ctx, refetchInterval) {
 		return ctx.Err()
 	}
 	return errStale
@@ -252,9 +252,9 @@ const (
 	// More than floodBytes within floodTime are not fetched to be scrolled away:
 	// whole screens are, a few dozen times a second. It is ten times what a
 	// large screen that is redrawn all the time takes.
-	floodBytes = 512 << 10
-	floodTime  = 200 * time.Millisecond
-	sampleTime = 33 * time.Millisecond
+	floodBytes     = 512 << 10
+	floodWindow    = 200 * time.Millisecond
+	sampleInterval = 33 * time.Millisecond
 )
 
 // stream shows output byte by byte: that of the command, and then what the
@@ -266,7 +266,7 @@ func (f *follower) stream(ctx context.Context, at *api.SessionScreenResult) erro
 			return errStale
 		}
 		if api.IsCode(err, api.CodeExecNotFound) { // it was long ago, and is forgotten
-			return f.look(ctx)
+			return f.waitForRefetch(ctx)
 		}
 		return err
 	}
@@ -276,22 +276,22 @@ func (f *follower) stream(ctx context.Context, at *api.SessionScreenResult) erro
 		if err != nil {
 			return err
 		}
-		n, err := f.chunk(*chunk)
+		n, err := f.showChunk(*chunk)
 		if err != nil {
 			return err
 		}
-		if time.Since(began) > floodTime {
+		if time.Since(began) > floodWindow {
 			began, bytes = time.Now(), 0
 		}
 		if bytes += n; bytes > floodBytes {
 			return errFlood
 		}
 	}
-	return f.rest(ctx, st.ExecID(), st.Next())
+	return f.followAfterExit(ctx, st.ExecID(), st.Next())
 }
 
 // chunk shows a piece of output.
-func (f *follower) chunk(chunk api.Chunk) (int, error) {
+func (f *follower) showChunk(chunk api.Chunk) (int, error) {
 	switch chunk.Type {
 	case api.ChunkExit:
 		return 0, nil
@@ -302,29 +302,29 @@ func (f *follower) chunk(chunk api.Chunk) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	f.show.feed(data)
+	f.display.feed(data)
 	return len(data), nil
 }
 
 // rest shows what is written after the end of a command.
-func (f *follower) rest(ctx context.Context, exec string, from int64) error {
+func (f *follower) followAfterExit(ctx context.Context, exec string, from int64) error {
 	for {
 		got, err := f.client.Output(ctx, api.ExecOutputParams{ExecID: exec, From: from, WaitMS: pollWait})
 		switch {
 		case api.IsCode(err, api.CodeOutputGone):
 			return errStale
 		case api.IsCode(err, api.CodeExecNotFound):
-			return f.look(ctx)
+			return f.waitForRefetch(ctx)
 		case err != nil:
 			return err
 		}
 		for _, chunk := range got.Chunks {
-			if _, err := f.chunk(chunk); err != nil {
+			if _, err := f.showChunk(chunk); err != nil {
 				return err
 			}
 		}
 		if got.Closed && got.Next == from {
-			return f.look(ctx)
+			return f.waitForRefetch(ctx)
 		}
 		from = got.Next
 	}
@@ -332,16 +332,16 @@ func (f *follower) rest(ctx context.Context, exec string, from int64) error {
 
 // sample shows whole screens until the output pauses. Then the screen is not
 // likely to be in the middle of an escape sequence, and streaming can go on.
-func (f *follower) sample(ctx context.Context, at *api.SessionScreenResult) (*api.SessionScreenResult, error) {
+func (f *follower) sampleScreens(ctx context.Context, at *api.SessionScreenResult) (*api.SessionScreenResult, error) {
 	for {
-		if !pause(ctx, sampleTime) {
+		if !pause(ctx, sampleInterval) {
 			return nil, ctx.Err()
 		}
 		now, err := f.client.Screen(ctx, api.SessionScreenParams{SessionID: f.session, Format: api.ScreenANSI})
 		if err != nil {
 			return nil, err
 		}
-		f.show.replace(now)
+		f.display.setScreen(now)
 		if now.ExecID == at.ExecID && now.Offset == at.Offset {
 			return now, nil
 		}

@@ -48,13 +48,13 @@ type app struct {
 	environment    daemon.Environment
 	exit           func(status int) // ends the process at once
 
-	socket  string // --socket; "" if not given
-	address string // --address, likewise
-	json    bool   // --json
-	held    bool   // this is the daemon of a holder
-	checked bool   // it only says whether it could be
-	again   bool   // this is a holder that was another program before
-	holds   bool   // Hold was reached
+	socket        string // --socket; "" if not given
+	address       string // --address, likewise
+	json          bool   // --json
+	heldDaemon    bool   // this is the daemon of a holder
+	checkOnly     bool   // it only says whether it could be
+	resumedHolder bool   // this is a holder that was another program before
+	holderStarted bool   // Hold was reached
 }
 
 // Main runs the program and returns its exit status.
@@ -64,13 +64,13 @@ func Main(args []string) int {
 		environment: daemon.SystemEnvironment(), exit: os.Exit,
 	}
 	switch {
-	case len(args) > 1 && args[0] == daemon.HeldWord && args[1] == daemon.CheckWord:
-		a.checked, args = true, args[2:]
-	case len(args) > 0 && args[0] == daemon.HeldWord:
-		a.held, args = true, args[1:]
-	case len(args) > 0 && args[0] == daemon.AgainWord:
-		return a.holdAgain(args[1:])
-	case len(args) > 0 && args[0] == launchWord:
+	case len(args) > 1 && args[0] == daemon.DaemonSubcommand && args[1] == daemon.CheckArg:
+		a.checkOnly, args = true, args[2:]
+	case len(args) > 0 && args[0] == daemon.DaemonSubcommand:
+		a.heldDaemon, args = true, args[1:]
+	case len(args) > 0 && args[0] == daemon.HolderSubcommand:
+		return a.resumeHolder(args[1:])
+	case len(args) > 0 && args[0] == launcherCommand:
 		return a.launch(args[1:])
 	}
 	return a.main(args)
@@ -105,7 +105,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's Unix socket is at `PATH` (also TRL_SOCKET)")
 	root.PersistentFlags().StringVar(&a.address, "address", "", "the daemon is at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the\ntoken in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, meant(cmd, err)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, suggestFlag(cmd, err)) })
 	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
 		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand(),
@@ -140,12 +140,12 @@ func action(args cobra.PositionalArgs, fn func(ctx context.Context, args []strin
 		if err := args(cmd, words); err != nil {
 			return err
 		}
-		return failed(fn(cmd.Context(), words))
+		return asFailure(fn(cmd.Context(), words))
 	}
 }
 
 // words wants exactly the arguments that are named.
-func words(names ...string) cobra.PositionalArgs {
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return usage("%s is missing", names[len(args)])
@@ -187,32 +187,32 @@ func (a *app) daemonAddress() string {
 // connect opens a connection to the daemon, and waits until it answers.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if address := a.daemonAddress(); address != "" {
-		c, err := client.DialWith(ctx, address, client.Options{Patience: patience, Token: os.Getenv(daemon.TokenVariable)})
+		c, err := client.DialWith(ctx, address, client.Options{Patience: dialPatience, Token: os.Getenv(daemon.TokenVariable)})
 		if refused, ok := errors.AsType[*api.Error](err); ok {
 			return nil, refused
 		}
 		if err != nil {
-			return nil, localError{notThere(err)}
+			return nil, localError{unreachableError(err)}
 		}
-		return greeted(ctx, c, address)
+		return checkedClient(ctx, c, address)
 	}
 	path, err := a.socketPath()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.DialWith(ctx, path, client.Options{Patience: patience})
+	c, err := client.DialWith(ctx, path, client.Options{Patience: dialPatience})
 	if err != nil {
-		return nil, a.noDaemon(path, err)
+		return nil, a.noDaemonError(path, err)
 	}
-	if c, err = greeted(ctx, c, path); errors.Is(err, client.ErrNoDaemon) {
-		return nil, a.noDaemon(path, err) // it has gone since
+	if c, err = checkedClient(ctx, c, path); errors.Is(err, client.ErrNoDaemon) {
+		return nil, a.noDaemonError(path, err) // it has gone since
 	}
 	return c, err
 }
 
 // greeted is a connection to a daemon that has answered.
-func greeted(ctx context.Context, c *client.Client, where string) (*client.Client, error) {
-	if err := greet(ctx, c, where); err != nil {
+func checkedClient(ctx context.Context, c *client.Client, where string) (*client.Client, error) {
+	if err := pingDaemon(ctx, c, where); err != nil {
 		_ = c.Close() // it says nothing that err does not
 		return nil, err
 	}
@@ -220,11 +220,11 @@ func greeted(ctx context.Context, c *client.Client, where string) (*client.Clien
 }
 
 // patience is how long a daemon that went away is looked for: a person waits.
-const patience = 3 * time.Second
+const dialPatience = 3 * time.Second
 
 // ask calls one method on a connection of its own. The answer is printed as it
 // is with --json, and else shown by show.
-func ask[T any](ctx context.Context, a *app, method string, params any, show func(*T) error) error {
+func callAndShow[T any](ctx context.Context, a *app, method string, params any, show func(*T) error) error {
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 // completePatience is how long a completion may ask the daemon: a person waits
 // at the prompt, and is offered what was found by then.
-const completePatience = time.Second
+const completionTimeout = time.Second
 
 // completeSessions offers the ids of the living sessions.
 func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -37,7 +37,7 @@ func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]stri
 		}
 		for _, e := range list.Execs {
 			if strings.HasPrefix(e.ExecID, prefix) {
-				ids = append(ids, cobra.CompletionWithDesc(visible(e.ExecID), visible(ending(&e)+" in "+s.SessionID)))
+				ids = append(ids, cobra.CompletionWithDesc(visible(e.ExecID), visible(outcomeText(&e)+" in "+s.SessionID)))
 			}
 		}
 	})
@@ -47,7 +47,7 @@ func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]stri
 // eachSession calls fn for each living session. Where there is no daemon there
 // is nothing to offer, and no place to say so.
 func (a *app) eachSession(fn func(context.Context, *client.Client, *api.Session)) {
-	ctx, cancel := context.WithTimeout(context.Background(), completePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	c, err := a.connect(ctx)
 	if err != nil {

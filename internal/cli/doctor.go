@@ -28,7 +28,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Example: "  trl doctor\n  sudo -u trl trl --socket /run/trl/trl.sock doctor",
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE` of the daemon (also TRL_CONFIG)")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		return a.showFindings(a.examine(ctx, file))
 	})
 	return cmd
@@ -44,7 +44,7 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 	if err != nil {
 		refusal, refused := errors.AsType[*trust.Refusal](err)
 		if !refused {
-			found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Says: err.Error(), Run: "trl serve --help"})
+			found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Message: err.Error(), Run: "trl serve --help"})
 		}
 		// What the file does not spoil still counts.
 		if cfg, err = daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: os.DevNull}); err != nil {
@@ -55,11 +55,11 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 			cfg.File = refusal.Path // the doctor says what is wrong with it
 		}
 	}
-	return append(found, doctor.Examine(ctx, doctor.Patient{
+	return append(found, doctor.Examine(ctx, doctor.Target{
 		Version: buildVersion(), Socket: cfg.Socket, ConfigFile: cfg.File, TokenFile: cfg.TokenFile,
 		SpillDir: cfg.SpillDir, MaxSessions: cfg.MaxSessions, TotalQuota: cfg.TotalQuota, Quote: quote,
 		DefaultTimeoutMS: cfg.DefaultTimeoutMS, IdleTTLMS: cfg.IdleTTLMS,
-		Ask: func(ctx context.Context) (*api.SystemInfo, error) {
+		Info: func(ctx context.Context) (*api.SystemInfo, error) {
 			c, err := client.Dial(ctx, cfg.Socket)
 			if err != nil {
 				return nil, err
@@ -79,7 +79,7 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 			}
 			return list.Sessions, nil
 		},
-		Keeper: func() int {
+		HolderPID: func() int {
 			holder, err := daemon.FindHolder(cfg.Socket)
 			if err != nil {
 				return 0
@@ -111,7 +111,7 @@ func (a *app) showFindings(found []doctor.Finding) error {
 	} else {
 		t := newTable(a.stdout)
 		for _, f := range found {
-			t.row(string(f.Grade), f.Check, f.Says)
+			t.row(string(f.Grade), f.Check, f.Message)
 			if f.Run != "" {
 				t.row(" ", " ", "→ "+f.Run)
 			}

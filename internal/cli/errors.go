@@ -39,14 +39,14 @@ func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 // failed marks an error as a failure, unless it is marked already.
-func failed(err error) error {
-	if err == nil || isMarked(err) {
+func asFailure(err error) error {
+	if err == nil || hasExitStatus(err) {
 		return err
 	}
 	return &failure{err: err, status: statusFailed}
 }
 
-func isMarked(err error) bool {
+func hasExitStatus(err error) bool {
 	if _, ok := errors.AsType[*failure](err); ok {
 		return true
 	}
@@ -72,7 +72,7 @@ func usage(format string, args ...any) error {
 }
 
 // meant is the flag that was meant by one that does not exist.
-func meant(cmd *cobra.Command, err error) string {
+func suggestFlag(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || len(unknown.GetSpecifiedName()) < 3 { // of one letter any other is near
 		return ""
@@ -105,14 +105,14 @@ func (e localError) Unwrap() error { return e.api }
 
 // refused is the error of a path, or of a process behind it, that is another
 // user's.
-func refused(r *trust.Refusal) error {
+func refusalError(r *trust.Refusal) error {
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s", r.Message).WithHint("%s", r.Hint)}
 }
 
 // noDaemon explains why there is no connection.
-func (a *app) noDaemon(path string, err error) error {
+func (a *app) noDaemonError(path string, err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
-		return refused(refusal)
+		return refusalError(refusal)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s is another user's, or its directory is", path).
@@ -132,7 +132,7 @@ func (a *app) noDaemon(path string, err error) error {
 }
 
 // notThere is that nobody could be reached at an address that was given.
-func notThere(err error) *api.Error {
+func unreachableError(err error) *api.Error {
 	return api.Errorf(api.CodeRuntimeUnavailable, "%w", err).
 		WithHint("the address is http://HOST:PORT, where `trl serve --http HOST:PORT` serves, or unix:PATH")
 }
@@ -164,7 +164,7 @@ func (a *app) printError(err error) {
 	case ok:
 		e = local.api
 	case errors.Is(err, client.ErrNoDaemon):
-		e = notThere(err) // over HTTP the first call finds out
+		e = unreachableError(err) // over HTTP the first call finds out
 	case errors.Is(err, client.ErrClosed) && !api.IsCode(err, api.CodeUnauthorized):
 		// The daemon may have said why before it closed, which err repeats.
 		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}

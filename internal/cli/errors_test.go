@@ -16,11 +16,11 @@ import (
 func TestHintsAboutSockets(t *testing.T) {
 	a := &app{}
 	for want, err := range map[string]error{
-		"hint: run this as that user":       a.noDaemon("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
-		"hint: `trl serve --detach` starts": a.noDaemon("/run/x", client.ErrNoDaemon),
-		"hint: it can be used as it":        notServing(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
-		"hint: `trl serve --socket":         notServing(fmt.Errorf("listen: %w", fs.ErrPermission)),
-		"trl: something else\n":             notServing(errors.New("something else")),
+		"hint: run this as that user":       a.noDaemonError("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
+		"hint: `trl serve --detach` starts": a.noDaemonError("/run/x", client.ErrNoDaemon),
+		"hint: it can be used as it":        serveError(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
+		"hint: `trl serve --socket":         serveError(fmt.Errorf("listen: %w", fs.ErrPermission)),
+		"trl: something else\n":             serveError(errors.New("something else")),
 		"hint: the address is http://":      client.ErrNoDaemon,
 	} {
 		var out bytes.Buffer
@@ -30,7 +30,7 @@ func TestHintsAboutSockets(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
-	if notServing(nil) != nil {
+	if serveError(nil) != nil {
 		t.Error("no error became one")
 	}
 }

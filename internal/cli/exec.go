@@ -24,8 +24,8 @@ func (a *app) execListCommand() *cobra.Command {
 		Short:             "List what runs and has run in a session",
 		Aliases:           []string{"ls"},
 		ValidArgsFunction: a.completeSessions,
-		RunE: action(words("SESSION"), func(ctx context.Context, args []string) error {
-			return ask(ctx, a, api.MethodExecList, api.SessionParams{SessionID: args[0]}, a.showExecs)
+		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
+			return callAndShow(ctx, a, api.MethodExecList, api.SessionParams{SessionID: args[0]}, a.showExecs)
 		}),
 	}
 }
@@ -33,14 +33,14 @@ func (a *app) execListCommand() *cobra.Command {
 func (a *app) showExecs(list *api.ExecListResult) error {
 	t := newTable(a.stdout, "ID", "STATUS", "STARTED", "TOOK", "STDOUT", "STDERR", "CWD", "LABEL")
 	for _, e := range list.Execs {
-		t.row(e.ExecID, ending(&e), e.StartedAt.Local().Format(time.DateTime), milliseconds(e.DurationMS),
-			size(e.StdoutBytes), size(e.StderrBytes), e.Cwd, e.Label)
+		t.row(e.ExecID, outcomeText(&e), e.StartedAt.Local().Format(time.DateTime), formatMilliseconds(e.DurationMS),
+			formatSize(e.StdoutBytes), formatSize(e.StderrBytes), e.Cwd, e.Label)
 	}
 	return t.flush()
 }
 
 // ending is how a command ended, or that it has not, in few words.
-func ending(e *api.ExecResult) string {
+func outcomeText(e *api.ExecResult) string {
 	if e.State != api.ExecExited {
 		return string(e.State)
 	}
@@ -81,9 +81,9 @@ func (a *app) execOutputCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
 	cmd.Flags().Int64Var(&from, "from", 0, "begin at this `OFFSET`")
 	cmd.Flags().BoolVar(&cast, "cast", false, "as a recording for asciinema, with its times")
-	cmd.RunE = action(words("EXEC"), func(ctx context.Context, args []string) error {
+	cmd.RunE = action(exactArgs("EXEC"), func(ctx context.Context, args []string) error {
 		if cast {
-			if other := firstGiven(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
+			if other := firstSetFlag(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
 				return usage("--cast and --%s exclude each other: a recording is the whole output in a form of its own", other)
 			}
 			return a.record(ctx, args[0], follow)
@@ -99,7 +99,7 @@ func (a *app) execOutputCommand() *cobra.Command {
 			params.View = api.ViewText
 		}
 		if a.json {
-			return ask(ctx, a, api.MethodExecOutput, params, func(*api.ExecOutputResult) error { return nil })
+			return callAndShow(ctx, a, api.MethodExecOutput, params, func(*api.ExecOutputResult) error { return nil })
 		}
 		c, err := a.connect(ctx)
 		if err != nil {
@@ -112,10 +112,10 @@ func (a *app) execOutputCommand() *cobra.Command {
 				return err
 			}
 			defer st.Close()
-			_, _, err = followed(st, a.chunks(), params.Stream)
+			_, _, err = copyStream(st, a.chunks(), params.Stream)
 			return err
 		}
-		o := output{calls: c, to: a.chunks(), params: params, follow: follow}
+		o := outputCopier{client: c, to: a.chunks(), params: params, follow: follow}
 		_, err = o.copy(ctx)
 		return err
 	})
@@ -160,12 +160,12 @@ func (a *app) execCancelCommand() *cobra.Command {
 		Short:             "End a running command; its session lives on",
 		Long:              "End a running command, named by itself or by its session, which lives on. It\nreturns when the command is gone.",
 		ValidArgsFunction: a.completeSessions,
-		RunE: action(words("EXEC or SESSION"), func(ctx context.Context, args []string) error {
+		RunE: action(exactArgs("EXEC or SESSION"), func(ctx context.Context, args []string) error {
 			params := api.ExecCancelParams{ExecID: args[0]}
 			if strings.HasPrefix(args[0], "s-") {
 				params = api.ExecCancelParams{SessionID: args[0]}
 			}
-			return ask(ctx, a, api.MethodExecCancel, params, func(result *api.ExecCancelResult) error {
+			return callAndShow(ctx, a, api.MethodExecCancel, params, func(result *api.ExecCancelResult) error {
 				if !result.Cancelled {
 					fmt.Fprintf(a.stderr, "trl: %s had ended already\n", visible(result.ExecID))
 				}

@@ -16,8 +16,8 @@ func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",
 		Short: "Show the daemon and what it can do here",
-		RunE: action(words(), func(ctx context.Context, _ []string) error {
-			return ask(ctx, a, api.MethodSystemInfo, nil, a.showInfo)
+		RunE: action(exactArgs(), func(ctx context.Context, _ []string) error {
+			return callAndShow(ctx, a, api.MethodSystemInfo, nil, a.showInfo)
 		}),
 	}
 }
@@ -50,8 +50,8 @@ func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Count what the daemon does and holds",
-		RunE: action(words(), func(ctx context.Context, _ []string) error {
-			return ask(ctx, a, api.MethodSystemStats, nil, a.showStats)
+		RunE: action(exactArgs(), func(ctx context.Context, _ []string) error {
+			return callAndShow(ctx, a, api.MethodSystemStats, nil, a.showStats)
 		}),
 	}
 }
@@ -59,13 +59,13 @@ func (a *app) statsCommand() *cobra.Command {
 func (a *app) showStats(stats *api.SystemStats) error {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.stdout)
-	t.row("up", milliseconds(stats.UptimeMS))
+	t.row("up", formatMilliseconds(stats.UptimeMS))
 	t.row("sessions", fmt.Sprintf("%d idle, %d running, %d ended and kept, %d in all",
 		stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], stats.Sessions[api.StateTerminated], stats.SessionsTotal))
 	t.row("commands", fmt.Sprintf("%d running, %d kept, %d in all", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
 	t.row("output", fmt.Sprintf("%s captured; %s held in memory, %s on disk",
-		size(stats.BytesCaptured), size(stats.JournalMemory), size(stats.JournalSpilled)))
-	t.row("memory", size(stats.Memory))
+		formatSize(stats.BytesCaptured), formatSize(stats.JournalMemory), formatSize(stats.JournalSpilled)))
+	t.row("memory", formatSize(stats.Memory))
 	t.row("files", count(int64(stats.FDs)))
 	t.row("goroutines", count(int64(stats.Goroutines)))
 	t.row("orphans", count(stats.Orphans))
@@ -76,7 +76,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		RunE: action(words(), func(context.Context, []string) error {
+		RunE: action(exactArgs(), func(context.Context, []string) error {
 			if !a.json {
 				fmt.Fprintln(a.stdout, "trl "+buildVersion())
 				return nil

@@ -18,39 +18,39 @@ import (
 const (
 	// holdTTL is how long a session waits for a person whose machine or line
 	// has died: as long as a lost connection is looked for, a few times over.
-	holdTTL = 15 * time.Second
+	leaseTTL = 15 * time.Second
 	// renewal leaves two attempts more before the hold ends.
-	renewal = holdTTL / 3
+	renewInterval = leaseTTL / 3
 	// maxTyped is how much waits for a program that does not read: a large
 	// paste. What comes after it is not taken.
-	maxTyped = 4 << 20
+	maxQueuedInput = 4 << 20
 )
 
 // keyboard is the keyboard of a session: whether this program holds it, and
 // what is typed on it. It is safe for concurrent use.
 type keyboard struct {
-	client  *client.Client
-	session string
-	holder  string // who this is, for others
-	answers bool   // the person's terminal answers queries itself
+	client         *client.Client
+	session        string
+	holder         string // who this is, for others
+	answersQueries bool   // the person's terminal answers queries itself
 	// trouble is told what kept something from being typed, or that the hold is
 	// lost (errNotHeld). It is called by a goroutine of the keyboard's own.
-	trouble func(error)
+	onError func(error)
 
-	mu     sync.Mutex
-	lease  string      // "": not held
-	size   api.TTYSize // that the session was given with this hold; zero: none
-	exec   string      // whom to type to; "": nobody
-	queue  []byte      // typed and not yet sent
-	eof    bool        // after that, the end of input
-	typing chan struct{}
-	check  chan struct{}
+	mu         sync.Mutex
+	lease      string      // "": not held
+	size       api.TTYSize // that the session was given with this hold; zero: none
+	exec       string      // whom to type to; "": nobody
+	queue      []byte      // typed and not yet sent
+	eof        bool        // after that, the end of input
+	sendReady  chan struct{}
+	renewReady chan struct{}
 }
 
 // errNotHeld says that the hold is another's now, or nobody's.
-type errNotHeld struct{ by string } // by "": it ran out
+type errLeaseLost struct{ by string } // by "": it ran out
 
-func (e errNotHeld) Error() string {
+func (e errLeaseLost) Error() string {
 	if e.by == "" {
 		return "the hold of the keyboard has ended"
 	}
@@ -58,7 +58,7 @@ func (e errNotHeld) Error() string {
 }
 
 // heldBy turns the daemon's refusal into who is the reason for it.
-func heldBy(err error) (by string, held bool) {
+func leaseHolder(err error) (by string, held bool) {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok || refused.Code != api.CodeSessionHeld {
 		return "", false
@@ -69,8 +69,8 @@ func heldBy(err error) (by string, held bool) {
 
 func newKeyboard(c *client.Client, session string) *keyboard {
 	return &keyboard{
-		client: c, session: session, holder: holderName(), trouble: func(error) {},
-		typing: make(chan struct{}, 1), check: make(chan struct{}, 1),
+		client: c, session: session, holder: holderName(), onError: func(error) {},
+		sendReady: make(chan struct{}, 1), renewReady: make(chan struct{}, 1),
 	}
 }
 
@@ -96,12 +96,12 @@ func holderName() string {
 // run sends what is typed, and keeps the hold, until ctx is done.
 func (k *keyboard) run(ctx context.Context, start func(func())) {
 	start(func() {
-		tick := time.NewTicker(renewal)
+		tick := time.NewTicker(renewInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-			case <-k.check:
+			case <-k.renewReady:
 			case <-ctx.Done():
 				return
 			}
@@ -111,7 +111,7 @@ func (k *keyboard) run(ctx context.Context, start func(func())) {
 	start(func() {
 		for {
 			select {
-			case <-k.typing:
+			case <-k.sendReady:
 				k.send(ctx)
 			case <-ctx.Done():
 				return
@@ -120,7 +120,7 @@ func (k *keyboard) run(ctx context.Context, start func(func())) {
 	})
 }
 
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -130,7 +130,7 @@ func poke(c chan struct{}) {
 // take takes the hold, from whoever has it if force.
 func (k *keyboard) take(ctx context.Context, force bool) error {
 	r, err := k.client.Hold(ctx, api.SessionHoldParams{
-		SessionID: k.session, Holder: k.holder, Force: force, TTLMS: holdTTL.Milliseconds(), Answers: k.answers,
+		SessionID: k.session, Holder: k.holder, Force: force, TTLMS: leaseTTL.Milliseconds(), Answers: k.answersQueries,
 	})
 	if err != nil {
 		return err
@@ -142,14 +142,14 @@ func (k *keyboard) take(ctx context.Context, force bool) error {
 }
 
 // held returns the lease; "" if there is none.
-func (k *keyboard) held() string {
+func (k *keyboard) currentLease() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lease
 }
 
 // lose notes that the hold of that lease is no more, and whether it still was.
-func (k *keyboard) lose(lease string) bool {
+func (k *keyboard) dropLease(lease string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if lease == "" || k.lease != lease {
@@ -160,30 +160,30 @@ func (k *keyboard) lose(lease string) bool {
 }
 
 // recheck asks whether the hold is still this program's.
-func (k *keyboard) recheck() { poke(k.check) }
+func (k *keyboard) recheck() { notify(k.renewReady) }
 
 func (k *keyboard) renew(ctx context.Context) {
-	lease := k.held()
+	lease := k.currentLease()
 	if lease == "" {
 		return
 	}
 	_, err := k.client.Hold(ctx, api.SessionHoldParams{
-		SessionID: k.session, Holder: k.holder, Lease: lease, TTLMS: holdTTL.Milliseconds(), Answers: k.answers,
+		SessionID: k.session, Holder: k.holder, Lease: lease, TTLMS: leaseTTL.Milliseconds(), Answers: k.answersQueries,
 	})
-	k.refused(ctx, lease, err)
+	k.handleRefusal(ctx, lease, err)
 }
 
 // refused looks whether an error means that the hold is lost. One that ran out,
 // as while this machine slept, is taken again if nobody else has.
-func (k *keyboard) refused(ctx context.Context, lease string, err error) bool {
-	by, is := heldBy(err)
+func (k *keyboard) handleRefusal(ctx context.Context, lease string, err error) bool {
+	by, is := leaseHolder(err)
 	if !is {
 		return false
 	}
 	k.mu.Lock()
 	size := k.size
 	k.mu.Unlock()
-	if !k.lose(lease) {
+	if !k.dropLease(lease) {
 		return true
 	}
 	if by == "" && k.take(ctx, false) == nil {
@@ -192,13 +192,13 @@ func (k *keyboard) refused(ctx context.Context, lease string, err error) bool {
 		}
 		return true
 	}
-	k.trouble(errNotHeld{by})
+	k.onError(errLeaseLost{by})
 	return true
 }
 
 // resize gives the session's terminal the size of the person's.
 func (k *keyboard) resize(ctx context.Context, size api.TTYSize) error {
-	lease := k.held()
+	lease := k.currentLease()
 	if lease == "" {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (k *keyboard) resize(ctx context.Context, size api.TTYSize) error {
 	}
 	_, err := k.client.ResizeSession(ctx, api.SessionResizeParams{SessionID: k.session, Rows: size.Rows, Cols: size.Cols, Lease: lease})
 	if err != nil {
-		k.refused(ctx, lease, err)
+		k.handleRefusal(ctx, lease, err)
 		return err
 	}
 	k.mu.Lock()
@@ -220,7 +220,7 @@ func (k *keyboard) resize(ctx context.Context, size api.TTYSize) error {
 }
 
 // to says whom to type to; "" is nobody. What was typed for another is dropped.
-func (k *keyboard) to(exec string) {
+func (k *keyboard) setExec(exec string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.exec != exec {
@@ -229,35 +229,35 @@ func (k *keyboard) to(exec string) {
 }
 
 // press types. It does not wait, and says whether there is room for it.
-func (k *keyboard) press(b []byte) bool {
+func (k *keyboard) enqueue(b []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.queue)+len(b) > maxTyped {
+	if len(k.queue)+len(b) > maxQueuedInput {
 		return false
 	}
 	k.queue = append(k.queue, b...)
-	poke(k.typing)
+	notify(k.sendReady)
 	return true
 }
 
 // end types the end of input, after what was typed before.
-func (k *keyboard) end() {
+func (k *keyboard) enqueueEOF() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.eof = true
-	poke(k.typing)
+	notify(k.sendReady)
 }
 
 // send sends what was typed since the last time, in one call.
 func (k *keyboard) send(ctx context.Context) {
 	k.mu.Lock()
 	params := api.ExecInputParams{ExecID: k.exec, Lease: k.lease, EOF: k.eof}
-	n := min(len(k.queue), feedBytes)
+	n := min(len(k.queue), inputChunkBytes)
 	params.Data, params.Encoding = api.EncodeBytes(k.queue[:n])
 	k.queue = k.queue[n:]
 	if len(k.queue) > 0 {
 		params.EOF = false
-		poke(k.typing)
+		notify(k.sendReady)
 	} else {
 		k.queue, k.eof = nil, false
 	}
@@ -266,21 +266,21 @@ func (k *keyboard) send(ctx context.Context) {
 		return
 	}
 	_, err := k.client.Input(ctx, params)
-	if err != nil && ctx.Err() == nil && !k.refused(ctx, params.Lease, err) {
-		k.trouble(err)
+	if err != nil && ctx.Err() == nil && !k.handleRefusal(ctx, params.Lease, err) {
+		k.onError(err)
 	}
 }
 
 // partingTime bounds what is done for others after a person has left.
-const partingTime = time.Second
+const releaseTimeout = time.Second
 
 // release gives the keyboard back. If it can't, it ends by itself.
 func (k *keyboard) release() {
-	lease := k.held()
-	if !k.lose(lease) {
+	lease := k.currentLease()
+	if !k.dropLease(lease) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
 	_, _ = k.client.Release(ctx, api.SessionReleaseParams{SessionID: k.session, Lease: lease})
 }

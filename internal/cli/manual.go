@@ -27,7 +27,7 @@ func (a *app) docsCommand() *cobra.Command {
 			"date of SOURCE_DATE_EPOCH if that is set, and depend on nothing else here.",
 		Example: "  trl docs man share/man/man1",
 	}
-	manual.RunE = action(words("DIR"), func(_ context.Context, args []string) error {
+	manual.RunE = action(exactArgs("DIR"), func(_ context.Context, args []string) error {
 		return writeManual(args[0])
 	})
 	cmd.AddCommand(manual)
@@ -107,7 +107,7 @@ func (p *manualPage) write(cmd *cobra.Command) {
 	if cmd.HasParent() {
 		p.text("The options of every command are in trl(1).")
 	} else {
-		p.general()
+		p.commonSections()
 	}
 	if cmd.Example != "" {
 		p.WriteString(".SH EXAMPLES\n")
@@ -163,7 +163,7 @@ func (p *manualPage) flags(flags *pflag.FlagSet) {
 }
 
 // general is what the page of the program itself has besides.
-func (p *manualPage) general() {
+func (p *manualPage) commonSections() {
 	p.WriteString(".SH ENVIRONMENT\n")
 	p.entries([][2]string{
 		{"TRL_SOCKET", "where the daemon's socket is, as --socket"},

@@ -48,7 +48,7 @@ func (a *app) mcpCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&o.env, "env", nil, "variable `NAME` or NAME=VALUE for new sessions, besides PATH, HOME, LANG\nand the like; may be given several times")
 	cmd.Flags().StringVar(&o.structured, "structured", string(mcp.StructuredAuto), "who gets structured content beside the text: always, never, or auto:\nclients that do not hide the text behind it")
 	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "fail if no daemon runs, instead of starting one")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error { return a.serveMCP(ctx, o) })
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error { return a.serveMCP(ctx, o) })
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 	defer c.Close()
 	serving, done := context.WithCancel(context.Background())
 	defer done()
-	context.AfterFunc(ctx, func() { a.endIfSilent(serving, c, syscall.SIGTERM) })
+	context.AfterFunc(ctx, func() { a.exitIfDaemonSilent(serving, c, syscall.SIGTERM) })
 	cfg.Runtime = &persistentRuntime{app: a, client: c, start: starts}
 	return mcp.ServeStdio(ctx, cfg)
 }
@@ -106,7 +106,7 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 			cfg.Env[name] = value
 		}
 	}
-	added, err := (&place{env: o.env}).variables(os.LookupEnv)
+	added, err := (&shellFlags{env: o.env}).environment(os.LookupEnv)
 	for name, value := range added {
 		cfg.Env[name] = value
 	}
@@ -123,7 +123,7 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 func (a *app) findRuntimeDir(ctx context.Context, dir string) {
 	const variable = "XDG_RUNTIME_DIR"
 	info, err := os.Stat(dir)
-	if err != nil || !ownDirectory(info) || slices.ContainsFunc(a.environment.Variables, func(v string) bool { return strings.HasPrefix(v, variable+"=") }) {
+	if err != nil || !isPrivateDir(info) || slices.ContainsFunc(a.environment.Variables, func(v string) bool { return strings.HasPrefix(v, variable+"=") }) {
 		return
 	}
 	before, err := a.socketPath()
@@ -135,14 +135,14 @@ func (a *app) findRuntimeDir(ctx context.Context, dir string) {
 	if after, err := other.socketPath(); err != nil || after == before {
 		return
 	}
-	if _, _, err := a.lookAt(ctx, before); errors.Is(err, client.ErrNoDaemon) {
+	if _, _, err := a.daemonStatus(ctx, before); errors.Is(err, client.ErrNoDaemon) {
 		a.environment = other.environment
 	}
 }
 
 // ownDirectory says whether it is a directory of this user, where nobody else can
 // put anything.
-func ownDirectory(info os.FileInfo) bool {
+func isPrivateDir(info os.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.IsDir() && info.Mode().Perm()&0o022 == 0 && int(owner.Uid) == os.Geteuid()
 }

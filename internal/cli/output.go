@@ -8,7 +8,7 @@ import (
 )
 
 // outputCalls is what copying output needs of a client.
-type outputCalls interface {
+type outputClient interface {
 	Output(context.Context, api.ExecOutputParams) (*api.ExecOutputResult, error)
 	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
 }
@@ -16,7 +16,7 @@ type outputCalls interface {
 // followed copies the output of an exec as it comes, and returns how it ended
 // and how many bytes quota had dropped before they were copied. only names the
 // stream that is wanted; empty is all.
-func followed(st *client.Stream, to chunkWriter, only api.ChunkType) (result *api.ExecResult, missing int64, err error) {
+func copyStream(st *client.Stream, to chunkWriter, only api.ChunkType) (result *api.ExecResult, missing int64, err error) {
 	for chunk, err := range st.Chunks() {
 		if err != nil {
 			return nil, missing, err
@@ -44,8 +44,8 @@ const (
 type chunkSink interface{ write(chunk api.Chunk) error }
 
 // output copies the output of one exec.
-type output struct {
-	calls  outputCalls
+type outputCopier struct {
+	client outputClient
 	to     chunkSink
 	params api.ExecOutputParams // From moves on
 	follow bool                 // until the command has ended; else what is there
@@ -56,7 +56,7 @@ type output struct {
 // copy writes the output, and returns the result of a command that has ended.
 // It does not wait for processes that the command has left running and that
 // still hold its output: what they write after its end is not the command's.
-func (o *output) copy(ctx context.Context) (*api.ExecResult, error) {
+func (o *outputCopier) copy(ctx context.Context) (*api.ExecResult, error) {
 	most := int64(pollBytes)
 	o.params.MaxBytes = &most
 	if o.follow {
@@ -64,7 +64,7 @@ func (o *output) copy(ctx context.Context) (*api.ExecResult, error) {
 	}
 	var result *api.ExecResult
 	for {
-		got, err := o.calls.Output(ctx, o.params)
+		got, err := o.client.Output(ctx, o.params)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (o *output) copy(ctx context.Context) (*api.ExecResult, error) {
 		moved := got.Next > o.params.From
 		o.params.From = got.Next
 		if result == nil && got.State == api.ExecExited {
-			if result, err = o.calls.ExecInfo(ctx, api.ExecParams{ExecID: o.params.ExecID}); err != nil {
+			if result, err = o.client.ExecInfo(ctx, api.ExecParams{ExecID: o.params.ExecID}); err != nil {
 				return nil, err
 			}
 		}

@@ -23,7 +23,7 @@ func (a *app) quickstartCommand() *cobra.Command {
 		Example: "  trl quickstart\n  trl quickstart --yes    # without asking",
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before each step")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		return a.quickstart(ctx, yes)
 	})
 	return cmd
@@ -39,14 +39,14 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 	if yes {
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	} else {
-		person, err := a.newPersonTerminal()
+		person, err := a.newLocalTerminal()
 		if err != nil {
 			return usage("the tour waits for a key, and %v; `trl quickstart --yes` does not ask", err)
 		}
 		defer person.close()
-		defer person.rescue()
-		person.lines()
-		signals, o.Next = person.signals, person.goOn
+		defer person.restoreOnPanic()
+		person.makeCooked()
+		signals, o.Next = person.signals, person.awaitEnter
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,11 +68,11 @@ func (a *app) styled() bool {
 
 // goOn waits for a key: Enter or space for yes, q or what else ends a program
 // for no.
-func (t *personTerminal) goOn(ctx context.Context) (bool, error) {
+func (t *localTerminal) awaitEnter(ctx context.Context) (bool, error) {
 	fmt.Fprint(t.out, "\n[Enter goes on, q ends] ")
 	defer fmt.Fprintln(t.out)
-	defer t.lines()
-	if err := t.raw(); err != nil {
+	defer t.makeCooked()
+	if err := t.makeRaw(); err != nil {
 		return false, err
 	}
 	for {

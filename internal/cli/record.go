@@ -28,7 +28,7 @@ func (a *app) record(ctx context.Context, exec string, follow bool) error {
 				WithHint("--follow waits for it")}
 		}
 	}
-	o := output{calls: c, to: r, params: api.ExecOutputParams{ExecID: exec, Times: true}, follow: follow}
+	o := outputCopier{client: c, to: r, params: api.ExecOutputParams{ExecID: exec, Times: true}, follow: follow}
 	result, err := o.copy(ctx)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *recording) begin() error {
 	if err != nil {
 		return err
 	}
-	r.cast, err = cast.NewWriter(outputOf{r.stdout}, exec)
+	r.cast, err = cast.NewWriter(stdoutWriter{r.stdout}, exec)
 	return err
 }
 
@@ -72,9 +72,9 @@ func (r *recording) end(result *api.ExecResult) error {
 }
 
 // outputOf is our output to who writes it elsewhere: its errors say what failed.
-type outputOf struct{ w io.Writer }
+type stdoutWriter struct{ w io.Writer }
 
-func (o outputOf) Write(p []byte) (int, error) {
+func (o stdoutWriter) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p)
 	if err != nil {
 		return n, &writeError{err}

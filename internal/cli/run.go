@@ -20,7 +20,7 @@ import (
 
 // runOptions is what `trl run` was told.
 type runOptions struct {
-	where         place
+	shellFlags    shellFlags
 	session       string
 	timeout, idle durationFlag
 	wait          bool
@@ -49,7 +49,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in the session `ID`")
-	o.where.flags(cmd)
+	o.shellFlags.register(cmd)
 	durationVar(cmd, &o.timeout, "timeout", "end the command when it takes longer; 0 is never")
 	durationVar(cmd, &o.idle, "idle-timeout", "end the command when it wrote nothing for so long")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait while the session runs another command")
@@ -62,7 +62,7 @@ func (a *app) runCommand() *cobra.Command {
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
 	cmd.RunE = action(checkRun(&o), func(ctx context.Context, args []string) error {
 		err := a.run(ctx, &o, commandText(args))
-		if err != nil && !isMarked(err) {
+		if err != nil && !hasExitStatus(err) {
 			return &failure{err: err, status: statusRunFailed}
 		}
 		return err
@@ -85,7 +85,7 @@ func checkRun(o *runOptions) cobra.PositionalArgs {
 		if err := checkKind("SESSION", o.session); err != nil {
 			return err
 		}
-		if o.session != "" && o.where.shell != "" {
+		if o.session != "" && o.shellFlags.shell != "" {
 			return usage("--shell is for a new session, and %s has its shell already", o.session)
 		}
 		return nil
@@ -98,21 +98,21 @@ const oneShotTTL = 5 * time.Minute
 
 // running is one run of `trl run`. Its fields are set before the goroutines
 // that read them start, but for made.
-type running struct {
-	app     *app
-	options *runOptions
-	client  *client.Client
-	own     bool // the command has a session to itself
-	exec    string
+type runInvocation struct {
+	app        *app
+	options    *runOptions
+	client     *client.Client
+	ownSession bool // the command has a session to itself
+	exec       string
 
 	signals     chan os.Signal
 	interrupted context.Context // done at the first signal, which is its cause
 
-	made atomic.Pointer[string] // the session that was made for the command
+	created atomic.Pointer[string] // the session that was made for the command
 }
 
 func (a *app) run(ctx context.Context, o *runOptions, command string) error {
-	env, err := o.where.variables(os.LookupEnv)
+	env, err := o.shellFlags.environment(os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 		return err
 	}
 	defer c.Close()
-	r := &running{app: a, options: o, client: c, own: o.session == ""}
+	r := &runInvocation{app: a, options: o, client: c, ownSession: o.session == ""}
 
 	// A reader of our output that goes away must not kill us before the
 	// session is ended.
@@ -136,48 +136,48 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	go r.watchSignals(ctx, interrupt)
 
 	params := api.ExecStreamParams{
-		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.hasStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
+		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.forwardsStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
 	}
 	if ms := o.idle.milliseconds(); ms != nil {
 		params.IdleTimeoutMS = *ms
 	}
-	if !r.own {
-		params.Env, params.Cwd = env, o.where.cwd
+	if !r.ownSession {
+		params.Env, params.Cwd = env, o.shellFlags.cwd
 		return r.command(ctx, params)
 	}
 	if err := r.createSession(ctx, env); err != nil {
 		return err
 	}
-	params.SessionID = *r.made.Load()
+	params.SessionID = *r.created.Load()
 	err = r.command(ctx, params)
 	r.endSession(ctx, false)
 	return err
 }
 
-func (r *running) hasStdin() bool { return !r.options.noStdin && !isTerminal(r.app.stdin) }
+func (r *runInvocation) forwardsStdin() bool { return !r.options.noStdin && !isTerminal(r.app.stdin) }
 
-func (r *running) createSession(ctx context.Context, env map[string]string) error {
+func (r *runInvocation) createSession(ctx context.Context, env map[string]string) error {
 	ttl := oneShotTTL.Milliseconds()
 	var session api.Session
 	err := create(ctx, r.client, api.SessionCreateParams{
-		Shell: r.options.where.shell, Cwd: r.options.where.cwd, Env: env,
+		Shell: r.options.shellFlags.shell, Cwd: r.options.shellFlags.cwd, Env: env,
 		Name: "trl run", IdleTTLMS: &ttl,
 	}, &session)
 	if err == nil {
-		r.made.Store(&session.SessionID)
+		r.created.Store(&session.SessionID)
 	}
 	return err
 }
 
 // endSession destroys the session that was made for the command.
-func (r *running) endSession(ctx context.Context, force bool) {
-	id := *r.made.Load()
+func (r *runInvocation) endSession(ctx context.Context, force bool) {
+	id := *r.created.Load()
 	_, err := r.client.DestroySession(ctx, api.SessionDestroyParams{SessionID: id, Force: force})
-	r.app.leftBehind(id, err)
+	r.app.reportLeftover(id, err)
 }
 
 // leftBehind says that a session could not be ended, unless it is gone.
-func (a *app) leftBehind(id string, err error) {
+func (a *app) reportLeftover(id string, err error) {
 	if err != nil && !errors.Is(err, client.ErrClosed) && // with the daemon the session is gone too
 		!api.IsCode(err, api.CodeShuttingDown) && !api.IsCode(err, api.CodeSessionTerminated) && !api.IsCode(err, api.CodeSessionNotFound) {
 		a.printError(fmt.Errorf("session %s is left behind: %w", id, err))
@@ -186,7 +186,7 @@ func (a *app) leftBehind(id string, err error) {
 
 // command runs the command to its end. The error is its exit status, or what
 // kept it from ending.
-func (r *running) command(ctx context.Context, params api.ExecStreamParams) error {
+func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams) error {
 	if sig, ok := r.signalled(); ok {
 		return exitStatus(statusSignal + int(sig))
 	}
@@ -199,7 +199,7 @@ func (r *running) command(ctx context.Context, params api.ExecStreamParams) erro
 	done, finish := context.WithCancel(ctx)
 	defer finish()
 	if params.StdinOpen {
-		go feed(done, r.client, r.exec, r.app.stdin)
+		go feedInput(done, r.client, r.exec, r.app.stdin)
 	}
 	go r.cancelWhenInterrupted(done)
 
@@ -208,11 +208,11 @@ func (r *running) command(ctx context.Context, params api.ExecStreamParams) erro
 	if r.app.json {
 		st.Close() // the result has the output
 		result, err = r.printResult(ctx, params)
-	} else if result, missing, err = followed(st, r.app.chunks(), ""); err == nil {
-		r.remark(result)
+	} else if result, missing, err = copyStream(st, r.app.chunks(), ""); err == nil {
+		r.printRemarks(result)
 	}
 	if err != nil {
-		return r.broken(ctx, err)
+		return r.streamError(ctx, err)
 	}
 	status := commandStatus(result)
 	if sig, ok := r.signalled(); ok && result.Cancelled {
@@ -228,7 +228,7 @@ func (r *running) command(ctx context.Context, params api.ExecStreamParams) erro
 }
 
 // start starts the command, or puts it into the queue of its session.
-func (r *running) start(ctx context.Context, params api.ExecStreamParams) (*client.Stream, error) {
+func (r *runInvocation) start(ctx context.Context, params api.ExecStreamParams) (*client.Stream, error) {
 	st, err := r.client.Stream(ctx, params)
 	if sig, ok := r.signalled(); ok && err != nil {
 		return nil, exitStatus(statusSignal + int(sig))
@@ -238,7 +238,7 @@ func (r *running) start(ctx context.Context, params api.ExecStreamParams) (*clie
 
 // printResult waits for the end of the command and prints its result. The call
 // has the key of the one that started it, and so runs nothing.
-func (r *running) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
+func (r *runInvocation) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
 	var raw json.RawMessage
 	again := api.ExecRunParams{ExecCommand: params.ExecCommand}
 	if err := r.client.Call(ctx, api.MethodExecRun, again, &raw); err != nil {
@@ -252,7 +252,7 @@ func (r *running) printResult(ctx context.Context, params api.ExecStreamParams) 
 }
 
 // broken is the end of a command whose output could not be brought home.
-func (r *running) broken(ctx context.Context, err error) error {
+func (r *runInvocation) streamError(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*writeError](err); ok {
 		// Nobody reads: the command would be told by SIGPIPE, and so ends here.
 		_, _ = r.client.Cancel(ctx, api.ExecCancelParams{ExecID: r.exec}) // it has ended by itself, or the daemon has

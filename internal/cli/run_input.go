@@ -10,12 +10,12 @@ import (
 
 // feedBytes is how much input goes into one call: few calls for a file, and no
 // more than a moment's worth held by both sides.
-const feedBytes = 256 << 10
+const inputChunkBytes = 256 << 10
 
 // feed passes input on to a command until either ends. Nobody waits for it: a
 // command that has ended, or never reads, does not need the rest.
-func feed(ctx context.Context, c *client.Client, exec string, from io.Reader) {
-	buf := make([]byte, feedBytes)
+func feedInput(ctx context.Context, c *client.Client, exec string, from io.Reader) {
+	buf := make([]byte, inputChunkBytes)
 	for {
 		n, err := from.Read(buf)
 		params := api.ExecInputParams{ExecID: exec, EOF: err != nil}

@@ -16,33 +16,33 @@ type signalError struct{ signal syscall.Signal }
 func (e signalError) Error() string { return e.signal.String() }
 
 // signalled is the signal that this run got, if any.
-func (r *running) signalled() (syscall.Signal, bool) {
+func (r *runInvocation) signalled() (syscall.Signal, bool) {
 	cause, ok := errors.AsType[signalError](context.Cause(r.interrupted))
 	return cause.signal, ok
 }
 
 // lastGrace bounds what is still done for a person who pressed Ctrl-C twice.
-const lastGrace = 2 * time.Second
+const finalTimeout = 2 * time.Second
 
 // watchSignals ends the command at the first signal; if the daemon does not
 // answer, the program ends without it. At the second it gives up waiting for
 // that: a session of the command's own is killed, and the program ends even if
 // the reader of its output blocks it. ctx is done when the run is.
-func (r *running) watchSignals(ctx context.Context, interrupt context.CancelCauseFunc) {
-	first := number(<-r.signals)
+func (r *runInvocation) watchSignals(ctx context.Context, interrupt context.CancelCauseFunc) {
+	first := signalNumber(<-r.signals)
 	interrupt(signalError{first})
-	go r.app.endIfSilent(ctx, r.client, first)
+	go r.app.exitIfDaemonSilent(ctx, r.client, first)
 	second := <-r.signals
-	last, cancel := context.WithTimeout(context.Background(), lastGrace)
+	last, cancel := context.WithTimeout(context.Background(), finalTimeout)
 	defer cancel()
-	if r.made.Load() != nil {
+	if r.created.Load() != nil {
 		r.endSession(last, true)
 	}
-	r.app.exit(statusSignal + int(number(second)))
+	r.app.exit(statusSignal + int(signalNumber(second)))
 }
 
 // cancelWhenInterrupted passes the signal on as a cancellation.
-func (r *running) cancelWhenInterrupted(done context.Context) {
+func (r *runInvocation) cancelWhenInterrupted(done context.Context) {
 	select {
 	case <-r.interrupted.Done():
 	case <-done.Done():
@@ -53,7 +53,7 @@ func (r *running) cancelWhenInterrupted(done context.Context) {
 	_, _ = r.client.Cancel(done, api.ExecCancelParams{ExecID: r.exec})
 }
 
-func number(s os.Signal) syscall.Signal {
+func signalNumber(s os.Signal) syscall.Signal {
 	if n, ok := s.(syscall.Signal); ok {
 		return n
 	}

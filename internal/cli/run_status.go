@@ -33,43 +33,43 @@ func commandStatus(e *api.ExecResult) int {
 }
 
 // remark says on stderr what the command's own output can't.
-func (r *running) remark(e *api.ExecResult) {
+func (r *runInvocation) printRemarks(e *api.ExecResult) {
 	_, ours := r.signalled()
-	remarks(e, remarked{
-		own: r.own, cancelled: ours, all: r.options.verbose || isTerminal(r.app.stderr),
+	remarks(e, remarkOptions{
+		ownSession: r.ownSession, cancelledByUser: ours, verbose: r.options.verbose || isTerminal(r.app.stderr),
 	}, func(text string) { fmt.Fprintf(r.app.stderr, "trl: %s\n", text) })
 }
 
 // remarked is what is known to who reads remarks about a command.
-type remarked struct {
-	own       bool // its session is ended with it
-	cancelled bool // that it was cancelled: they did it
-	all       bool // they want to know also what is only worth knowing
+type remarkOptions struct {
+	ownSession      bool // its session is ended with it
+	cancelledByUser bool // that it was cancelled: they did it
+	verbose         bool // they want to know also what is only worth knowing
 }
 
 // remarks tells what the output of a command can't. What went wrong is always
 // told; what is only worth knowing is for a person who looks.
-func remarks(e *api.ExecResult, to remarked, tell func(string)) {
+func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 	say := func(format string, args ...any) { tell(fmt.Sprintf(format, args...)) }
 	switch {
 	case e.TimedOut:
-		say("the command timed out after %s", milliseconds(e.DurationMS))
-	case e.Cancelled && !to.cancelled:
+		say("the command timed out after %s", formatMilliseconds(e.DurationMS))
+	case e.Cancelled && !to.cancelledByUser:
 		say("the command was cancelled")
 	case e.Outcome == api.OutcomeShellDied:
 		say("the shell died under the command")
 	case e.Outcome == api.OutcomeOOMKilled:
 		say("the command was killed because memory ran out")
 	}
-	if !to.all {
+	if !to.verbose {
 		return
 	}
-	if len(e.Survivors) > 0 && to.own {
-		say("it left processes, which are ended with it: %s", names(e.Survivors))
+	if len(e.Survivors) > 0 && to.ownSession {
+		say("it left processes, which are ended with it: %s", processNames(e.Survivors))
 	} else if len(e.Survivors) > 0 {
-		say("it left processes running: %s", names(e.Survivors))
+		say("it left processes running: %s", processNames(e.Survivors))
 	}
-	if e.RolledBack && !to.own {
+	if e.RolledBack && !to.ownSession {
 		since := "at its start"
 		if e.RolledBackTo != "" {
 			since = "after " + visible(e.RolledBackTo)
@@ -79,13 +79,13 @@ func remarks(e *api.ExecResult, to remarked, tell func(string)) {
 }
 
 // maxNamed is how many processes are named in one line.
-const maxNamed = 5
+const maxProcessNames = 5
 
 // names lists processes in a line.
-func names(processes []api.Process) string {
+func processNames(processes []api.Process) string {
 	var named []string
 	for i, p := range processes {
-		if i == maxNamed {
+		if i == maxProcessNames {
 			named = append(named, fmt.Sprintf("and %d more", len(processes)-i))
 			break
 		}

@@ -31,15 +31,15 @@ func (a *app) screenCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&picture, "svg", false, "as a picture (SVG)")
 	cmd.Flags().BoolVar(&pixels, "png", false, "as a picture (PNG)")
 	cmd.Flags().StringVar(&title, "title", "", "with this `TEXT` in the bar of the picture; '' for no bar (default: the terminal's\ntitle, if it has one)")
-	cmd.RunE = action(words("SESSION"), func(ctx context.Context, args []string) error {
+	cmd.RunE = action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
 		if pixels {
-			if other := firstGiven(cmd, "json", "ansi", "scrollback", "svg", "title"); other != "" {
+			if other := firstSetFlag(cmd, "json", "ansi", "scrollback", "svg", "title"); other != "" {
 				return usage("--png and --%s exclude each other: it is a picture of what is on the screen now, without a bar", other)
 			}
-			return a.picture(ctx, args[0], drawing.PNG)
+			return a.drawScreen(ctx, args[0], drawing.PNG)
 		}
 		if picture {
-			if other := firstGiven(cmd, "json", "ansi", "scrollback"); other != "" {
+			if other := firstSetFlag(cmd, "json", "ansi", "scrollback"); other != "" {
 				return usage("--svg and --%s exclude each other: a picture is of what is on the screen now", other)
 			}
 			return a.svg(ctx, args[0], func(r *api.SessionScreenResult) string {
@@ -59,7 +59,7 @@ func (a *app) screenCommand() *cobra.Command {
 		case ansi:
 			params.Format = api.ScreenANSI
 		}
-		return ask(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
+		return callAndShow(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
 			if ansi {
 				_, err := io.WriteString(a.stdout, r.Text)
 				return err
@@ -73,18 +73,18 @@ func (a *app) screenCommand() *cobra.Command {
 
 // svg prints a session's screen as SVG.
 func (a *app) svg(ctx context.Context, session string, title func(*api.SessionScreenResult) string) error {
-	return a.picture(ctx, session, func(r *api.SessionScreenResult) ([]byte, error) { return drawing.SVG(r, title(r)), nil })
+	return a.drawScreen(ctx, session, func(r *api.SessionScreenResult) ([]byte, error) { return drawing.SVG(r, title(r)), nil })
 }
 
 // picture prints a session's screen as it is drawn.
-func (a *app) picture(ctx context.Context, session string, draw func(*api.SessionScreenResult) ([]byte, error)) error {
+func (a *app) drawScreen(ctx context.Context, session string, draw func(*api.SessionScreenResult) ([]byte, error)) error {
 	params := api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON}
-	return ask(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
+	return callAndShow(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
 		drawn, err := draw(r)
 		if err != nil {
 			return err
 		}
-		_, err = outputOf{a.stdout}.Write(drawn)
+		_, err = stdoutWriter{a.stdout}.Write(drawn)
 		return err
 	})
 }

@@ -42,13 +42,13 @@ func (a *app) serveCommand() *cobra.Command {
 			}
 		}
 	}
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		if detach && stdio {
 			return usage("--stdio is for who starts it: it can't go with --detach")
 		}
 		// Before anything else runs: it may start this program again. A holder
 		// that became this program was clean before, and has what must not be lost.
-		if !a.again && !a.checked && !detach {
+		if !a.resumedHolder && !a.checkOnly && !detach {
 			if err := daemon.Prepare(a.environment); err != nil {
 				return err
 			}
@@ -64,27 +64,27 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.detach(ctx, cfg.Socket)
 		}
 		opts := daemon.Options{
-			Held: a.held, Args: os.Args,
+			HasHolder: a.heldDaemon, Args: os.Args,
 			Version: buildVersion(), Stdio: stdio,
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 			Environment: a.environment,
 		}
 		switch {
-		case a.checked:
+		case a.checkOnly:
 			return daemon.Check(cfg, opts)
-		case !stdio && !a.held:
-			return a.hold(cfg)
+		case !stdio && !a.heldDaemon:
+			return a.becomeHolder(cfg)
 		default:
-			return notServing(daemon.Serve(ctx, cfg, opts))
+			return serveError(daemon.Serve(ctx, cfg, opts))
 		}
 	})
 	return cmd
 }
 
 // notServing says what to do where a daemon can't have its socket.
-func notServing(err error) error {
+func serveError(err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
-		return refused(refusal)
+		return refusalError(refusal)
 	}
 	hint := ""
 	switch {
@@ -101,26 +101,26 @@ func notServing(err error) error {
 }
 
 // hold makes this process the holder.
-func (a *app) hold(cfg daemon.Config) error {
+func (a *app) becomeHolder(cfg daemon.Config) error {
 	args := os.Args
-	if a.again {
+	if a.resumedHolder {
 		args = append(args[:1:1], args[2:]...) // without the word for it
 	}
-	a.holds = true
-	code, err := daemon.Hold(cfg, args, a.again, os.Stderr)
+	a.holderStarted = true
+	code, err := daemon.BecomeHolder(cfg, args, a.resumedHolder, os.Stderr)
 	if err == nil && code != 0 {
 		err = exitStatus(code)
 	}
-	return notServing(err)
+	return serveError(err)
 }
 
 // holdAgain goes on as the holder, whatever the program that this process became
 // thinks of its arguments and its configuration: its sessions would be lost.
-func (a *app) holdAgain(args []string) int {
-	a.again = true
+func (a *app) resumeHolder(args []string) int {
+	a.resumedHolder = true
 	code := a.main(args)
-	if !a.holds {
-		code = a.report(nil, failed(a.hold(daemon.Defaults(a.environment))))
+	if !a.holderStarted {
+		code = a.report(nil, asFailure(a.becomeHolder(daemon.Defaults(a.environment))))
 	}
 	return code
 }

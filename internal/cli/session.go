@@ -24,12 +24,12 @@ func (a *app) sessionCommand() *cobra.Command {
 }
 
 // place is where a command or a session runs, as flags say it.
-type place struct {
+type shellFlags struct {
 	shell, cwd string
 	env        []string
 }
 
-func (p *place) flags(cmd *cobra.Command) {
+func (p *shellFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: sh, dash, ash, bash, zsh or a path (default /bin/sh)")
 	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: this directory)")
 	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable as `NAME=VALUE`, or pass one on as NAME; may be repeated")
@@ -38,7 +38,7 @@ func (p *place) flags(cmd *cobra.Command) {
 }
 
 // variables reads what was given with --env.
-func (p *place) variables(environ func(string) (string, bool)) (map[string]string, error) {
+func (p *shellFlags) environment(environ func(string) (string, bool)) (map[string]string, error) {
 	if len(p.env) == 0 {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func create(ctx context.Context, c *client.Client, params api.SessionCreateParam
 }
 
 func (a *app) sessionCreateCommand() *cobra.Command {
-	var where place
+	var where shellFlags
 	var params api.SessionCreateParams
 	var timeout, idle durationFlag
 	var tty string
@@ -89,7 +89,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 			"one command instead of a shell.",
 		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
 	}
-	where.flags(cmd)
+	where.register(cmd)
 	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "what it has of the daemon's environment: `base`, all or none (default base)")
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "a `NAME` for people")
@@ -100,7 +100,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it was idle for so long; 0 is never")
 	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
 		var err error
-		if params.Env, err = where.variables(os.LookupEnv); err != nil {
+		if params.Env, err = where.environment(os.LookupEnv); err != nil {
 			return err
 		}
 		if params.TTY, err = terminalSize(tty); err != nil {
@@ -170,9 +170,9 @@ func (a *app) sessionListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&params.Tag, "tag", "", "only those with this `TAG`")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		params.State = api.State(state)
-		return ask(ctx, a, api.MethodSessionList, params, func(list *api.SessionListResult) error {
+		return callAndShow(ctx, a, api.MethodSessionList, params, func(list *api.SessionListResult) error {
 			var shown []api.Session
 			for _, s := range list.Sessions {
 				if all || state != "" || s.State != api.StateTerminated {
@@ -196,7 +196,7 @@ func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) er
 	for _, s := range sessions {
 		idle := ""
 		if s.State == api.StateIdle {
-			idle = span(now.Sub(s.LastActivityAt.Time))
+			idle = formatDuration(now.Sub(s.LastActivityAt.Time))
 		}
 		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Owner, s.Cwd)
 	}
@@ -231,8 +231,8 @@ func (a *app) sessionInfoCommand() *cobra.Command {
 		Use:               "info SESSION",
 		Short:             "Show a session and the processes in it",
 		ValidArgsFunction: a.completeSessions,
-		RunE: action(words("SESSION"), func(ctx context.Context, args []string) error {
-			return ask(ctx, a, api.MethodSessionInfo, api.SessionParams{SessionID: args[0]}, a.showSession)
+		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
+			return callAndShow(ctx, a, api.MethodSessionInfo, api.SessionParams{SessionID: args[0]}, a.showSession)
 		}),
 	}
 }
@@ -260,17 +260,17 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	}
 	field("variables", strings.Join(s.EnvKeys, ", "))
 	if s.TimeoutMS > 0 {
-		field("timeout", milliseconds(s.TimeoutMS))
+		field("timeout", formatMilliseconds(s.TimeoutMS))
 	}
 	if s.IdleTTLMS > 0 {
-		field("idle ttl", milliseconds(s.IdleTTLMS))
+		field("idle ttl", formatMilliseconds(s.IdleTTLMS))
 	}
 	field("commands", strconv.FormatInt(s.ExecCount, 10))
 	if s.Exec != nil {
-		field("running", s.Exec.ExecID+" for "+milliseconds(s.Exec.DurationMS))
+		field("running", s.Exec.ExecID+" for "+formatMilliseconds(s.Exec.DurationMS))
 	}
 	if s.LastExec != nil {
-		field("last", s.LastExec.ExecID+", "+ending(s.LastExec))
+		field("last", s.LastExec.ExecID+", "+outcomeText(s.LastExec))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (a *app) showProcesses(processes []api.Process) error {
 		if of == "" {
 			of = p.ExecID
 		}
-		t.row(strconv.Itoa(p.PID), strconv.Itoa(p.PPID), milliseconds(p.AgeMS), size(p.RSSBytes), of, p.Command)
+		t.row(strconv.Itoa(p.PID), strconv.Itoa(p.PPID), formatMilliseconds(p.AgeMS), formatSize(p.RSSBytes), of, p.Command)
 	}
 	return t.flush()
 }
@@ -338,10 +338,10 @@ func atLeastOne(name string) cobra.PositionalArgs {
 
 func (a *app) destroy(ctx context.Context, id string, force bool) error {
 	params := api.SessionDestroyParams{SessionID: id, Force: force}
-	return ask(ctx, a, api.MethodSessionDestroy, params, func(result *api.SessionDestroyResult) error {
+	return callAndShow(ctx, a, api.MethodSessionDestroy, params, func(result *api.SessionDestroyResult) error {
 		if len(result.Survivors) == 0 {
 			return nil
 		}
-		return fmt.Errorf("these processes of %s could not be killed: %s", id, names(result.Survivors))
+		return fmt.Errorf("these processes of %s could not be killed: %s", id, processNames(result.Survivors))
 	})
 }

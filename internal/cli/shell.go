@@ -17,8 +17,8 @@ import (
 
 // shellOptions is what `trl shell` was told.
 type shellOptions struct {
-	where  place
-	detach keyFlag
+	shellFlags shellFlags
+	detach     keyFlag
 }
 
 func (a *app) shellCommand() *cobra.Command {
@@ -36,13 +36,13 @@ func (a *app) shellCommand() *cobra.Command {
 		ValidArgsFunction: a.completeSessions,
 	}
 	cmd.DisableFlagsInUseLine = true
-	o.where.flags(cmd)
+	o.shellFlags.register(cmd)
 	cmd.Flags().Var(&o.detach, "detach-key", "the `KEY` that leaves while a command runs")
 	cmd.RunE = action(func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 1:
 			return usage("%q is one argument too many", args[1])
-		case len(args) == 1 && (o.where.shell != "" || o.where.cwd != "" || len(o.where.env) > 0):
+		case len(args) == 1 && (o.shellFlags.shell != "" || o.shellFlags.cwd != "" || len(o.shellFlags.env) > 0):
 			return usage("--shell, --cwd and --env are for a new session, and %s is there already", args[0])
 		}
 		return nil
@@ -57,21 +57,21 @@ func (a *app) shellCommand() *cobra.Command {
 
 // personShell is a person at a prompt. Its fields belong to the goroutine of
 // shell.
-type personShell struct {
-	app     *app
-	options *shellOptions
-	client  *client.Client
-	session string
-	own     bool // the session was made for the shell
-	tty     bool
-	local   *personTerminal
-	prompt  *prompt
-	keys    *keyboard
-	trouble chan error // of the keyboard
+type interactiveShell struct {
+	app          *app
+	options      *shellOptions
+	client       *client.Client
+	session      string
+	ownSession   bool // the session was made for the shell
+	tty          bool
+	local        *localTerminal
+	prompt       *prompt
+	keys         *keyboard
+	keyboardErrs chan error // of the keyboard
 
-	cwd    string
-	status int           // of the last command
-	took   time.Duration // likewise
+	cwd          string
+	lastStatus   int           // of the last command
+	lastDuration time.Duration // likewise
 }
 
 // shellTTL ends the session of a `trl shell` that was killed. A person may be
@@ -88,30 +88,30 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err e
 		return err
 	}
 	defer c.Close()
-	s := &personShell{app: a, options: o, client: c, session: session, own: session == "", trouble: make(chan error, 1)}
-	local, err := a.newPersonTerminal()
+	s := &interactiveShell{app: a, options: o, client: c, session: session, ownSession: session == "", keyboardErrs: make(chan error, 1)}
+	local, err := a.newLocalTerminal()
 	if err != nil {
 		return err
 	}
 	defer local.close()
-	defer local.rescue()
+	defer local.restoreOnPanic()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.endPersonIfSilent(ctx, c, local, plainTerminal)
+	a.exitTerminalIfDaemonSilent(ctx, c, local, terminalReset)
 	s.local, s.prompt = local, newPrompt(local)
-	if s.own {
+	if s.ownSession {
 		err = s.create(ctx)
 	} else {
-		err = s.find(ctx)
+		err = s.inspect(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	s.keys = newKeyboard(c, s.session)
-	s.keys.answers = s.tty
-	s.keys.trouble = func(err error) {
+	s.keys.answersQueries = s.tty
+	s.keys.onError = func(err error) {
 		select {
-		case s.trouble <- err:
+		case s.keyboardErrs <- err:
 		default: // the first is enough
 		}
 	}
@@ -119,13 +119,13 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err e
 	err = s.loop(ctx)
 	s.keys.release()
 	local.close()
-	return s.leave(err)
+	return s.finish(err)
 }
 
 // create makes the session of a shell of one's own.
-func (s *personShell) create(ctx context.Context) error {
-	where := s.options.where
-	env, err := where.variables(os.LookupEnv)
+func (s *interactiveShell) create(ctx context.Context) error {
+	where := s.options.shellFlags
+	env, err := where.environment(os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *personShell) create(ctx context.Context) error {
 }
 
 // find looks at the session that was named.
-func (s *personShell) find(ctx context.Context) error {
+func (s *interactiveShell) inspect(ctx context.Context) error {
 	info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session})
 	if err != nil {
 		return err
@@ -157,12 +157,12 @@ func (s *personShell) find(ctx context.Context) error {
 }
 
 // loop runs lines until the person leaves.
-func (s *personShell) loop(ctx context.Context) error {
+func (s *interactiveShell) loop(ctx context.Context) error {
 	for {
-		s.look(ctx)
-		line, err := s.prompt.line(s.text())
+		s.refreshCwd(ctx)
+		line, err := s.prompt.line(s.promptText())
 		if err != nil {
-			s.say("")
+			s.printLine("")
 			return err
 		}
 		if strings.TrimSpace(line) == "" {
@@ -170,7 +170,7 @@ func (s *personShell) loop(ctx context.Context) error {
 		}
 		err = s.run(ctx, line)
 		if refused, ok := errors.AsType[*api.Error](err); ok && !fatal(refused) {
-			s.say("%s", strings.TrimSuffix(describe(refused, false), "\n"))
+			s.printLine("%s", strings.TrimSuffix(describe(refused, false), "\n"))
 			continue
 		}
 		if err != nil {
@@ -189,24 +189,24 @@ func fatal(err *api.Error) bool {
 }
 
 // look notes where the session is: others run commands in it too.
-func (s *personShell) look(ctx context.Context) {
+func (s *interactiveShell) refreshCwd(ctx context.Context) {
 	if info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session}); err == nil && info.Cwd != "" {
 		s.cwd = info.Cwd // what went wrong is told by the next command
 	}
 }
 
 // longCommand is from when on a person wonders how long it took.
-const longCommand = time.Second
+const showDurationAfter = time.Second
 
 // text is the prompt: where the session is, and what there is to say of the
 // last command.
-func (s *personShell) text() string {
+func (s *interactiveShell) promptText() string {
 	var notes []string
-	if s.status != 0 {
-		notes = append(notes, fmt.Sprint(s.status))
+	if s.lastStatus != 0 {
+		notes = append(notes, fmt.Sprint(s.lastStatus))
 	}
-	if s.took > longCommand {
-		notes = append(notes, span(s.took))
+	if s.lastDuration > showDurationAfter {
+		notes = append(notes, formatDuration(s.lastDuration))
 	}
 	text := shortPath(s.cwd) + " $ "
 	if len(notes) > 0 {
@@ -226,7 +226,7 @@ func shortPath(dir string) string {
 }
 
 // say writes lines of this program's own.
-func (s *personShell) say(format string, args ...any) {
+func (s *interactiveShell) printLine(format string, args ...any) {
 	text := fmt.Sprintf(format, args...) + "\n"
 	if !s.local.cooked.Load() {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -235,13 +235,13 @@ func (s *personShell) say(format string, args ...any) {
 }
 
 // errLeft says that the person left a command running.
-type errLeft struct{ exec string }
+type errLeftRunning struct{ exec string }
 
-func (e errLeft) Error() string { return "left " + e.exec + " running" }
+func (e errLeftRunning) Error() string { return "left " + e.exec + " running" }
 
 // leave ends the session if it is the shell's own, and says what is left.
-func (s *personShell) leave(err error) error {
-	if left, ok := errors.AsType[errLeft](err); ok {
+func (s *interactiveShell) finish(err error) error {
+	if left, ok := errors.AsType[errLeftRunning](err); ok {
 		fmt.Fprintf(s.app.stderr, "trl: %s runs on in %s; ", left.exec, s.session)
 		if s.tty {
 			fmt.Fprintf(s.app.stderr, "`trl attach --write %s` comes back to it\n", s.session)
@@ -250,17 +250,17 @@ func (s *personShell) leave(err error) error {
 		}
 		return nil
 	}
-	if s.own {
+	if s.ownSession {
 		endSession(s.app, s.client, s.session)
 	}
 	if sig, ok := errors.AsType[errSignalled](err); ok {
-		return exitStatus(statusSignal + int(number(sig.signal)))
+		return exitStatus(statusSignal + int(signalNumber(sig.signal)))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if s.status != 0 {
-		return exitStatus(s.status)
+	if s.lastStatus != 0 {
+		return exitStatus(s.lastStatus)
 	}
 	return nil
 }
@@ -271,5 +271,5 @@ func endSession(a *app, c *client.Client, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), oneShotTTL)
 	defer cancel()
 	_, err := c.DestroySession(ctx, api.SessionDestroyParams{SessionID: id})
-	a.leftBehind(id, err)
+	a.reportLeftover(id, err)
 }

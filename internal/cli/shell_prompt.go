@@ -14,11 +14,11 @@ import (
 // prompt reads command lines of a person, with editing and a history that ends
 // with it. What is typed ahead of the line stays for the command.
 type prompt struct {
-	local  *personTerminal
+	local  *localTerminal
 	editor *term.Terminal
 
-	ahead   []byte // typed, and not yet used
-	used    []byte // the end of what was used, as long as a mark of a paste
+	pending []byte // typed, and not yet used
+	recent  []byte // the end of what was used, as long as a mark of a paste
 	pasting bool   // the middle of a paste was used last
 }
 
@@ -27,15 +27,15 @@ type errSignalled struct{ signal os.Signal }
 
 func (e errSignalled) Error() string { return e.signal.String() }
 
-func newPrompt(local *personTerminal) *prompt {
+func newPrompt(local *localTerminal) *prompt {
 	p := &prompt{local: local}
 	p.editor = term.NewTerminal(p, "")
 	p.editor.History = &lineHistory{}
-	p.fit()
+	p.updateSize()
 	return p
 }
 
-func (p *prompt) fit() {
+func (p *prompt) updateSize() {
 	size := p.local.size()
 	_ = p.editor.SetSize(size.Cols, size.Rows) // it can't fail with a positive size
 }
@@ -57,41 +57,41 @@ func (p *prompt) line(text string) (string, error) {
 
 // typedAhead takes what was typed after the line. The rest of a paste is not
 // that: its lines are commands too.
-func (p *prompt) typedAhead() []byte {
+func (p *prompt) takePending() []byte {
 	if p.pasting {
 		return nil
 	}
-	b := p.ahead
-	p.ahead = nil
+	b := p.pending
+	p.pending = nil
 	return b
 }
 
 // leaveLine gives up the line that is being edited: to its end, all of it away,
 // and on.
-const leaveLine = "\x05\x15\r"
+const discardLine = "\x05\x15\r"
 
 // Read gives the editor what is typed, up to the end of a line at most.
 func (p *prompt) Read(b []byte) (int, error) {
-	for len(p.ahead) == 0 {
+	for len(p.pending) == 0 {
 		select {
 		case keys, ok := <-p.local.keys:
 			if !ok {
 				return 0, io.EOF
 			}
-			p.ahead = keys
+			p.pending = keys
 		case sig := <-p.local.signals:
 			if sig != os.Interrupt {
 				return 0, errSignalled{sig}
 			}
-			p.ahead = []byte{interruptKey}
+			p.pending = []byte{interruptKey}
 		case <-p.local.resized:
-			p.fit()
+			p.updateSize()
 		}
 	}
-	next := p.ahead
+	next := p.pending
 	if !p.pasting && next[0] == interruptKey {
-		p.ahead = next[1:]
-		return copy(b, leaveLine), nil
+		p.pending = next[1:]
+		return copy(b, discardLine), nil
 	}
 	if end := bytes.IndexAny(next, "\r\x03"); end >= 0 && (next[end] == '\r' || !p.pasting) {
 		if next[end] == '\r' {
@@ -100,8 +100,8 @@ func (p *prompt) Read(b []byte) (int, error) {
 		next = next[:end]
 	}
 	n := copy(b, next)
-	p.ahead = p.ahead[n:]
-	p.note(b[:n])
+	p.pending = p.pending[n:]
+	p.trackPaste(b[:n])
 	return n, nil
 }
 
@@ -109,13 +109,13 @@ func (p *prompt) Read(b []byte) (int, error) {
 const interruptKey = 3
 
 // note keeps track of whether a paste goes on.
-func (p *prompt) note(b []byte) {
-	seen := slices.Concat(p.used, b)
+func (p *prompt) trackPaste(b []byte) {
+	seen := slices.Concat(p.recent, b)
 	begin, end := bytes.LastIndex(seen, []byte(pasteBegin)), bytes.LastIndex(seen, []byte(pasteEnd))
 	if begin != end { // one of them is there
 		p.pasting = begin > end
 	}
-	p.used = bytes.Clone(seen[max(0, len(seen)-len(pasteBegin)+1):])
+	p.recent = bytes.Clone(seen[max(0, len(seen)-len(pasteBegin)+1):])
 }
 
 // Write is the editor's.
@@ -126,14 +126,14 @@ func (p *prompt) Write(b []byte) (int, error) { return len(b), p.local.write(b) 
 type lineHistory struct{ lines []string }
 
 // maxLines is more than anybody goes back through.
-const maxLines = 1000
+const maxHistory = 1000
 
 // Add takes a line.
 func (h *lineHistory) Add(line string) {
 	if line == "" || strings.HasPrefix(line, " ") || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return
 	}
-	if len(h.lines) == maxLines {
+	if len(h.lines) == maxHistory {
 		h.lines = h.lines[1:]
 	}
 	h.lines = append(h.lines, line)

@@ -18,14 +18,14 @@ import (
 // shellLine is a command line of a `trl shell` that runs. It belongs to the
 // goroutine of the shell.
 type shellLine struct {
-	*personShell
-	exec    string
-	queued  bool // it waits for another command
-	holding bool // the keyboard is this person's
-	asked   int  // how often they asked it to end
+	*interactiveShell
+	exec        string
+	queued      bool // it waits for another command
+	hasKeyboard bool // the keyboard is this person's
+	interrupts  int  // how often they asked it to end
 	// like is what the person's terminal has become: what the command left
 	// behind on it is undone.
-	like   *vt.Screen
+	mirror *vt.Screen
 	chunks chan received
 }
 
@@ -36,24 +36,24 @@ type received struct {
 }
 
 // run runs a line to its end. io.EOF means that it was to leave the shell.
-func (s *personShell) run(ctx context.Context, command string) error {
+func (s *interactiveShell) run(ctx context.Context, command string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	size := s.local.size()
-	l := &shellLine{personShell: s, chunks: make(chan received), like: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
+	l := &shellLine{interactiveShell: s, chunks: make(chan received), mirror: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
 	never := int64(0) // a person is there to end it
 	params := api.ExecStreamParams{
 		ExecCommand: api.ExecCommand{SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text()},
 	}
 	if s.tty {
-		if err := l.holdIdle(ctx); err != nil {
+		if err := l.takeKeyboardIfIdle(ctx); err != nil {
 			return err
 		}
 		defer s.keys.release()
-		params.Lease = s.keys.held()
+		params.Lease = s.keys.currentLease()
 	} else {
-		s.local.lines()
-		defer func() { _ = s.local.raw() }() // it worked before
+		s.local.makeCooked()
+		defer func() { _ = s.local.makeRaw() }() // it worked before
 	}
 	st, err := s.client.Stream(ctx, params)
 	if err != nil {
@@ -61,31 +61,31 @@ func (s *personShell) run(ctx context.Context, command string) error {
 	}
 	l.exec = st.ExecID()
 	s.local.start(func() { l.receive(ctx, st) })
-	defer s.keys.to("")
+	defer s.keys.setExec("")
 	result, err := l.follow(ctx)
-	l.tidy()
+	l.restoreTerminal()
 	if err != nil {
 		return err
 	}
-	return s.ended(result, l.asked > 0)
+	return s.recordResult(result, l.interrupts > 0)
 }
 
 // holdIdle takes the keyboard if no command runs, so that this one begins with
 // the person's size and answers. Of a busy session it is taken when it is this
 // command's turn: until then others type.
-func (l *shellLine) holdIdle(ctx context.Context) error {
+func (l *shellLine) takeKeyboardIfIdle(ctx context.Context) error {
 	info, err := l.client.SessionInfo(ctx, api.SessionParams{SessionID: l.session})
 	if err != nil || info.State == api.StateRunning {
 		return err
 	}
-	return l.hold(ctx)
+	return l.takeKeyboard(ctx)
 }
 
-func (l *shellLine) hold(ctx context.Context) error {
+func (l *shellLine) takeKeyboard(ctx context.Context) error {
 	if err := l.keys.take(ctx, false); err != nil {
 		return err
 	}
-	l.holding = true
+	l.hasKeyboard = true
 	return l.keys.resize(ctx, l.local.size())
 }
 
@@ -103,20 +103,20 @@ func (l *shellLine) receive(ctx context.Context, st *client.Stream) {
 }
 
 // turnWait is how often a queued command is looked at.
-const turnWait = 50 * time.Millisecond
+const turnInterval = 50 * time.Millisecond
 
 // follow passes output on one way and keys the other until the command ends.
 func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
-	drain(l.trouble)
+	drain(l.keyboardErrs)
 	turn, err := l.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if l.queued {
-		err = l.heedAhead(ctx)
+		err = l.handleTypedAhead(ctx)
 	} else { // before any key is heeded: what is typed now is for it
 		turn = nil
-		err = l.begin(ctx)
+		err = l.startInput(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 		select {
 		case <-turn:
 			turn = nil
-			if err := l.begin(ctx); err != nil {
+			if err := l.startInput(ctx); err != nil {
 				return nil, err
 			}
 		case got := <-l.chunks:
@@ -142,23 +142,23 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 			if !ok {
 				return nil, l.abandon(ctx, syscall.SIGHUP)
 			}
-			if err := l.typed(ctx, keys); err != nil {
+			if err := l.handleKeys(ctx, keys); err != nil {
 				return nil, err
 			}
 		case sig := <-l.local.signals:
 			switch sig {
 			case syscall.SIGINT:
-				_, _ = l.like.Write([]byte("^C")) // the terminal shows the key
+				_, _ = l.mirror.Write([]byte("^C")) // the terminal shows the key
 				l.interrupt(ctx)
 			case syscall.SIGQUIT:
-				return nil, errLeft{l.exec}
+				return nil, errLeftRunning{l.exec}
 			default:
 				return nil, l.abandon(ctx, sig)
 			}
 		case <-l.local.resized:
-			l.fit(ctx)
-		case err := <-l.trouble:
-			l.refused(err)
+			l.resize(ctx)
+		case err := <-l.keyboardErrs:
+			l.inputRefused(err)
 		}
 	}
 }
@@ -181,12 +181,12 @@ func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
 		close(turn)
 		return turn, nil
 	}
-	l.queued, l.holding = true, false
+	l.queued, l.hasKeyboard = true, false
 	l.keys.release() // it is another's turn
-	l.say("trl: waiting for the command that runs in %s; ctrl-c gives up", l.session)
+	l.printLine("trl: waiting for the command that runs in %s; ctrl-c gives up", l.session)
 	l.local.start(func() {
 		defer close(turn)
-		for pause(ctx, turnWait) {
+		for pause(ctx, turnInterval) {
 			// An error is told by the stream.
 			if info, err := l.client.ExecInfo(ctx, api.ExecParams{ExecID: l.exec}); err != nil || info.State != api.ExecQueued {
 				return
@@ -197,23 +197,23 @@ func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
 }
 
 // begin lets the person type.
-func (l *shellLine) begin(ctx context.Context) error {
+func (l *shellLine) startInput(ctx context.Context) error {
 	l.queued = false
-	if l.tty && !l.holding && l.asked == 0 {
-		err := l.hold(ctx)
-		if by, held := heldBy(err); held {
-			l.say("trl: %s is typing: you look on; ctrl-c interrupts the command", by)
+	if l.tty && !l.hasKeyboard && l.interrupts == 0 {
+		err := l.takeKeyboard(ctx)
+		if by, held := leaseHolder(err); held {
+			l.printLine("trl: %s is typing: you look on; ctrl-c interrupts the command", by)
 		} else if err != nil {
 			return err
 		}
 	}
-	l.keys.to(l.exec)
-	return l.heedAhead(ctx)
+	l.keys.setExec(l.exec)
+	return l.handleTypedAhead(ctx)
 }
 
 // heedAhead does with what was typed right after the line what the person wants.
-func (l *shellLine) heedAhead(ctx context.Context) error {
-	ahead := l.prompt.typedAhead()
+func (l *shellLine) handleTypedAhead(ctx context.Context) error {
+	ahead := l.prompt.takePending()
 	if at := bytes.LastIndexByte(ahead, interruptKey); at >= 0 && !l.tty {
 		// The terminal left it to us to see that it is a signal, and to drop what
 		// was typed before it.
@@ -223,39 +223,39 @@ func (l *shellLine) heedAhead(ctx context.Context) error {
 	if len(ahead) == 0 {
 		return nil
 	}
-	return l.typed(ctx, ahead)
+	return l.handleKeys(ctx, ahead)
 }
 
 // typed does with keys what the person wants.
-func (l *shellLine) typed(ctx context.Context, keys []byte) error {
+func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 	if !l.tty && keys == nil {
-		l.keys.end()
+		l.keys.enqueueEOF()
 		return nil
 	}
 	if !l.tty {
-		keys = l.cook(keys)
+		keys = l.convertNewlines(keys)
 	}
 	before, _, detach := bytes.Cut(keys, []byte{byte(l.options.detach)})
 	switch {
 	case l.queued && bytes.IndexByte(before, interruptKey) >= 0:
 		l.interrupt(ctx)
 	case l.queued:
-		l.prompt.ahead = append(l.prompt.ahead, before...)
-	case l.tty && !l.holding:
+		l.prompt.pending = append(l.prompt.pending, before...)
+	case l.tty && !l.hasKeyboard:
 		if bytes.IndexByte(before, interruptKey) >= 0 {
 			l.interrupt(ctx)
 		}
-	case len(before) > 0 && !l.keys.press(before):
-		l.say("trl: the command does not read what is typed: this was not taken")
+	case len(before) > 0 && !l.keys.enqueue(before):
+		l.printLine("trl: the command does not read what is typed: this was not taken")
 	}
 	if detach && l.tty {
-		return errLeft{l.exec}
+		return errLeftRunning{l.exec}
 	}
 	return nil
 }
 
 // cook makes a line of keys that were typed before the terminal edited lines.
-func (l *shellLine) cook(keys []byte) []byte {
+func (l *shellLine) convertNewlines(keys []byte) []byte {
 	if bytes.IndexByte(keys, '\r') < 0 {
 		return keys
 	}
@@ -267,8 +267,8 @@ func (l *shellLine) cook(keys []byte) []byte {
 // interrupt asks the command to end, and makes it the second time. One that
 // waits for its turn gives it up.
 func (l *shellLine) interrupt(ctx context.Context) {
-	l.asked++
-	cancel, exec := l.queued || l.asked > 1, l.exec
+	l.interrupts++
+	cancel, exec := l.queued || l.interrupts > 1, l.exec
 	l.local.start(func() {
 		// An error means that it has ended, which its stream tells.
 		if cancel {
@@ -281,36 +281,36 @@ func (l *shellLine) interrupt(ctx context.Context) {
 
 // abandon ends the command of a person who is gone.
 func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
-	ctx, cancel := context.WithTimeout(ctx, partingTime)
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	_, _ = l.client.Cancel(ctx, api.ExecCancelParams{ExecID: l.exec})
 	return errSignalled{sig}
 }
 
 // fit follows the size of the person's window.
-func (l *shellLine) fit(ctx context.Context) {
+func (l *shellLine) resize(ctx context.Context) {
 	size := l.local.size()
-	l.prompt.fit()
-	l.like.Resize(size.Rows, size.Cols)
-	if l.holding {
+	l.prompt.updateSize()
+	l.mirror.Resize(size.Rows, size.Cols)
+	if l.hasKeyboard {
 		l.local.start(func() { _ = l.keys.resize(ctx, size) }) // the next one may work
 	}
 }
 
 // refused says why something was not typed.
-func (l *shellLine) refused(err error) {
-	if _, lost := errors.AsType[errNotHeld](err); lost {
-		l.holding = false
-		l.say("\ntrl: %s; ctrl-c interrupts the command", err)
+func (l *shellLine) inputRefused(err error) {
+	if _, lost := errors.AsType[errLeaseLost](err); lost {
+		l.hasKeyboard = false
+		l.printLine("\ntrl: %s; ctrl-c interrupts the command", err)
 	} else if unreachable(err) {
-		l.say("\ntrl: the connection to the daemon is lost, and maybe what you typed last")
+		l.printLine("\ntrl: the connection to the daemon is lost, and maybe what you typed last")
 	} // else the command has ended
 }
 
 // show passes on what the command writes.
 func (l *shellLine) show(chunk api.Chunk) error {
 	if chunk.Type == api.ChunkGap {
-		l.say("\ntrl: %d bytes of output are missing here: they were not kept, for a quota or a full disk", chunk.Bytes)
+		l.printLine("\ntrl: %d bytes of output are missing here: they were not kept, for a quota or a full disk", chunk.Bytes)
 		return nil
 	}
 	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
@@ -321,25 +321,25 @@ func (l *shellLine) show(chunk api.Chunk) error {
 	if !l.tty {
 		shown = bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")) // as the terminal does
 	}
-	_, _ = l.like.Write(shown) // it takes everything
-	l.like.Answers()           // the person's terminal answers
+	_, _ = l.mirror.Write(shown) // it takes everything
+	l.mirror.Answers()           // the person's terminal answers
 	return l.local.write(data)
 }
 
 // tidy makes the person's terminal fit for a prompt.
-func (l *shellLine) tidy() {
-	undo := l.like.Undo()
-	_, _ = l.like.Write(undo)
+func (l *shellLine) restoreTerminal() {
+	undo := l.mirror.ResetSequence()
+	_, _ = l.mirror.Write(undo)
 	_ = l.local.write(undo) // the prompt finds out
-	if l.like.Cursor().Column > 0 {
-		l.say("")
+	if l.mirror.Cursor().Column > 0 {
+		l.printLine("")
 	}
 }
 
 // ended takes in how a command ended.
-func (s *personShell) ended(e *api.ExecResult, asked bool) error {
-	s.status, s.took = commandStatus(e), time.Duration(e.DurationMS)*time.Millisecond
-	remarks(e, remarked{cancelled: asked, all: true}, func(text string) { s.say("trl: %s", text) })
+func (s *interactiveShell) recordResult(e *api.ExecResult, asked bool) error {
+	s.lastStatus, s.lastDuration = commandStatus(e), time.Duration(e.DurationMS)*time.Millisecond
+	remarks(e, remarkOptions{cancelledByUser: asked, verbose: true}, func(text string) { s.printLine("trl: %s", text) })
 	if e.Outcome == api.OutcomeShellExited {
 		return io.EOF
 	}

@@ -20,10 +20,10 @@ import (
 const (
 	// startTime is how long a daemon may take to answer: a hundred times what it
 	// takes.
-	startTime = 10 * time.Second
+	startTimeout = 10 * time.Second
 	// otherTime is how long one that was faster may take to answer, from when it
 	// was in the way of this one.
-	otherTime = time.Second
+	competitorTimeout = time.Second
 	// maxLogBytes is how large the log of a daemon that was started in the
 	// background may be when another one is started; then a new one is begun.
 	maxLogBytes = 10 << 20
@@ -31,7 +31,7 @@ const (
 
 // detach is `trl serve --detach` with the rest of its command line.
 func (a *app) detach(ctx context.Context, path string) error {
-	before, _, err := a.lookAt(ctx, path)
+	before, _, err := a.daemonStatus(ctx, path)
 	if err == nil {
 		fmt.Fprintf(a.stdout, "trl: a daemon serves on %s already (version %s, pid %d)\n", path, before.Version, before.PID)
 		return nil
@@ -45,7 +45,7 @@ func (a *app) detach(ctx context.Context, path string) error {
 	if err := a.startDaemon(ctx, path, "", args); err != nil {
 		return err
 	}
-	after, _, err := a.lookAt(ctx, path)
+	after, _, err := a.daemonStatus(ctx, path)
 	if err == nil {
 		fmt.Fprintf(a.stdout, "trl: serving on %s (pid %d); `trl stop` ends it\n", path, after.PID)
 	}
@@ -72,7 +72,7 @@ func (a *app) ensureDaemon(ctx context.Context) error {
 // in dir or else here, and returns when a daemon answers on path. If another one
 // was faster, that will do.
 func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	program, err := os.Executable()
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, append([]string{launchWord}, args...)...)
+	cmd := exec.Command(program, append([]string{launcherCommand}, args...)...)
 	cmd.Dir, cmd.Stderr, cmd.Env = dir, logFile, daemonVariables(a.environment.Variables)
 	launched, err := cmd.StdinPipe()
 	if err != nil {
@@ -115,20 +115,20 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon that was started does not answer on %s: %w", path, err).
 				WithHint("its log is %s; `trl doctor` checks this machine", logFile.Name())}
 		case failure = <-ended:
-			other = time.After(otherTime)
+			other = time.After(competitorTimeout)
 		case <-other:
 			why, hint := startFailure(logFile.Name(), begun, failure)
 			if hint == "" {
 				hint = fmt.Sprintf("its log is %s; `trl doctor` checks this machine", logFile.Name())
 			}
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", why).WithHint("%s", hint)}
-		case <-time.After(lookAgain):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
 // launchWord stands before the arguments of a daemon that is to be nobody's child.
-const launchWord = "be-launcher"
+const launcherCommand = "be-launcher"
 
 // launch starts a daemon and ends, at the latest when its stdin is closed. What it
 // has started then has no parent among the processes of an agent, some of which

@@ -48,7 +48,7 @@ func TestEnding(t *testing.T) {
 		"timed out":               {State: api.ExecExited, Outcome: api.OutcomeTimedOut},
 		"cancelled":               {State: api.ExecExited, Outcome: api.OutcomeCancelled},
 	} {
-		if got := ending(&e); got != want {
+		if got := outcomeText(&e); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestDescribeError(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	here := func(name string) (string, bool) { return "from here", name == "PASSED" }
-	got, err := (&place{env: []string{"A=1", "B=", "C=x=y", "PASSED", "A=2"}}).variables(here)
+	got, err := (&shellFlags{env: []string{"A=1", "B=", "C=x=y", "PASSED", "A=2"}}).environment(here)
 	want := map[string]string{"A": "2", "B": "", "C": "x=y", "PASSED": "from here"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -144,7 +144,7 @@ func TestVariables(t *testing.T) {
 
 // journal is the daemon's side of output.copy: so many bytes, of which each
 // call gives a few.
-type journal struct {
+type fakeJournal struct {
 	text    string
 	after   string // written by processes that the command left behind
 	step    int
@@ -152,7 +152,7 @@ type journal struct {
 	exitsAt int // the poll from which on the command has ended
 }
 
-func (j *journal) Output(_ context.Context, p api.ExecOutputParams) (*api.ExecOutputResult, error) {
+func (j *fakeJournal) Output(_ context.Context, p api.ExecOutputParams) (*api.ExecOutputResult, error) {
 	j.polls++
 	state, all := api.ExecRunning, j.text
 	if j.polls >= j.exitsAt {
@@ -170,7 +170,7 @@ func (j *journal) Output(_ context.Context, p api.ExecOutputParams) (*api.ExecOu
 	return result, nil
 }
 
-func (j *journal) ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error) {
+func (j *fakeJournal) ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error) {
 	zero := 0
 	return &api.ExecResult{State: api.ExecExited, ExitCode: &zero, StdoutBytes: int64(len(j.text))}, nil
 }
@@ -180,9 +180,9 @@ func TestCopyOutput(t *testing.T) {
 	for _, follow := range []bool{true, false} {
 		for exitsAt := 1; exitsAt < 8; exitsAt++ {
 			t.Run(fmt.Sprintf("follow %t, ends at %d", follow, exitsAt), func(t *testing.T) {
-				j := &journal{text: text, step: 3, exitsAt: exitsAt, after: strings.Repeat("x", 1000)}
+				j := &fakeJournal{text: text, step: 3, exitsAt: exitsAt, after: strings.Repeat("x", 1000)}
 				var out bytes.Buffer
-				o := output{calls: j, to: chunkWriter{stdout: &out, stderr: &out}, follow: follow}
+				o := outputCopier{client: j, to: chunkWriter{stdout: &out, stderr: &out}, follow: follow}
 				result, err := o.copy(t.Context())
 				if err != nil || !strings.HasPrefix(out.String(), text) || out.Len() > len(text)+j.step {
 					t.Errorf("%q, %v", &out, err)

@@ -28,17 +28,17 @@ func (a *app) stopCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sessions for the next daemon")
 	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); it goes on ending")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
-		path, err := a.ownSocket("stop")
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
+		path, err := a.localSocket("stop")
 		if err != nil {
 			return err
 		}
 		holder, err := daemon.FindHolder(path)
 		if err != nil && !errors.Is(err, daemon.ErrNoHolder) {
-			return notSignalled(err)
+			return holderNotFoundError(err)
 		}
 		if err != nil {
-			if _, _, err := a.lookAt(ctx, path); err != nil {
+			if _, _, err := a.daemonStatus(ctx, path); err != nil {
 				return err
 			}
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s does not say who holds its sessions", path).
@@ -58,7 +58,7 @@ func (a *app) stopAll(ctx context.Context, holder *daemon.Holder, path string, w
 	deadline := time.Now().Add(wait)
 	ended := "what was kept is ended"
 	if !holder.Waiting() {
-		switch sessions, err := a.sessionsNow(ctx, path, wait); {
+		switch sessions, err := a.countSessions(ctx, path, wait); {
 		case err != nil:
 			ended = "its sessions are ended" // it could not be asked how many
 		case sessions == 0:
@@ -72,52 +72,52 @@ func (a *app) stopAll(ctx context.Context, holder *daemon.Holder, path string, w
 	if err := holder.Stop(); err != nil {
 		return err
 	}
-	if !holder.Gone(time.Until(deadline)) {
-		return stillThere(wait, fmt.Sprintf("process %d is still ending its sessions", holder.PID()))
+	if !holder.WaitExit(time.Until(deadline)) {
+		return stopTimeoutError(wait, fmt.Sprintf("process %d is still ending its sessions", holder.PID()))
 	}
-	return a.stopped(ended, 0)
+	return a.printStopped(ended, 0)
 }
 
 // sessionsNow counts the sessions that live. A daemon that does not answer is
 // ended all the same.
-func (a *app) sessionsNow(ctx context.Context, path string, wait time.Duration) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(wait, patience))
+func (a *app) countSessions(ctx context.Context, path string, wait time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(wait, dialPatience))
 	defer cancel()
-	_, sessions, err := a.lookAt(ctx, path)
+	_, sessions, err := a.daemonStatus(ctx, path)
 	return sessions, err
 }
 
 // stopDaemon ends the daemon of a holder, which keeps the sessions.
 func (a *app) stopDaemon(ctx context.Context, holder *daemon.Holder, path string, wait time.Duration) error {
 	if holder.Waiting() {
-		return a.stopped("the daemon has ended before", holder.PID())
+		return a.printStopped("the daemon has ended before", holder.PID())
 	}
-	sessions, err := a.sessionsNow(ctx, path, wait)
+	sessions, err := a.countSessions(ctx, path, wait)
 	if err != nil {
 		return err
 	}
-	if err := holder.Keep(); err != nil {
+	if err := holder.Detach(); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(wait); !holder.Waiting(); {
-		if holder.Gone(lookAgain) {
+		if holder.WaitExit(pollInterval) {
 			return fmt.Errorf("process %d, which held the sessions, has ended", holder.PID())
 		}
 		if time.Now().After(deadline) {
-			return stillThere(wait, "the daemon is still there")
+			return stopTimeoutError(wait, "the daemon is still there")
 		}
 	}
-	return a.stopped(liveOn(sessions), holder.PID())
+	return a.printStopped(keptSessionsText(sessions), holder.PID())
 }
 
-func stillThere(wait time.Duration, what string) error {
+func stopTimeoutError(wait time.Duration, what string) error {
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s after %s", what, wait).
 		WithHint("the daemon's log says why; --timeout waits longer")}
 }
 
 // stopped says what has become of the sessions, and who keeps them if anybody
 // does.
-func (a *app) stopped(what string, keeper int) error {
+func (a *app) printStopped(what string, keeper int) error {
 	if a.json {
 		return a.printValue(map[string]any{"message": what, "kept_by": keeper})
 	}

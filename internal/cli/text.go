@@ -43,7 +43,7 @@ func (t *table) row(cells ...string) {
 func (t *table) flush() error { return t.w.Flush() }
 
 // span is a duration as people say it: two units at the most.
-func span(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
@@ -63,11 +63,11 @@ func span(d time.Duration) string {
 }
 
 // milliseconds is a span on the wire as people say it.
-func milliseconds(n int64) string { return span(time.Duration(n) * time.Millisecond) }
+func formatMilliseconds(n int64) string { return formatDuration(time.Duration(n) * time.Millisecond) }
 
 // size is a number of bytes as people say it, in one word: it stands in tables
 // that scripts cut into columns.
-func size(n int64) string {
+func formatSize(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%dB", n)
 	}
@@ -79,7 +79,7 @@ func size(n int64) string {
 }
 
 // firstGiven is the first of the flags that was given on the command line.
-func firstGiven(cmd *cobra.Command, names ...string) string {
+func firstSetFlag(cmd *cobra.Command, names ...string) string {
 	for _, name := range names {
 		if cmd.Flags().Changed(name) {
 			return name

@@ -67,7 +67,7 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 	durationVar(cmd, &ttl, "ttl", "it expires after so long (default: never)")
 	cmd.Flags().StringVar(&wanted.Tag, "tag", "", "only for sessions with this `TAG`")
 	cmd.Flags().StringVar(&wanted.Name, "name", "", "a `NAME` for people")
-	cmd.RunE = action(words(), func(context.Context, []string) error {
+	cmd.RunE = action(exactArgs(), func(context.Context, []string) error {
 		wanted.Scope, wanted.TTL = access.Scope(scope), ttl.value
 		if !wanted.Scope.Valid() {
 			return usage("--scope must be read, run or admin")
@@ -105,7 +105,7 @@ func lifetime(t access.Token, now time.Time) string {
 	case t.Expired(now):
 		return "expired"
 	default:
-		return "expires in " + span(t.Expires.Sub(now).Round(time.Second))
+		return "expires in " + formatDuration(t.Expires.Sub(now).Round(time.Second))
 	}
 }
 
@@ -114,7 +114,7 @@ func (a *app) tokenListCommand(at *tokenFile) *cobra.Command {
 		Use:     "list",
 		Short:   "List the tokens, without what is secret of them",
 		Aliases: []string{"ls"},
-		RunE: action(words(), func(context.Context, []string) error {
+		RunE: action(exactArgs(), func(context.Context, []string) error {
 			file, err := at.open(a.environment)
 			if err != nil {
 				return err

@@ -20,7 +20,7 @@ import (
 // personTerminal is the terminal of the person in front of this program. It is
 // taken over once, by newPersonTerminal, and given back by close, which may be
 // called from anywhere and again.
-type personTerminal struct {
+type localTerminal struct {
 	in, out *os.File
 	keys    chan []byte    // what is typed; closed when no more can come
 	signals chan os.Signal // those that end this program
@@ -32,19 +32,19 @@ type personTerminal struct {
 
 	// left is closed when the terminal is given back, and awake can then be read:
 	// keys that come after that are for whoever has the terminal next.
-	left, awake *os.File
+	closeWriter, closeReader *os.File
 
 	cooked atomic.Bool // the terminal edits lines; then an empty read is the key for end of input
 
-	mu       sync.Mutex
-	saved    *term.State   // nil: as it was found
-	farewell func() []byte // what is to be written before it is given back; nil: nothing
-	closed   bool
+	mu            sync.Mutex
+	saved         *term.State   // nil: as it was found
+	closeSequence func() []byte // what is to be written before it is given back; nil: nothing
+	closed        bool
 }
 
 // newPersonTerminal takes over the terminal that stdin and stdout are, and
 // begins to read it. What else reads it loses keys.
-func (a *app) newPersonTerminal() (*personTerminal, error) {
+func (a *app) newLocalTerminal() (*localTerminal, error) {
 	in, isFile := a.stdin.(*os.File)
 	out, isFileToo := a.stdout.(*os.File)
 	if !isFile || !isFileToo || !isTerminal(in) || !isTerminal(out) {
@@ -54,12 +54,12 @@ func (a *app) newPersonTerminal() (*personTerminal, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &personTerminal{
-		in: in, out: out, keys: make(chan []byte, keysAhead),
+	t := &localTerminal{
+		in: in, out: out, keys: make(chan []byte, maxBufferedReads),
 		signals: make(chan os.Signal, 4), resized: make(chan os.Signal, 1), interrupts: make(chan struct{}, 1),
-		left: left, awake: awake,
+		closeWriter: left, closeReader: awake,
 	}
-	if err := t.raw(); err != nil {
+	if err := t.makeRaw(); err != nil {
 		return nil, errors.Join(err, awake.Close(), left.Close())
 	}
 	signal.Notify(t.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
@@ -71,7 +71,7 @@ func (a *app) newPersonTerminal() (*personTerminal, error) {
 }
 
 // raw hands every key over as it is.
-func (t *personTerminal) raw() error {
+func (t *localTerminal) makeRaw() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.saved != nil {
@@ -84,7 +84,7 @@ func (t *personTerminal) raw() error {
 }
 
 // lines lets the terminal edit lines and make signals of keys, as it was found.
-func (t *personTerminal) lines() {
+func (t *localTerminal) makeCooked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || t.saved == nil {
@@ -97,15 +97,15 @@ func (t *personTerminal) lines() {
 
 // start runs fn beside the others. If it panics, the terminal is given back
 // before the world ends, or nobody could read why.
-func (t *personTerminal) start(fn func()) {
+func (t *localTerminal) start(fn func()) {
 	go func() {
-		defer t.rescue()
+		defer t.restoreOnPanic()
 		fn()
 	}()
 }
 
 // rescue is deferred by whoever works while the terminal is taken over.
-func (t *personTerminal) rescue() {
+func (t *localTerminal) restoreOnPanic() {
 	if cause := recover(); cause != nil {
 		t.close()
 		panic(cause)
@@ -115,21 +115,21 @@ func (t *personTerminal) rescue() {
 // keysAhead is how many reads wait to be taken. Few, because they are lost when
 // the terminal is given back; some, so that a ctrl-c is read behind keys that are
 // typed while this program waits for the daemon.
-const keysAhead = 16
+const maxBufferedReads = 16
 
 // readBytes is what one read of a terminal gives at most.
 const readBytes = 4 << 10
 
-func (t *personTerminal) read() {
+func (t *localTerminal) read() {
 	defer close(t.keys)
-	defer t.awake.Close()
+	defer t.closeReader.Close()
 	buf := make([]byte, readBytes)
-	for t.await() {
+	for t.waitForInput() {
 		n, err := t.in.Read(buf)
 		switch {
 		case n > 0:
 			if !t.cooked.Load() && bytes.IndexByte(buf[:n], interruptKey) >= 0 {
-				poke(t.interrupts)
+				notify(t.interrupts)
 			}
 			t.keys <- bytes.Clone(buf[:n])
 		case errors.Is(err, io.EOF) && t.cooked.Load():
@@ -142,8 +142,8 @@ func (t *personTerminal) read() {
 
 // await waits until something was typed; false means that the terminal was given
 // back. It is select, because poll does not know terminals everywhere.
-func (t *personTerminal) await() bool {
-	in, awake := int(t.in.Fd()), int(t.awake.Fd())
+func (t *localTerminal) waitForInput() bool {
+	in, awake := int(t.in.Fd()), int(t.closeReader.Fd())
 	for {
 		var ready unix.FdSet
 		ready.Set(in)
@@ -156,7 +156,7 @@ func (t *personTerminal) await() bool {
 }
 
 // size is that of the terminal, within what a session's can have.
-func (t *personTerminal) size() api.TTYSize {
+func (t *localTerminal) size() api.TTYSize {
 	cols, rows, err := term.GetSize(int(t.out.Fd()))
 	if err != nil || cols == 0 || rows == 0 {
 		return api.TTYSize{Rows: 24, Cols: 80}
@@ -164,7 +164,7 @@ func (t *personTerminal) size() api.TTYSize {
 	return api.TTYSize{Rows: min(rows, api.MaxTTYSide), Cols: min(cols, api.MaxTTYSide)}
 }
 
-func (t *personTerminal) write(b []byte) error {
+func (t *localTerminal) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -175,34 +175,34 @@ func (t *personTerminal) write(b []byte) error {
 }
 
 // onClose says what is to be written before the terminal is given back.
-func (t *personTerminal) onClose(farewell func() []byte) {
+func (t *localTerminal) onClose(farewell func() []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.farewell = farewell
+	t.closeSequence = farewell
 }
 
 // farewellTime is how long a terminal that takes nothing, as one that was
 // stopped by ctrl-s, is given to take what restores it.
-const farewellTime = time.Second
+const closeSequenceTimeout = time.Second
 
 // close gives the terminal back as it was found.
-func (t *personTerminal) close() {
+func (t *localTerminal) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return
 	}
 	t.closed = true
-	t.left.Close()
-	if t.farewell != nil {
+	t.closeWriter.Close()
+	if t.closeSequence != nil {
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			_ = t.write(t.farewell()) // it fails when the terminal is gone
+			_ = t.write(t.closeSequence()) // it fails when the terminal is gone
 		}()
 		select {
 		case <-written:
-		case <-time.After(farewellTime):
+		case <-time.After(closeSequenceTimeout):
 		}
 	}
 	if t.saved != nil {

@@ -27,7 +27,7 @@ func (a *app) upgradeCommand() *cobra.Command {
 		Example: "  mv trl.new /usr/local/bin/trl && trl upgrade",
 	}
 	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); the daemon goes on")
-	cmd.RunE = action(words(), func(ctx context.Context, _ []string) error {
+	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, wait.value)
 		defer cancel()
 		return a.upgrade(ctx)
@@ -36,19 +36,19 @@ func (a *app) upgradeCommand() *cobra.Command {
 }
 
 func (a *app) upgrade(ctx context.Context) error {
-	path, err := a.ownSocket("upgrade")
+	path, err := a.localSocket("upgrade")
 	if err != nil {
 		return err
 	}
-	before, _, err := a.lookAt(ctx, path)
+	before, _, err := a.daemonStatus(ctx, path)
 	if err != nil {
 		return err
 	}
-	if err := a.askUpgrade(ctx, path); err != nil {
+	if err := a.requestUpgrade(ctx, path); err != nil {
 		return err
 	}
 	began := time.Now()
-	after, sessions, err := a.awaitOther(ctx, path, before.PID)
+	after, sessions, err := a.awaitNewDaemon(ctx, path, before.PID)
 	if err != nil {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no new daemon has answered yet: %w", err).
 			WithHint("the daemon's log says why; `trl info` shows which one is there")}
@@ -57,15 +57,15 @@ func (a *app) upgrade(ctx context.Context) error {
 	if a.json {
 		return a.printValue(map[string]any{"from": before.Version, "to": after.Version, "sessions": sessions, "took_ms": took.Milliseconds()})
 	}
-	fmt.Fprintf(a.stdout, "trl: %s has taken over from %s in %s; %s\n", after.Version, before.Version, took.Round(time.Millisecond), liveOn(sessions))
+	fmt.Fprintf(a.stdout, "trl: %s has taken over from %s in %s; %s\n", after.Version, before.Version, took.Round(time.Millisecond), keptSessionsText(sessions))
 	return nil
 }
 
 // askUpgrade has the daemon check the new binary, and begin to be replaced by it.
-func (a *app) askUpgrade(ctx context.Context, path string) error {
+func (a *app) requestUpgrade(ctx context.Context, path string) error {
 	c, err := client.DialWith(ctx, path, client.Options{})
 	if err != nil {
-		return a.noDaemon(path, err)
+		return a.noDaemonError(path, err)
 	}
 	defer c.Close()
 	_, err = c.Upgrade(ctx)
@@ -83,7 +83,7 @@ func (a *app) askUpgrade(ctx context.Context, path string) error {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s has no holder that could keep its sessions", path).
 			WithHint("end it, which ends its sessions, and start the new one with `trl serve`")}
 	case err != nil:
-		return notSignalled(err)
+		return holderNotFoundError(err)
 	}
 	defer holder.Close()
 	return holder.Renew()
@@ -91,15 +91,15 @@ func (a *app) askUpgrade(ctx context.Context, path string) error {
 
 // notSignalled is the error of a holder that could not be told from another
 // process.
-func notSignalled(err error) error {
+func holderNotFoundError(err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
-		return refused(refusal)
+		return refusalError(refusal)
 	}
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "nothing was signalled: %w", err).
 		WithHint("`trl doctor` looks at the daemon; if none is there, remove the lock beside its socket")}
 }
 
-func liveOn(sessions int) string {
+func keptSessionsText(sessions int) string {
 	switch sessions {
 	case 0:
 		return "there were no sessions"
@@ -111,7 +111,7 @@ func liveOn(sessions int) string {
 }
 
 // ownSocket is the socket of a daemon that this command can send signals to.
-func (a *app) ownSocket(command string) (string, error) {
+func (a *app) localSocket(command string) (string, error) {
 	if a.address != "" {
 		return "", usage("%s is for a daemon on this machine: it takes --socket, not --address", command)
 	}
@@ -119,20 +119,20 @@ func (a *app) ownSocket(command string) (string, error) {
 }
 
 // lookAt asks which daemon serves on a socket, and how many sessions live there.
-func (a *app) lookAt(ctx context.Context, path string) (info *api.SystemInfo, sessions int, err error) {
+func (a *app) daemonStatus(ctx context.Context, path string) (info *api.SystemInfo, sessions int, err error) {
 	c, err := client.DialWith(ctx, path, client.Options{})
 	if err != nil {
-		return nil, 0, a.noDaemon(path, err)
+		return nil, 0, a.noDaemonError(path, err)
 	}
 	defer c.Close()
-	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	limited, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if info, err = c.SystemInfo(limited); err != nil {
-		return nil, 0, inTime(ctx, limited, path, err)
+		return nil, 0, explainTimeout(ctx, limited, path, err)
 	}
 	stats, err := c.Stats(limited)
 	if err != nil {
-		return nil, 0, inTime(ctx, limited, path, err)
+		return nil, 0, explainTimeout(ctx, limited, path, err)
 	}
 	for state, n := range stats.Sessions {
 		if state != api.StateTerminated {
@@ -144,12 +144,12 @@ func (a *app) lookAt(ctx context.Context, path string) (info *api.SystemInfo, se
 
 // lookAgain is how often a change is looked for: often enough that what is
 // measured is the daemon's time.
-const lookAgain = 5 * time.Millisecond
+const pollInterval = 5 * time.Millisecond
 
 // awaitOther waits until a process other than pid answers.
-func (a *app) awaitOther(ctx context.Context, path string, pid int) (*api.SystemInfo, int, error) {
+func (a *app) awaitNewDaemon(ctx context.Context, path string, pid int) (*api.SystemInfo, int, error) {
 	for {
-		info, sessions, err := a.lookAt(ctx, path)
+		info, sessions, err := a.daemonStatus(ctx, path)
 		if err == nil && info.PID != pid {
 			return info, sessions, nil
 		}
@@ -159,7 +159,7 @@ func (a *app) awaitOther(ctx context.Context, path string, pid int) (*api.System
 				err = errors.New("the old one still does")
 			}
 			return nil, 0, err
-		case <-time.After(lookAgain):
+		case <-time.After(pollInterval):
 		}
 	}
 }

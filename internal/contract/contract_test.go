@@ -230,7 +230,7 @@ func (c *Contract) filled(typ reflect.Type) reflect.Value {
 		for field := range typ.Fields() {
 			v.FieldByIndex(field.Index).Set(c.filled(field.Type))
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if prefix, ok := closed[name]; ok {
+			if prefix, ok := closedFields[name]; ok {
 				v.FieldByIndex(field.Index).SetString(c.vocabulary.named(prefix)[0])
 			}
 		}

@@ -96,7 +96,7 @@ var names = map[string]string{"None": "NoParams", "Code": "ErrorCode"}
 
 // closed are the members of params whose type is a plain string and which take
 // only certain constants: the prefix of their names.
-var closed = map[string]string{
+var closedFields = map[string]string{
 	"inherit_env": "Inherit", "view": "View", "encoding": "Base64", "stdin_encoding": "Base64",
 }
 
@@ -234,7 +234,7 @@ func (c *Contract) field(typ reflect.Type, field reflect.StructField, params boo
 	f.Nullable = f.Required && field.Type.Kind() == reflect.Pointer
 	var err error
 	f.Shape, err = shapeOf(field.Type)
-	if prefix, ok := closed[name]; ok && params && f.Shape.Kind == String {
+	if prefix, ok := closedFields[name]; ok && params && f.Shape.Kind == String {
 		f.Shape.Values = c.vocabulary.named(prefix)
 	}
 	return f, err

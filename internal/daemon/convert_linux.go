@@ -17,7 +17,7 @@ import (
 const formatKey = "format"
 
 // unreadable and a key: what is kept of a record that could not be converted.
-const unreadable = "u/"
+const unreadablePrefix = "u/"
 
 func formatRecord() []byte {
 	return state.Encode(func(c *state.Coder) {
@@ -54,7 +54,7 @@ func (d *daemon) convertLedger() error {
 		converted, err := convert2(key, value)
 		if err != nil {
 			d.log.Error("cannot convert a record of an earlier daemon", "event", "unreadable", "record", key, "error", err)
-			converted = map[string][]byte{unreadable + key: value}
+			converted = map[string][]byte{unreadablePrefix + key: value}
 		}
 		for key, value := range converted {
 			records[key] = value
@@ -67,14 +67,14 @@ func (d *daemon) convertLedger() error {
 func convert2(key string, value []byte) (map[string][]byte, error) {
 	r := state.Positional(value)
 	switch key {
-	case hubKey:
-		saved, err := shell.ConvertHubState2(value)
+	case driverKey:
+		saved, err := shell.ConvertDriverState2(value)
 		return map[string][]byte{key: saved}, err
 	case listenKey:
-		l := listenRecord{holder.Slot(r.Int()), holder.Slot(r.Int()), r.Text()}
+		l := listenState{holder.Slot(r.Int()), holder.Slot(r.Int()), r.Text()}
 		return map[string][]byte{key: state.Encode(l.fields)}, r.Err()
 	case webKey:
-		n := webNote{holder.Slot(r.Int()), r.Text(), r.Bool()}
+		n := webState{holder.Slot(r.Int()), r.Text(), r.Bool()}
 		return map[string][]byte{key: state.Encode(n.fields)}, r.Err()
 	default:
 		return session.Convert2(key, value)
@@ -99,7 +99,7 @@ func checkLedger(fd int) error {
 		errs = append(errs, errors.New(d.String()))
 	}
 	for key, value := range records {
-		if strings.HasPrefix(key, unreadable) || key == formatKey {
+		if strings.HasPrefix(key, unreadablePrefix) || key == formatKey {
 			continue
 		}
 		converted := map[string][]byte{key: value}
@@ -123,12 +123,12 @@ func checkLedger(fd int) error {
 
 func checkRecord(key string, value []byte) error {
 	switch key {
-	case hubKey:
-		return shell.CheckHubState(value)
+	case driverKey:
+		return shell.CheckDriverState(value)
 	case listenKey:
-		return state.Decode(value, new(listenRecord).fields)
+		return state.Decode(value, new(listenState).fields)
 	case webKey:
-		return state.Decode(value, new(webNote).fields)
+		return state.Decode(value, new(webState).fields)
 	default:
 		return session.CheckRecord(key, value)
 	}

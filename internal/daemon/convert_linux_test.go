@@ -56,7 +56,7 @@ func TestCheckLedger(t *testing.T) {
 
 func openLedger(t *testing.T) *ledger.Ledger {
 	t.Helper()
-	l, err := ledger.New(holder.Alone())
+	l, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,9 @@ func openLedger(t *testing.T) *ledger.Ledger {
 
 // TestEveryFieldOfTheDaemonIsKept is that of what the daemon keeps for itself.
 func TestEveryFieldOfTheDaemonIsKept(t *testing.T) {
-	listen, web := listenRecord{1, 2, "/run/trl.sock"}, webNote{3, "127.0.0.1:0", true}
-	var gotListen listenRecord
-	var gotWeb webNote
+	listen, web := listenState{1, 2, "/run/trl.sock"}, webState{3, "127.0.0.1:0", true}
+	var gotListen listenState
+	var gotWeb webState
 	if err := state.Decode(state.Encode(listen.fields), gotListen.fields); err != nil || gotListen != listen {
 		t.Errorf("%+v, %v", gotListen, err)
 	}

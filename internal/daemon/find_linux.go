@@ -26,71 +26,71 @@ const (
 )
 
 // card is what the lock beside a socket says of the holder that has it.
-type card struct {
-	host    process.HostName // its parent is the holder
-	started time.Duration    // of the holder, since boot: its number may be another's by now
-	format  int              // of what it holds
-	daemon  int              // pid of its daemon; 0: it has sessions and none, and waits
-	since   time.Duration    // when that was started
-	program string           // the path of its program
+type lockInfo struct {
+	host          process.HostName // its parent is the holder
+	started       time.Duration    // of the holder, since boot: its number may be another's by now
+	format        int              // of what it holds
+	daemon        int              // pid of its daemon; 0: it has sessions and none, and waits
+	daemonStarted time.Duration    // when that was started
+	program       string           // the path of its program
 }
 
-const cardWord = "trl-holder"
+const lockInfoPrefix = "trl-holder"
 
-func (c card) String() string {
-	return fmt.Sprintf("%s %s %d %d %d %d\n%s\n", cardWord, c.host, c.started, c.format, c.daemon, c.since, c.program)
+func (c lockInfo) String() string {
+	return fmt.Sprintf("%s %s %d %d %d %d\n%s\n", lockInfoPrefix, c.host, c.started, c.format, c.daemon, c.daemonStarted, c.program)
 }
 
-func readCard(text string) (c card, ok bool) {
+func parseLockInfo(text string) (c lockInfo, ok bool) {
 	first, rest, _ := strings.Cut(text, "\n")
 	var word, host string
 	var started, since int64
 	_, err := fmt.Sscan(first, &word, &host, &started, &c.format, &c.daemon, &since)
-	if err != nil || word != cardWord {
+	if err != nil || word != lockInfoPrefix {
 		return c, false
 	}
-	c.started, c.since = time.Duration(started), time.Duration(since)
+	c.started, c.daemonStarted = time.Duration(started), time.Duration(since)
 	c.program, _, ok = strings.Cut(rest, "\n")
 	c.host, err = process.ParseHostName(host)
 	return c, ok && err == nil
 }
 
 // dead returns an error if the holder that the card names lives.
-func (c card) dead() error {
+func (c lockInfo) checkDead() error {
 	if c.host.Namespace != process.NameHost(0, 0).Namespace {
 		return nil // its number means nothing here
 	}
-	other, err := process.OpenOther(c.host.Parent, c.started)
+	other, err := process.OpenHandle(c.host.Parent, c.started)
 	if err != nil {
 		return nil
 	}
 	defer other.Close()
-	if other.Gone(process.DyingTime) {
+	if other.WaitExit(process.ExitGrace) {
 		return nil
 	}
-	return process.ErrHostLives
+	return process.ErrHostAlive
 }
 
 // card is that of this daemon's holder, which waits without it.
-func (d *daemon) card() (card, error) {
+func (d *daemon) lockInfo() (lockInfo, error) {
 	host := d.host.Name()
-	started, err := process.StartOf(host.Parent)
-	return card{host: host, started: started, format: format, program: d.opts.Args[0]}, err
+	started, err := process.StartTime(host.Parent)
+	return lockInfo{host: host, started: started, format: format, program: d.opts.Args[0]}, err
 }
 
 // endLost ends the daemon of a socket whose holder has died, which would tell of
 // that for some seconds more: there is a new one now.
-func endLost(socket string) error {
+func stopOrphanedDaemon(socket string) error {
 	text, owner, err := transport.ReadLock(socket)
-	c, ok := readCard(text)
+	c, ok := parseLockInfo(text)
 	if err != nil || !ok || c.daemon == 0 {
 		return nil // nobody has it, or not one that we know
 	}
-	if holder, err := process.OpenOther(c.host.Parent, c.started); err == nil {
+	if holder, err := process.OpenHandle(c.host.Parent, c.started); err == nil {
 		holder.Close()
 		return nil
 	}
-	daemon, err := process.OpenOther(c.daemon, c.since)
+	daemon, err := process.OpenHandle(c.daemon, c.daemonStarted)
 	if err != nil {
 		return nil // it has died too
 	}
@@ -105,7 +105,7 @@ func endLost(socket string) error {
 	} else if err == nil {
 		return nil
 	}
-	if !daemon.Gone(lostTime + loseTime) {
+	if !daemon.WaitExit(lostNoticeTime + lostKillTime) {
 		return fmt.Errorf("process %d has lost its holder, and does not end", c.daemon)
 	}
 	return nil
@@ -114,9 +114,9 @@ func endLost(socket string) error {
 // Holder is the process that holds the sessions of a socket. It is for who is
 // not its child.
 type Holder struct {
-	*process.Other
+	*process.Handle
 	socket string
-	card   card
+	info   lockInfo
 }
 
 // ErrNoHolder says that nobody holds sessions for a socket.
@@ -137,15 +137,15 @@ func FindHolder(socket string) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, ok := readCard(text)
+	c, ok := parseLockInfo(text)
 	if !ok {
 		return nil, ErrNoHolder
 	}
-	other, err := process.OpenOther(c.host.Parent, c.started)
+	other, err := process.OpenHandle(c.host.Parent, c.started)
 	if err != nil {
 		return nil, errors.Join(ErrNoHolder, err)
 	}
-	h := &Holder{Other: other, socket: socket, card: c}
+	h := &Holder{Handle: other, socket: socket, info: c}
 	if err := h.verify(owner); err != nil {
 		h.Close()
 		return nil, err
@@ -174,25 +174,25 @@ func (h *Holder) verify(owner int) error {
 	if process.HasLock(h.PID(), h.socket+".lock") {
 		return nil
 	}
-	if _, ok := h.present(); !ok || h.Gone(process.DyingTime) {
+	if _, ok := h.currentLockInfo(); !ok || h.WaitExit(process.ExitGrace) {
 		return ErrNoHolder // it is ending
 	}
 	return fmt.Errorf("process %d, which the lock of %s names: %w", h.PID(), h.socket, ErrNotHolder)
 }
 
 // present returns what the lock says now, if it is still the holder's.
-func (h *Holder) present() (c card, ok bool) {
+func (h *Holder) currentLockInfo() (c lockInfo, ok bool) {
 	text, _, err := transport.ReadLock(h.socket)
 	if err != nil {
-		return card{}, false
+		return lockInfo{}, false
 	}
-	c, ok = readCard(text)
-	return c, ok && c.host == h.card.host && c.started == h.card.started
+	c, ok = parseLockInfo(text)
+	return c, ok && c.host == h.info.host && c.started == h.info.started
 }
 
 // Waiting says whether the holder has sessions and no daemon now.
 func (h *Holder) Waiting() bool {
-	c, ok := h.present()
+	c, ok := h.currentLockInfo()
 	return ok && c.daemon == 0
 }
 
@@ -202,7 +202,7 @@ func (h *Holder) Waiting() bool {
 func (h *Holder) Renew() error { return h.Signal(unix.SIGHUP) }
 
 // Keep asks for the end of the daemon alone.
-func (h *Holder) Keep() error { return h.Signal(unix.SIGUSR2) }
+func (h *Holder) Detach() error { return h.Signal(unix.SIGUSR2) }
 
 // Stop asks for the end of everything.
 func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
@@ -213,12 +213,12 @@ func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
 // never run.
 func (h *Holder) check(ctx context.Context) error {
 	const self = "/proc/self/exe"
-	there, err := os.Stat(h.card.program)
+	there, err := os.Stat(h.info.program)
 	if err != nil {
 		return err
 	}
 	if this, err := os.Stat(self); err != nil || !os.SameFile(there, this) {
-		return fmt.Errorf("they go on with the program %q, and this is another: run `trl serve` of that one", h.card.program)
+		return fmt.Errorf("they go on with the program %q, and this is another: run `trl serve` of that one", h.info.program)
 	}
 	args, err := h.arguments()
 	if err != nil {
@@ -233,7 +233,7 @@ func (h *Holder) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = checkProgram(ctx, self, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, nil, h.card.format)
+	_, err = checkProgram(ctx, self, args, strings.Split(strings.TrimSuffix(string(env), "\x00"), "\x00"), dir, nil, h.info.format)
 	return err
 }
 
@@ -244,7 +244,7 @@ func (h *Holder) arguments() ([]string, error) {
 		return nil, err
 	}
 	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
-	if len(args) > 0 && args[0] == AgainWord {
+	if len(args) > 0 && args[0] == HolderSubcommand {
 		args = args[1:]
 	}
 	return args, nil
@@ -252,18 +252,18 @@ func (h *Holder) arguments() ([]string, error) {
 
 // checkTime is what a program has to read its configuration. It takes some
 // milliseconds; a machine under load has room for much more.
-const checkTime = 10 * time.Second
+const checkTimeout = 10 * time.Second
 
 // checkProgram runs a program as a daemon that only says whether it could be one.
 // It refuses one that another user could have put there. If ledger is not nil, the
 // program reads all of it.
 func checkProgram(ctx context.Context, program string, args, env []string, dir string, ledger *os.File, has int) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := trust.Program(program, os.Geteuid()); err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)
 	}
-	said, err := process.Output(ctx, program, append([]string{HeldWord, CheckWord}, args...), env, dir, ledger)
+	said, err := process.Output(ctx, program, append([]string{DaemonSubcommand, CheckArg}, args...), env, dir, ledger)
 	if err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)
 	}

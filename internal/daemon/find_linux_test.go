@@ -16,11 +16,11 @@ import (
 // what is no card is none.
 func TestFindHolder(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "trl.sock")
-	started, err := process.StartOf(os.Getpid())
+	started, err := process.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := card{host: process.HostName{Parent: os.Getpid(), Number: 0xab}, started: started, format: format, daemon: 4242, program: "/a path/trl"}
+	self := lockInfo{host: process.HostName{Parent: os.Getpid(), Number: 0xab}, started: started, format: format, daemon: 4242, program: "/a path/trl"}
 	earlier, nobody := self, self
 	earlier.started -= time.Second
 	nobody.host.Parent = 1 << 22 // past the largest there can be
@@ -58,8 +58,8 @@ func TestFindHolder(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if h.card != self || h.Waiting() || h.Gone(0) {
-			t.Errorf("%s: %+v, waiting %t, gone %t", name, h.card, h.Waiting(), h.Gone(0))
+		if h.info != self || h.Waiting() || h.WaitExit(0) {
+			t.Errorf("%s: %+v, waiting %t, gone %t", name, h.info, h.Waiting(), h.WaitExit(0))
 		}
 		self.daemon = 0
 		if err := os.WriteFile(socket+".lock", []byte(self.String()), 0o600); err != nil {

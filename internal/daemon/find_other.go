@@ -23,9 +23,9 @@ func FindHolder(string) (*Holder, error) { return nil, errors.Join(ErrNoHolder, 
 
 func (*Holder) PID() int                { return 0 }
 func (*Holder) Waiting() bool           { return false }
-func (*Holder) Gone(time.Duration) bool { return true }
+func (*Holder) WaitExit(time.Duration) bool { return true }
 func (*Holder) Renew() error            { return errLinuxOnly }
-func (*Holder) Keep() error             { return errLinuxOnly }
+func (*Holder) Detach() error           { return errLinuxOnly }
 func (*Holder) Stop() error             { return errLinuxOnly }
 func (*Holder) Close()                  {}
 

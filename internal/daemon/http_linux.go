@@ -84,16 +84,16 @@ func (d *daemon) connectWeb() {
 	if d.web.listener == nil {
 		return
 	}
-	d.web.metrics.read(d)
+	d.web.metrics.collectFrom(d)
 	d.web.server = transport.NewHTTPServer(d.server, transport.HTTPConfig{
-		Keys:    d.web.keys,
-		Limits:  access.NewLimiter(access.Limits{Rate: int(d.cfg.HTTPRate), Concurrent: int(d.cfg.HTTPMaxConcurrent)}),
-		Metrics: d.web.metrics.handler(),
-		MCP:     d.mcpHandler(),
-		TLS:     d.web.tls,
-		Hosts:   append(slices.Clone(d.cfg.HTTPAllowedHosts), d.cfg.HTTP),
-		Origins: d.cfg.HTTPAllowedOrigins,
-		Ends:    d.draining.Load,
+		Keys:         d.web.keys,
+		Limits:       access.NewLimiter(access.Limits{Rate: int(d.cfg.HTTPRate), Concurrent: int(d.cfg.HTTPMaxConcurrent)}),
+		Metrics:      d.web.metrics.handler(),
+		MCP:          d.mcpHandler(),
+		TLS:          d.web.tls,
+		Hosts:        append(slices.Clone(d.cfg.HTTPAllowedHosts), d.cfg.HTTP),
+		Origins:      d.cfg.HTTPAllowedOrigins,
+		ShuttingDown: d.draining.Load,
 	})
 }
 
@@ -106,18 +106,18 @@ func (w *web) url() string {
 }
 
 // observer counts for the metrics, if anyone can read them.
-func (w *web) observer() session.Observer {
+func (w *web) sessionObserver() session.Observer {
 	if w.metrics == nil {
 		return nil
 	}
 	return w.metrics
 }
 
-func (w *web) observe() func(method string, code api.Code, took time.Duration) {
+func (w *web) requestObserver() func(method string, code api.Code, took time.Duration) {
 	if w.metrics == nil {
 		return nil
 	}
-	return w.metrics.called
+	return w.metrics.countRequest
 }
 
 func (w *web) shutdown(ctx context.Context) error {

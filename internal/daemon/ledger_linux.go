@@ -14,18 +14,18 @@ import (
 // openLedger makes the ledger, or finds that of a daemon that died. The error is
 // ledger.ErrLost if no daemon can go on with what is held.
 func (d *daemon) openLedger() (err error) {
-	if !d.again() || !slices.Contains(d.held.Hello().Slots, holder.Root) {
+	if !d.isRestart() || !slices.Contains(d.holder.Hello().Slots, holder.Root) {
 		return d.newLedger()
 	}
-	d.ledger, err = ledger.Open(d.held)
-	if errors.Is(err, ledger.ErrLost) && len(d.held.Hello().Tracked) == 0 {
+	d.ledger, err = ledger.Open(d.holder)
+	if errors.Is(err, ledger.ErrLost) && len(d.holder.Hello().Tracked) == 0 {
 		// There is no session whose processes live, so there is nothing to lose
 		// but what has ended.
 		d.log.Error("session state cannot be read; starting without it", "event", "ledger_lost", "error", err)
 		if err := d.newLedger(); err != nil {
 			return err
 		}
-		return d.checkListening()
+		return d.checkListenState()
 	}
 	if err != nil {
 		return err
@@ -36,11 +36,11 @@ func (d *daemon) openLedger() (err error) {
 	if err := d.convertLedger(); err != nil {
 		return err
 	}
-	return d.checkListening()
+	return d.checkListenState()
 }
 
 func (d *daemon) newLedger() (err error) {
-	if d.ledger, err = ledger.New(d.held); err != nil {
+	if d.ledger, err = ledger.New(d.holder); err != nil {
 		return err
 	}
 	return d.ledger.Put(formatKey, formatRecord())
@@ -48,7 +48,7 @@ func (d *daemon) newLedger() (err error) {
 
 // checkListening makes sure that the ledger says where the daemon listens, which
 // is noted first.
-func (d *daemon) checkListening() error {
+func (d *daemon) checkListenState() error {
 	if _, listens := d.ledger.Get(listenKey); listens {
 		return nil
 	}
@@ -59,30 +59,30 @@ func (d *daemon) checkListening() error {
 	}
 	// The first daemon died before it had noted anything. What it kept, the lock
 	// of the socket among it, would be in the way.
-	for _, slot := range d.held.Kept() {
+	for _, slot := range d.holder.Kept() {
 		if slot != holder.Root {
-			d.held.Drop(slot)
+			d.holder.Drop(slot)
 		}
 	}
-	return d.held.Sync()
+	return d.holder.Sync()
 }
 
 // abandon ends this daemon when no daemon can go on with the sessions. The holder
 // keeps their processes until it is stopped, and starts no daemon meanwhile; a
 // client that connects is refused, and does not wait for one.
 func (d *daemon) abandon(err error) error {
-	d.log.Error("session state is lost, and no daemon can take over; `trl stop` ends what is left", "event", "ledger_lost", "error", err, "holder", d.held.Hello().PID)
-	for _, slot := range d.held.Kept() {
+	d.log.Error("session state is lost, and no daemon can take over; `trl stop` ends what is left", "event", "ledger_lost", "error", err, "holder", d.holder.Hello().PID)
+	for _, slot := range d.holder.Kept() {
 		if d.listensIn(slot) {
-			d.held.Drop(slot)
+			d.holder.Drop(slot)
 		}
 	}
-	return errors.Join(err, d.held.Sync(), d.held.Bye(1, holder.Keep))
+	return errors.Join(err, d.holder.Sync(), d.holder.AnnounceExit(1, holder.Detach))
 }
 
 // listensIn reports whether what is kept in a slot is a listening socket.
 func (d *daemon) listensIn(slot holder.Slot) bool {
-	fd, err := d.held.Take(slot)
+	fd, err := d.holder.Take(slot)
 	if err != nil {
 		return false
 	}

@@ -34,7 +34,7 @@ func (d *daemon) listen() (err error) {
 		if d.passed.api >= 0 {
 			_ = unix.Close(d.passed.api) // another copy is kept
 		}
-		err = d.listenAgain(value)
+		err = d.resumeListening(value)
 	case d.passed.api >= 0:
 		err = d.inherit(d.passed.api)
 	default:
@@ -43,32 +43,32 @@ func (d *daemon) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	if d.listening[0] != 0 {
+	if d.listenSlots[0] != 0 {
 		return nil
 	}
 	n := 0
-	if err := d.listener.Keep(func(fd int) (err error) {
-		if d.listening[n] == 0 { // a lock that was adopted is kept
-			d.listening[n], err = d.held.Keep(fd)
+	if err := d.listener.KeepFDs(func(fd int) (err error) {
+		if d.listenSlots[n] == 0 { // a lock that was adopted is kept
+			d.listenSlots[n], err = d.holder.Keep(fd)
 		}
 		n++
 		return err
 	}); err != nil {
 		return err
 	}
-	return d.noteListening()
+	return d.persistListening()
 }
 
 // listenAgain goes on with what is noted of an earlier daemon.
-func (d *daemon) listenAgain(value []byte) error {
-	var r listenRecord
+func (d *daemon) resumeListening(value []byte) error {
+	var r listenState
 	if err := state.Decode(value, r.fields); err != nil {
 		return fmt.Errorf("read where the daemon before listened: %w", err)
 	}
-	d.listening = [2]holder.Slot{r.socket, r.lock}
+	d.listenSlots = [2]holder.Slot{r.socket, r.lock}
 	path := r.path
-	if d.listening[1] == 0 { // it was passed, and has no lock
-		socket, err := d.held.Take(d.listening[0])
+	if d.listenSlots[1] == 0 { // it was passed, and has no lock
+		socket, err := d.holder.Take(d.listenSlots[0])
 		if err != nil {
 			return err
 		}
@@ -92,13 +92,13 @@ func (d *daemon) inherit(socket int) (err error) {
 
 // adoptSocket goes on with the lock, and with the socket if there is one.
 func (d *daemon) adoptSocket() error {
-	lock, err := d.held.Take(d.listening[1])
+	lock, err := d.holder.Take(d.listenSlots[1])
 	if err != nil {
 		return err
 	}
 	socket := -1
-	if d.listening[0] != 0 {
-		if socket, err = d.held.Take(d.listening[0]); err != nil {
+	if d.listenSlots[0] != 0 {
+		if socket, err = d.holder.Take(d.listenSlots[0]); err != nil {
 			return err
 		}
 	}
@@ -106,53 +106,53 @@ func (d *daemon) adoptSocket() error {
 	return err
 }
 
-func (d *daemon) noteListening() error {
-	r := listenRecord{d.listening[0], d.listening[1], d.cfg.Socket}
+func (d *daemon) persistListening() error {
+	r := listenState{d.listenSlots[0], d.listenSlots[1], d.cfg.Socket}
 	return d.ledger.Put(listenKey, state.Encode(r.fields))
 }
 
 // stopListening gives up what is kept of the socket and of HTTP, so that who
 // connects is refused. The lock stays.
 func (d *daemon) stopListening() error {
-	if d.ledger == nil || d.listening[0] == 0 {
+	if d.ledger == nil || d.listenSlots[0] == 0 {
 		return nil
 	}
-	socket := d.listening[0]
-	d.listening[0] = 0
-	if err := errors.Join(d.noteListening(), d.dropWeb()); err != nil {
+	socket := d.listenSlots[0]
+	d.listenSlots[0] = 0
+	if err := errors.Join(d.persistListening(), d.dropWeb()); err != nil {
 		return err
 	}
-	d.held.Drop(socket)
-	return d.held.Sync()
+	d.holder.Drop(socket)
+	return d.holder.Sync()
 }
 
 // listenRecord is what the ledger has of the socket. A slot that is 0 is none.
-type listenRecord struct {
+type listenState struct {
 	socket, lock holder.Slot
 	path         string
 }
 
-func (r *listenRecord) fields(c *state.Coder) {
+func (r *listenState) fields(c *state.Coder) {
 	state.Int(c, 1, &r.socket)
 	state.Int(c, 2, &r.lock)
 	state.Text(c, 3, &r.path)
 }
 
 // webNote is what the ledger has of the listener of HTTP.
-type webNote struct {
+type webState struct {
 	slot    holder.Slot
 	address string // as it was configured
 	passed  bool   // by the service manager
 }
 
-func (n *webNote) fields(c *state.Coder) {
+func (n *webState) fields(c *state.Coder) {
 	state.Int(c, 1, &n.slot)
 	state.Text(c, 2, &n.address)
 	state.Bool(c, 3, &n.passed)
 }
 
 // notedWeb returns what an earlier daemon has noted; nil: nothing.
-func (d *daemon) notedWeb() *webNote {
+func (d *daemon) persistedWeb() *webState {
 	if d.ledger == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (d *daemon) notedWeb() *webNote {
 	if !ok {
 		return nil
 	}
-	n := &webNote{}
+	n := &webState{}
 	if err := state.Decode(value, n.fields); err != nil {
 		d.log.Error("cannot read where the daemon before served HTTP", "event", "unreadable", "record", webKey, "error", err)
 		return nil
@@ -171,7 +171,7 @@ func (d *daemon) notedWeb() *webNote {
 // inheritWeb makes the address of HTTP that of a listener which the service
 // manager has passed. All that is asked of one of our own is asked of it too.
 func (d *daemon) inheritWeb() error {
-	if noted := d.notedWeb(); noted != nil && noted.passed {
+	if noted := d.persistedWeb(); noted != nil && noted.passed {
 		d.cfg.HTTP = noted.address
 		if d.passed.web >= 0 {
 			_ = unix.Close(d.passed.web) // another copy is kept
@@ -199,22 +199,22 @@ func listenerOf(fd int) (net.Listener, error) {
 
 // dropWeb gives up the kept listener of HTTP. Its port is free then.
 func (d *daemon) dropWeb() error {
-	noted := d.notedWeb()
+	noted := d.persistedWeb()
 	if noted == nil {
 		return nil
 	}
 	if err := d.ledger.Delete(webKey); err != nil {
 		return err
 	}
-	d.held.Drop(noted.slot)
-	return d.held.Sync()
+	d.holder.Drop(noted.slot)
+	return d.holder.Sync()
 }
 
 // listenWeb begins to listen for HTTP, if that is asked for, or goes on with the
 // listener of a daemon that was here before if it was asked for the same address:
 // so port 0 stays the port that was found.
 func (d *daemon) listenWeb() error {
-	noted := d.notedWeb()
+	noted := d.persistedWeb()
 	if noted != nil && (d.web.address == nil || noted.address != d.cfg.HTTP) {
 		if err := d.dropWeb(); err != nil {
 			return err
@@ -240,7 +240,7 @@ func (d *daemon) listenWeb() error {
 }
 
 func (d *daemon) adoptWeb(slot holder.Slot) (net.Listener, error) {
-	fd, err := d.held.Take(slot)
+	fd, err := d.holder.Take(slot)
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +272,9 @@ func (d *daemon) keepWeb(l syscall.Conn) error {
 	}
 	var slot holder.Slot
 	var failed error
-	if err := raw.Control(func(fd uintptr) { slot, failed = d.held.Keep(int(fd)) }); err != nil || failed != nil {
+	if err := raw.Control(func(fd uintptr) { slot, failed = d.holder.Keep(int(fd)) }); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
-	n := webNote{slot, d.cfg.HTTP, d.inheritedWeb != nil}
+	n := webState{slot, d.cfg.HTTP, d.inheritedWeb != nil}
 	return d.ledger.Put(webKey, state.Encode(n.fields))
 }

@@ -63,7 +63,7 @@ func (c *Config) readFile(src Sources) error {
 	if !named {
 		name = src.Environment.defaultFile()
 	}
-	text, err := readOwn(name)
+	text, err := readTrusted(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil
@@ -79,7 +79,7 @@ func (c *Config) readFile(src Sources) error {
 
 // readOwn reads a file that nobody but its owner can write to, who is this user
 // or root: it says whom the daemon lets in.
-func readOwn(name string) ([]byte, error) {
+func readTrusted(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (c *Config) parse(text string) error {
 		}
 		s := settings[i]
 		if err := meta.PrimitiveDecode(values[key], s.field(c)); err != nil {
-			return fmt.Errorf("%s: it must be %s", key, s.takes())
+			return fmt.Errorf("%s: it must be %s", key, s.expects())
 		}
 		if err := s.check(c); err != nil {
 			return fmt.Errorf("%s: %w", key, err)

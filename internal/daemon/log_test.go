@@ -16,28 +16,28 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-const hush = "s3cr3t"
+const secretValue = "s3cr3t"
 
 func TestRedaction(t *testing.T) {
 	for name, log := range map[string]func(*slog.Logger){
-		"key":        func(l *slog.Logger) { l.Info("m", "env", hush) },
-		"value":      func(l *slog.Logger) { l.Info("m", "env", []string{"TOKEN=" + hush}) },
-		"map":        func(l *slog.Logger) { l.Info("m", "stdin", map[string]string{"a": hush}) },
-		"command":    func(l *slog.Logger) { l.Info("m", "command", "curl -H "+hush) },
-		"part":       func(l *slog.Logger) { l.Info("m", "github_token", hush) },
-		"case":       func(l *slog.Logger) { l.Info("m", "Authorization", hush) },
-		"separators": func(l *slog.Logger) { l.Info("m", "API-Key", hush) },
-		"password":   func(l *slog.Logger) { l.Info("m", "db.password", hush) },
-		"group":      func(l *slog.Logger) { l.Info("m", slog.Group("env", "HOME", hush)) },
-		"inner":      func(l *slog.Logger) { l.Info("m", slog.Group("g", "secret", hush)) },
-		"with":       func(l *slog.Logger) { l.With("argv", hush).Info("m") },
-		"with group": func(l *slog.Logger) { l.WithGroup("credentials").Info("m", "user", hush) },
+		"key":        func(l *slog.Logger) { l.Info("m", "env", secretValue) },
+		"value":      func(l *slog.Logger) { l.Info("m", "env", []string{"TOKEN=" + secretValue}) },
+		"map":        func(l *slog.Logger) { l.Info("m", "stdin", map[string]string{"a": secretValue}) },
+		"command":    func(l *slog.Logger) { l.Info("m", "command", "curl -H "+secretValue) },
+		"part":       func(l *slog.Logger) { l.Info("m", "github_token", secretValue) },
+		"case":       func(l *slog.Logger) { l.Info("m", "Authorization", secretValue) },
+		"separators": func(l *slog.Logger) { l.Info("m", "API-Key", secretValue) },
+		"password":   func(l *slog.Logger) { l.Info("m", "db.password", secretValue) },
+		"group":      func(l *slog.Logger) { l.Info("m", slog.Group("env", "HOME", secretValue)) },
+		"inner":      func(l *slog.Logger) { l.Info("m", slog.Group("g", "secret", secretValue)) },
+		"with":       func(l *slog.Logger) { l.With("argv", secretValue).Info("m") },
+		"with group": func(l *slog.Logger) { l.WithGroup("credentials").Info("m", "user", secretValue) },
 	} {
 		for _, format := range []string{FormatJSON, FormatText} {
 			t.Run(name+" "+format, func(t *testing.T) {
 				var out bytes.Buffer
 				log(newLogger(&out, Config{LogLevel: "debug", LogFormat: format}, false))
-				if text := out.String(); strings.Contains(text, hush) || !strings.Contains(text, redacted) {
+				if text := out.String(); strings.Contains(text, secretValue) || !strings.Contains(text, redacted) {
 					t.Errorf("%s", text)
 				}
 			})

@@ -25,16 +25,16 @@ import (
 // The variables by which a service manager speaks to the process that it
 // started.
 const (
-	notifyVariable       = "NOTIFY_SOCKET"
-	watchdogVariable     = "WATCHDOG_USEC"
-	watchdogPIDVariable  = "WATCHDOG_PID"
-	listenVariable       = "LISTEN_FDS"
-	listenPIDVariable    = "LISTEN_PID"
-	listenPIDFDVariable  = "LISTEN_PIDFDID"
-	listenNamesVariable  = "LISTEN_FDNAMES"
-	storedFilesVariable  = "FDSTORE"
-	firstPassedFD        = 3
-	firstPassedToADaemon = holder.FirstFile
+	notifyVariable      = "NOTIFY_SOCKET"
+	watchdogVariable    = "WATCHDOG_USEC"
+	watchdogPIDVariable = "WATCHDOG_PID"
+	listenVariable      = "LISTEN_FDS"
+	listenPIDVariable   = "LISTEN_PID"
+	listenPIDFDVariable = "LISTEN_PIDFDID"
+	listenNamesVariable = "LISTEN_FDNAMES"
+	storedFilesVariable = "FDSTORE"
+	firstPassedFD       = 3
+	firstDaemonFD       = holder.FirstFile
 )
 
 // listenVariables are about passed sockets.
@@ -64,7 +64,7 @@ func filesFrom(env Environment, first int) (fds []int) {
 
 // forDaemon is the environment of the daemon of this holder: it says how many
 // descriptors follow the connection, and nothing else of them.
-func forDaemon(variables []string, passed int) []string {
+func daemonEnv(variables []string, passed int) []string {
 	env := slices.DeleteFunc(slices.Clone(variables), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(listenVariables, name)
@@ -116,7 +116,7 @@ func sortSockets(fds []int) (sockets, error) {
 
 // manager is who started the holder, if it wants to be told how it goes.
 type manager struct {
-	notify   *net.UnixAddr // nil: nobody
+	socket   *net.UnixAddr // nil: nobody
 	watchdog time.Duration // it restarts everything after as long a silence; 0: it does not
 	holder   int           // the process that it started
 	log      *slog.Logger
@@ -125,7 +125,7 @@ type manager struct {
 // takeManager reads what the service manager has said, for the daemon of a
 // holder, and takes it out of the environment of this process, which sessions
 // inherit.
-func takeManager(env Environment, held *holder.Client, log *slog.Logger) *manager {
+func newManager(env Environment, held *holder.Client, log *slog.Logger) *manager {
 	for _, name := range managerVariables {
 		_ = os.Unsetenv(name) // it fails for names that can't be one alone
 	}
@@ -135,7 +135,7 @@ func takeManager(env Environment, held *holder.Client, log *slog.Logger) *manage
 	}
 	m.holder = held.Hello().PID
 	if path, ok := env.lookup(notifyVariable); ok && (path[0] == '/' || path[0] == '@') {
-		m.notify = &net.UnixAddr{Net: "unixgram", Name: path}
+		m.socket = &net.UnixAddr{Net: "unixgram", Name: path}
 	}
 	text, _ := env.lookup(watchdogVariable)
 	meant, given := env.lookup(watchdogPIDVariable)
@@ -146,16 +146,16 @@ func takeManager(env Environment, held *holder.Client, log *slog.Logger) *manage
 }
 
 // tellTime bounds how long a manager that does not read is waited for.
-const tellTime = time.Second
+const notifyTimeout = time.Second
 
 // tell sends assignments to the service manager.
-func (m *manager) tell(assignments ...string) {
-	if m.notify == nil {
+func (m *manager) notify(assignments ...string) {
+	if m.socket == nil {
 		return
 	}
-	conn, err := net.DialUnix(m.notify.Net, nil, m.notify)
+	conn, err := net.DialUnix(m.socket.Net, nil, m.socket)
 	if err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(tellTime))
+		_ = conn.SetWriteDeadline(time.Now().Add(notifyTimeout))
 		_, err = conn.Write([]byte(strings.Join(assignments, "\n")))
 		_ = conn.Close()
 	}
@@ -165,26 +165,26 @@ func (m *manager) tell(assignments ...string) {
 }
 
 func (m *manager) ready(status string) {
-	m.tell("READY=1", "MAINPID="+strconv.Itoa(m.holder), "STATUS="+status, "WATCHDOG=1")
+	m.notify("READY=1", "MAINPID="+strconv.Itoa(m.holder), "STATUS="+status, "WATCHDOG=1")
 }
 
 // starting gives a daemon that takes over sessions the whole time of the
 // watchdog for it.
 func (m *manager) starting() {
-	m.tell("STATUS=taking over the sessions of a daemon that ended", "WATCHDOG=1")
+	m.notify("STATUS=taking over the sessions of a daemon that ended", "WATCHDOG=1")
 }
 
-func (m *manager) stopping() { m.tell("STOPPING=1", "STATUS=ending the sessions") }
+func (m *manager) stopping() { m.notify("STOPPING=1", "STATUS=ending the sessions") }
 
 // statusTime is how often the status is told where no watchdog asks for more.
-const statusTime = time.Minute
+const statusInterval = time.Minute
 
 // watch tells the manager how it goes until stop is closed. look asks the
 // daemon, by the way that requests take. One that does not answer in time is
 // given up: the holder keeps the sessions and starts another, while the manager
 // could only end it all.
 func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveUp func()) {
-	every := statusTime
+	every := statusInterval
 	if m.watchdog > 0 {
 		every = m.watchdog / 2 // as sd_watchdog_enabled(3) advises
 	}
@@ -203,10 +203,10 @@ func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveU
 		select {
 		case status := <-answer:
 			if m.watchdog > 0 {
-				m.tell("WATCHDOG=1")
+				m.notify("WATCHDOG=1")
 			}
 			if status != last {
-				m.tell("STATUS=" + status)
+				m.notify("STATUS=" + status)
 			}
 			last = status
 		case <-late.C:
@@ -221,8 +221,8 @@ func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveU
 }
 
 // superviseSelf keeps the service manager informed while the daemon serves.
-func (d *daemon) superviseSelf(stop context.Context) {
-	if d.manager.notify == nil {
+func (d *daemon) notifyManager(stop context.Context) {
+	if d.manager.socket == nil {
 		return
 	}
 	d.manager.ready(d.status())

@@ -54,7 +54,7 @@ func TestPassedFiles(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	env := forDaemon([]string{"A=1", "LISTEN_PID=7", "LISTEN_FDS=2", "LISTEN_FDNAMES=a:b", "NOTIFY_SOCKET=/n"}, 2)
+	env := daemonEnv([]string{"A=1", "LISTEN_PID=7", "LISTEN_FDS=2", "LISTEN_FDNAMES=a:b", "NOTIFY_SOCKET=/n"}, 2)
 	if diff := cmp.Diff([]string{"A=1", "NOTIFY_SOCKET=/n", "LISTEN_FDS=2"}, env); diff != "" {
 		t.Error(diff)
 	}

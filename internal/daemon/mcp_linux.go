@@ -71,7 +71,7 @@ func (t *tableRuntime) Attach(ctx context.Context, params api.ExecAttachParams, 
 	if err != nil {
 		return err
 	}
-	err = got.(*service.Opened).Feed(ctx, func(n api.Notification) error {
+	err = got.(*service.OpenedStream).Feed(ctx, func(n api.Notification) error {
 		on := true
 		switch c := n.(type) {
 		case *api.RawChunk:

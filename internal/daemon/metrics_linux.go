@@ -64,7 +64,7 @@ func newMetrics() *metrics {
 }
 
 // read adds what is looked at when someone asks.
-func (m *metrics) read(d *daemon) { m.registry.MustRegister(&held{daemon: d}) }
+func (m *metrics) collectFrom(d *daemon) { m.registry.MustRegister(&stateCollector{daemon: d}) }
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -74,7 +74,7 @@ func (m *metrics) handler() http.Handler {
 }
 
 // called counts one request.
-func (m *metrics) called(method string, code api.Code, took time.Duration) {
+func (m *metrics) countRequest(method string, code api.Code, took time.Duration) {
 	if method == "" {
 		method = unknownMethod
 	}
@@ -98,7 +98,7 @@ func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped boo
 func (m *metrics) SessionEnded(survivors int) { m.survivors.Add(float64(survivors)) }
 
 // held collects what the daemon holds at the moment.
-type held struct{ daemon *daemon }
+type stateCollector struct{ daemon *daemon }
 
 var (
 	sessionsDesc = prometheus.NewDesc("trl_sessions", "Sessions, by state; terminated ones are kept for a while.", []string{"state"}, nil)
@@ -108,14 +108,14 @@ var (
 )
 
 // Describe names the metrics.
-func (*held) Describe(to chan<- *prometheus.Desc) {
+func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{sessionsDesc, outputDesc, memoryDesc, spilledDesc} {
 		to <- desc
 	}
 }
 
 // Collect reads them.
-func (h *held) Collect(to chan<- prometheus.Metric) {
+func (h *stateCollector) Collect(to chan<- prometheus.Metric) {
 	for state, n := range h.daemon.pool.Stats().SessionsByState {
 		to <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(n), string(state))
 	}

@@ -15,13 +15,13 @@ var ErrServing = transport.ErrServing
 // other settings, which its daemons have: those that are given now could not apply.
 type OtherSettingsError struct {
 	PID   int
-	Apply []string
+	Flags []string
 }
 
 func (e *OtherSettingsError) Error() string {
 	apply := "none"
-	if len(e.Apply) > 0 {
-		apply = strings.Join(e.Apply, " ")
+	if len(e.Flags) > 0 {
+		apply = strings.Join(e.Flags, " ")
 	}
 	return fmt.Sprintf("sessions are kept by process %d, which goes on with the flags it was started with (%s); those given now can't apply, and nothing has changed", e.PID, apply)
 }
@@ -29,9 +29,9 @@ func (e *OtherSettingsError) Error() string {
 // Words that stand before the arguments of a program which its user has not
 // started.
 const (
-	HeldWord  = "be-daemon" // by a holder: it is the daemon
-	CheckWord = "check"     // after HeldWord: it only says whether it could be
-	AgainWord = "be-holder" // it was another program before, and is still the holder
+	DaemonSubcommand = "be-daemon" // by a holder: it is the daemon
+	CheckArg         = "check"     // after HeldWord: it only says whether it could be
+	HolderSubcommand = "be-holder" // it was another program before, and is still the holder
 )
 
 // Options is how a daemon is run, besides its configuration.
@@ -42,8 +42,8 @@ type Options struct {
 	Stdio bool
 	// Held says that a holder started this process, see Hold. Args are those it
 	// gave.
-	Held bool
-	Args []string
+	HasHolder bool
+	Args      []string
 
 	Stdin, Stdout, Stderr *os.File // required
 	// Environment is what the configuration was loaded from, to name the

@@ -38,28 +38,28 @@ type daemon struct {
 	log   *slog.Logger
 	tasks tasks
 
-	listener  *transport.UnixListener // nil on stdio
-	held      *holder.Client          // nil: there is no holder
-	host      *process.Host
-	ledger    *ledger.Ledger
-	listening [2]holder.Slot // of the socket and of its lock; 0: none
-	hub       *shell.Hub
-	store     *journal.Store
-	pool      *session.Pool
-	server    *transport.Server
-	web       web // HTTP, if it is asked for
-	table     *service.Table
-	manager   *manager
-	passed    sockets // until they are listened on
+	listener    *transport.UnixListener // nil on stdio
+	holder      *holder.Client          // nil: there is no holder
+	host        *process.Host
+	ledger      *ledger.Ledger
+	listenSlots [2]holder.Slot // of the socket and of its lock; 0: none
+	driver      *shell.Driver
+	store       *journal.Store
+	pool        *session.Pool
+	server      *transport.Server
+	web         web // HTTP, if it is asked for
+	table       *service.Table
+	manager     *manager
+	passed      sockets // until they are listened on
 	// inheritedWeb is what was passed for HTTP, to this daemon and not to one
 	// before it.
 	inheritedWeb net.Listener
 
-	draining atomic.Bool         // it ends
-	renewing atomic.Bool         // the program at our path is being looked at
-	parting  chan holder.Parting // how to end without the sessions; has room for one
+	draining     atomic.Bool          // it ends
+	upgrading    atomic.Bool          // the program at our path is being looked at
+	exitRequests chan holder.ExitMode // how to end without the sessions; has room for one
 
-	mourner *holder.Mourner // on stdio
+	cleaner *holder.DaemonCleaner // on stdio
 
 	ended  chan error    // how serving ended, when it did so by itself; room for each carrier
 	closed chan struct{} // closed when everything else is
@@ -71,19 +71,19 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
 		cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal),
-		parting: make(chan holder.Parting, 1), passed: sockets{-1, -1},
+		exitRequests: make(chan holder.ExitMode, 1), passed: sockets{-1, -1},
 		ended: make(chan error, 2), closed: make(chan struct{}),
 	}
 	for _, name := range opts.Environment.unknownVariables() {
 		d.log.Warn("a variable in the environment looks like a setting and is none", "variable", name)
 	}
-	leaveProcessors()
-	if opts.Held {
+	halveGOMAXPROCS()
+	if opts.HasHolder {
 		held, err := holder.Connect(holder.FD)
 		if err != nil {
 			return err
 		}
-		d.held = held
+		d.holder = held
 		held.OnRefusal(func(slot holder.Slot, err error) {
 			d.log.Error("slot refused", "event", "slot_refused", "slot", slot.String(), "error", err)
 		})
@@ -91,34 +91,34 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 	}
-	d.manager = takeManager(opts.Environment, d.held, d.log)
+	d.manager = newManager(opts.Environment, d.holder, d.log)
 	if !logsText(cfg, terminal) {
-		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.manager.holder, "again", d.again())
+		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.manager.holder, "again", d.isRestart())
 	}
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
-		if d.again() {
+		if d.isRestart() {
 			if errors.Is(err, ledger.ErrLost) {
 				return d.abandon(err)
 			}
 			return err // the holder has the sessions, and tries again
 		}
 		err = errors.Join(err, d.close(cut))
-		d.bye(err)
+		d.reportExit(err)
 		return err
 	}
 	d.announce(terminal)
 	d.serve(ctx)
-	d.superviseSelf(stop)
+	d.notifyManager(stop)
 
 	var failed error
 	select {
 	case <-stop.Done():
 		d.log.Info("shutting down", "event", "stopping", "reason", context.Cause(stop).Error())
-	case how := <-d.parting:
-		return d.leave(how)
+	case how := <-d.exitRequests:
+		return d.handOff(how)
 	case <-d.holderGone():
-		failed = d.outliveHolder(stop)
+		failed = d.onHolderDeath(stop)
 	case failed = <-d.ended:
 		d.log.Info("shutting down", "event", "stopping", "reason", "serving has ended")
 	}
@@ -132,20 +132,20 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	if err == nil {
 		d.log.Info("stopped", "event", "stopped")
 	}
-	d.bye(err)
+	d.reportExit(err)
 	return err
 }
 
 // bye tells the holder that this was meant.
-func (d *daemon) bye(err error) {
-	if d.held == nil {
+func (d *daemon) reportExit(err error) {
+	if d.holder == nil {
 		return
 	}
 	code := 0
 	if err != nil {
 		code = 1
 	}
-	_ = d.held.Bye(code, holder.End) // a holder that is gone need not know
+	_ = d.holder.AnnounceExit(code, holder.Stop) // a holder that is gone need not know
 }
 
 // leaveProcessors leaves half of the machine to the commands. The daemon's own
@@ -153,7 +153,7 @@ func (d *daemon) bye(err error) {
 // and does not need costs time: each time a goroutine becomes ready Go wakes a
 // thread to look for more of them, and a command would wait for that thread in
 // three places. GOMAXPROCS in the environment has the last word.
-func leaveProcessors() {
+func halveGOMAXPROCS() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
 	}
@@ -163,11 +163,11 @@ func leaveProcessors() {
 // closed by close.
 func (d *daemon) open() error {
 	var err error
-	if d.held != nil {
+	if d.holder != nil {
 		if err := d.openLedger(); err != nil {
 			return err
 		}
-		if d.passed, err = sortSockets(filesFrom(d.opts.Environment, firstPassedToADaemon)); err != nil {
+		if d.passed, err = sortSockets(filesFrom(d.opts.Environment, firstDaemonFD)); err != nil {
 			return err
 		}
 	}
@@ -181,20 +181,20 @@ func (d *daemon) open() error {
 	if err := d.inheritWeb(); err != nil {
 		return err
 	}
-	if d.web, err = prepareWeb(d.cfg, d.opts.Stdio, d.log); err != nil && !d.again() {
+	if d.web, err = prepareWeb(d.cfg, d.opts.Stdio, d.log); err != nil && !d.isRestart() {
 		return err
 	}
 	webFailed := err
-	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log, Holder: d.held})
+	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log, Holder: d.holder})
 	if err != nil {
 		return err
 	}
-	if err := d.replaceTheDead(); err != nil {
+	if err := d.cleanUpAfterPredecessor(); err != nil {
 		return err
 	}
 	if d.opts.Stdio {
-		argv, env := undertakerCommand(d.host.Name(), "", d.cfg.LogFormat)
-		if d.mourner, err = holder.StartMourner(argv, env, int(d.opts.Stderr.Fd())); err != nil {
+		argv, env := cleanerCommand(d.host.Name(), "", d.cfg.LogFormat)
+		if d.cleaner, err = holder.StartDaemonCleaner(argv, env, int(d.opts.Stderr.Fd())); err != nil {
 			return err
 		}
 	}
@@ -202,11 +202,11 @@ func (d *daemon) open() error {
 		d.log.Warn("spill_dir is in memory: what is spilled counts as memory of the daemon, and can't be given back to a machine that is short of it",
 			"hint", "set spill_dir to a directory on a disk, or total_quota_bytes to what memory can be spared")
 	}
-	keep := holder.Alone()
-	if d.held != nil {
-		keep = d.held
+	keep := holder.NewLocalKeeper()
+	if d.holder != nil {
+		keep = d.holder
 	}
-	if err := d.openHub(keep); err != nil {
+	if err := d.openDriver(keep); err != nil {
 		return err
 	}
 	d.store = journal.NewStore(journal.Config{
@@ -235,54 +235,54 @@ func (d *daemon) open() error {
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
 		InputBuffer:      d.cfg.InputBuffer,
 		Log:              d.log,
-		Observer:         d.web.observer(),
+		Observer:         d.web.sessionObserver(),
 		Keeper:           keep,
 		Ledger:           d.ledger,
 		EndUnreadable:    d.cfg.Unreadable == UnreadableEnd,
-	}, d.host, d.hub, d.store)
-	if d.again() {
+	}, d.host, d.driver, d.store)
+	if d.isRestart() {
 		d.adopt()
 	}
 	if err := errors.Join(webFailed, d.listenWeb()); err != nil {
-		if !d.again() {
+		if !d.isRestart() {
 			return err
 		}
 		// The sessions matter more.
 		d.log.Error("HTTP is not served until the next restart", "error", err)
 		d.web = web{metrics: d.web.metrics}
 	}
-	d.table = service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.observe()})
+	d.table = service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.requestObserver()})
 	d.server = transport.NewServer(transport.Config{Handler: d.table, MaxRequestBytes: int(d.cfg.MaxRequestBytes), Log: d.log})
 	d.connectWeb()
-	return d.present()
+	return d.writeLockInfo()
 }
 
 // present says in the lock who holds the sessions.
-func (d *daemon) present() error {
-	if d.held == nil || d.listener == nil || d.listener.Inherited() {
+func (d *daemon) writeLockInfo() error {
+	if d.holder == nil || d.listener == nil || d.listener.Inherited() {
 		return nil
 	}
-	card, err := d.card()
+	card, err := d.lockInfo()
 	if err == nil {
 		card.daemon = os.Getpid()
-		card.since, err = process.StartOf(card.daemon)
+		card.daemonStarted, err = process.StartTime(card.daemon)
 	}
 	if err != nil {
 		return err
 	}
-	return d.listener.Tell(card.String())
+	return d.listener.WriteLock(card.String())
 }
 
 // adopt goes on with the sessions of a daemon that died.
 func (d *daemon) adopt() {
 	began := time.Now()
 	d.manager.starting()
-	resume := d.pool.Adopt(d.held.Hello().Slots,
-		holder.Claim{Owner: "driver", Slots: d.hub.Slots()}, holder.Claim{Owner: "listener", Slots: d.listening[:]})
-	strays := d.strays() // before anything that lives can use what it has for something else
-	d.hub.Start()
-	resume(func() { d.dropStrays(strays) })
-	d.host.EndStrangers()
+	resume := d.pool.Adopt(d.holder.Hello().Slots,
+		holder.Claim{Owner: "driver", Slots: d.driver.Slots()}, holder.Claim{Owner: "listener", Slots: d.listenSlots[:]})
+	strays := d.unclaimedSlots() // before anything that lives can use what it has for something else
+	d.driver.Start()
+	resume(func() { d.dropUnclaimedSlots(strays) })
+	d.host.KillUnadopted()
 	live := 0
 	for state, n := range d.pool.Stats().SessionsByState {
 		if state != api.StateTerminated {
@@ -301,34 +301,34 @@ func inMemory(dir string) bool {
 
 // holderGone is closed when the holder has died.
 func (d *daemon) holderGone() <-chan struct{} {
-	if d.held == nil {
+	if d.holder == nil {
 		return nil
 	}
-	return d.held.Done()
+	return d.holder.Done()
 }
 
 // lostTime is how long a daemon without its holder tells what became of the
 // sessions, before it ends and can be started anew.
-const lostTime = 10 * time.Second
+const lostNoticeTime = 10 * time.Second
 
 // loseTime is how much longer the end of such a daemon may take: a session's kill
 // takes up to ten seconds where the kernel holds a process.
-const loseTime = 15 * time.Second
+const lostKillTime = 15 * time.Second
 
 // outliveHolder ends what can't go on without the holder, and nothing else is
 // invented: the sessions are lost, and that is told for a while.
-func (d *daemon) outliveHolder(stop context.Context) error {
-	d.log.Error("the holder has died: all sessions are lost", "event", "holder_lost", "ending_in", lostTime.String())
+func (d *daemon) onHolderDeath(stop context.Context) error {
+	d.log.Error("the holder has died: all sessions are lost", "event", "holder_lost", "ending_in", lostNoticeTime.String())
 	// Whatever may hold this process up then, it ends, and the undertaker does
 	// what it has not done.
-	time.AfterFunc(lostTime+loseTime, func() {
+	time.AfterFunc(lostNoticeTime+lostKillTime, func() {
 		d.log.Error("the sessions could not be ended in time; that is left to the undertaker", "event", "not_ended")
 		os.Exit(1)
 	})
-	enough := time.NewTimer(lostTime)
+	enough := time.NewTimer(lostNoticeTime)
 	defer enough.Stop()
 	d.pool.Lose()
-	_ = d.bury(d.host.Name()) // what no session knew of
+	_ = d.killOrphans(d.host.Name()) // what no session knew of
 	select {
 	case <-enough.C:
 	case <-stop.Done():
@@ -338,33 +338,33 @@ func (d *daemon) outliveHolder(stop context.Context) error {
 
 // replaceTheDead ends what the daemon left that had the socket before, if it died
 // with its holder and its undertaker.
-func (d *daemon) replaceTheDead() error {
-	if d.listener == nil || d.again() {
+func (d *daemon) cleanUpAfterPredecessor() error {
+	if d.listener == nil || d.isRestart() {
 		return nil
 	}
-	left, ok := readCard(d.listener.Left())
+	left, ok := parseLockInfo(d.listener.StaleLock())
 	if ok && left.host != d.host.Name() { // in containers pids repeat, and once in 65,536 times the number too
-		if err := left.dead(); err != nil {
-			return d.refuseLock(left, err)
+		if err := left.checkDead(); err != nil {
+			return d.liveHolderError(left, err)
 		}
-		if err := d.bury(left.host); errors.Is(err, process.ErrHostLives) {
-			return d.refuseLock(left, err)
+		if err := d.killOrphans(left.host); errors.Is(err, process.ErrHostAlive) {
+			return d.liveHolderError(left, err)
 		}
 	}
-	return d.present()
+	return d.writeLockInfo()
 }
 
 // refuseLock is the error of a lock that names a living host. This daemon has the
 // lock, so that one serves elsewhere: to end what it left would end its sessions.
-func (d *daemon) refuseLock(left card, err error) error {
+func (d *daemon) liveHolderError(left lockInfo, err error) error {
 	return fmt.Errorf("the lock of %s says that process %d held its sessions and died, which is not true; nothing of it was ended: %w",
 		d.cfg.Socket, left.host.Parent, err)
 }
 
 // bury ends what a host left that nobody owns any more. What it could not end is
 // logged.
-func (d *daemon) bury(name process.HostName) error {
-	buried, err := name.Bury(time.Now().Add(buryTime))
+func (d *daemon) killOrphans(name process.HostName) error {
+	buried, err := name.KillOrphans(time.Now().Add(killOrphansTimeout))
 	switch {
 	case err != nil || len(buried.Left) > 0 || buried.CgroupLeft:
 		d.log.Error("what dead sessions left could not all be ended", "event", "not_ended", "host", name.String(), "left", buried.Left, "error", err)
@@ -375,24 +375,24 @@ func (d *daemon) bury(name process.HostName) error {
 }
 
 // again reports whether another daemon was here before, and died.
-func (d *daemon) again() bool { return d.held != nil && d.held.Hello().Again }
+func (d *daemon) isRestart() bool { return d.holder != nil && d.holder.Hello().Restarted }
 
 // strays are what a daemon that died had kept and nothing that lives needs: what it
 // had ready for the next command, and what sessions have that have ended.
-func (d *daemon) strays() []holder.Slot {
+func (d *daemon) unclaimedSlots() []holder.Slot {
 	if d.pool.Unreadable() {
 		d.log.Warn("keeping all descriptors of the daemon before: some may belong to sessions that can't be read", "event", "strays_kept")
 		return nil
 	}
 	needed := map[holder.Slot]bool{holder.Root: true}
-	for _, slot := range slices.Concat(d.listening[:], d.hub.Slots(), d.pool.Slots()) {
+	for _, slot := range slices.Concat(d.listenSlots[:], d.driver.Slots(), d.pool.Slots()) {
 		needed[slot] = true
 	}
-	if noted := d.notedWeb(); noted != nil {
+	if noted := d.persistedWeb(); noted != nil {
 		needed[noted.slot] = true
 	}
 	var strays []holder.Slot
-	for _, slot := range d.held.Hello().Slots {
+	for _, slot := range d.holder.Hello().Slots {
 		if !needed[slot] {
 			strays = append(strays, slot)
 		}
@@ -401,49 +401,49 @@ func (d *daemon) strays() []holder.Slot {
 }
 
 // dropStrays gives up those that no session needs which has ended either.
-func (d *daemon) dropStrays(strays []holder.Slot) {
+func (d *daemon) dropUnclaimedSlots(strays []holder.Slot) {
 	needed := map[holder.Slot]bool{}
 	for _, slot := range d.pool.Slots() {
 		needed[slot] = true
 	}
 	for _, slot := range strays {
 		if !needed[slot] {
-			d.held.Drop(slot)
+			d.holder.Drop(slot)
 		}
 	}
 }
 
 // hubKey is where the ledger has what all shells share.
-const hubKey = "hub"
+const driverKey = "hub"
 
 // unreadableHubKey is where it has that of a daemon whose shells could not be
 // taken over.
-const unreadableHubKey = "u/hub"
+const unreadableDriverKey = "u/hub"
 
 // openHub goes on with what all shells of an earlier daemon share, or makes it. If
 // that can't be taken over, its shells can't: see shell.Hub.Adopt.
-func (d *daemon) openHub(keep holder.Keeper) (err error) {
-	cfg := shell.HubConfig{Log: d.log, Keeper: keep}
+func (d *daemon) openDriver(keep holder.Keeper) (err error) {
+	cfg := shell.DriverConfig{Log: d.log, Keeper: keep}
 	if d.ledger == nil {
-		d.hub, err = shell.OpenHub(cfg)
+		d.driver, err = shell.OpenDriver(cfg)
 		return err
 	}
-	saved, again := d.ledger.Get(hubKey)
+	saved, again := d.ledger.Get(driverKey)
 	if again {
-		if d.hub, err = shell.AdoptHub(cfg, saved); err != nil {
+		if d.driver, err = shell.AdoptDriver(cfg, saved); err != nil {
 			d.log.Error("cannot go on with the shells of an earlier daemon", "event", "driver_unreadable", "error", err)
-			if err := d.ledger.Put(unreadableHubKey, saved); err != nil {
+			if err := d.ledger.Put(unreadableDriverKey, saved); err != nil {
 				return err
 			}
 		}
 	}
-	if d.hub == nil {
-		if d.hub, err = shell.OpenHub(cfg); err != nil {
+	if d.driver == nil {
+		if d.driver, err = shell.OpenDriver(cfg); err != nil {
 			return err
 		}
 	}
-	if now := d.hub.State(); !bytes.Equal(now, saved) {
-		return d.ledger.Put(hubKey, now)
+	if now := d.driver.State(); !bytes.Equal(now, saved) {
+		return d.ledger.Put(driverKey, now)
 	}
 	return nil
 }
@@ -452,9 +452,9 @@ func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millis
 
 // heldListener stops accepting when it is closed, and keeps the path and the
 // lock of the socket, which are given up last.
-type heldListener struct{ *transport.UnixListener }
+type lockKeepingListener struct{ *transport.UnixListener }
 
-func (l heldListener) Close() error { return l.UnixListener.UnixListener.Close() }
+func (l lockKeepingListener) Close() error { return l.UnixListener.UnixListener.Close() }
 
 // serve starts serving. Its end, if it comes before the shutdown, is sent to
 // ended.
@@ -466,7 +466,7 @@ func (d *daemon) serve(ctx context.Context) {
 			d.ended <- d.serveStdio(ctx)
 			return
 		}
-		d.ended <- unlessClosed(d.server.Serve(ctx, heldListener{d.listener}))
+		d.ended <- unlessClosed(d.server.Serve(ctx, lockKeepingListener{d.listener}))
 	})
 	if d.web.server != nil {
 		d.tasks.start("serve HTTP", func() {
@@ -515,7 +515,7 @@ const answerGrace = 2 * time.Second
 // stopAccepting refuses who connects. It may be called again.
 func (d *daemon) stopAccepting() {
 	if d.listener != nil {
-		_ = heldListener{d.listener}.Close()
+		_ = lockKeepingListener{d.listener}.Close()
 	}
 	if d.web.listener != nil {
 		_ = d.web.listener.Close()
@@ -551,11 +551,11 @@ func (d *daemon) close(cut context.Context) error {
 		d.pool.Close()
 		d.store.Close()
 	}
-	if d.hub != nil {
-		errs = append(errs, d.hub.Close())
+	if d.driver != nil {
+		errs = append(errs, d.driver.Close())
 	}
 	if d.host != nil {
-		errs = append(errs, d.host.Close(), d.mourner.End())
+		errs = append(errs, d.host.Close(), d.cleaner.Stop())
 	}
 	if d.listener != nil {
 		errs = append(errs, d.listener.Close())

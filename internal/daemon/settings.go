@@ -105,7 +105,7 @@ func (s Setting) IsList() bool {
 }
 
 // takes says what the setting takes in the file, to go after "must be".
-func (s Setting) takes() string {
+func (s Setting) expects() string {
 	switch {
 	case s.IsNumber():
 		return "a whole number"

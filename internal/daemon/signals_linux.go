@@ -38,9 +38,9 @@ func (d *daemon) handle(stop context.Context, received os.Signal, stopNow contex
 	switch {
 	case received == unix.SIGPIPE: // see the package comment
 	case received == unix.SIGHUP:
-		d.renew()
+		d.upgradeOnSignal()
 	case received == unix.SIGUSR2:
-		d.keep()
+		d.detach()
 	case stop.Err() == nil:
 		stopNow(fmt.Errorf("received %s", unix.SignalName(received.(unix.Signal))))
 	default:

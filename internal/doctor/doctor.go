@@ -24,30 +24,30 @@ const (
 
 // Finding is what one check has found.
 type Finding struct {
-	Check string `json:"check"`
-	Grade Grade  `json:"grade"`
-	Says  string `json:"says"`
+	Check   string `json:"check"`
+	Grade   Grade  `json:"grade"`
+	Message string `json:"says"`
 	// Run is a command that helps, or a line for a unit. Every problem has one.
 	Run string `json:"run,omitempty"`
 }
 
 // Patient is what is looked at.
-type Patient struct {
+type Target struct {
 	Version                                 string // of this program
 	Socket, ConfigFile, TokenFile, SpillDir string // ConfigFile may be "": there is none
 	MaxSessions, TotalQuota                 int64
 	DefaultTimeoutMS, IdleTTLMS             int64               // settings; those of a daemon that answers count instead
 	Quote                                   func(string) string // makes one word of it for a shell
 	// Ask asks the daemon on Socket who it is.
-	Ask func(context.Context) (*api.SystemInfo, error)
+	Info func(context.Context) (*api.SystemInfo, error)
 	// Sessions asks it for its sessions.
 	Sessions func(context.Context) ([]api.Session, error)
 	// Keeper is the pid of who keeps its sessions without a daemon; 0: nobody does.
-	Keeper func() int
+	HolderPID func() int
 }
 
 // Examine makes every check, in the order in which a person would ask.
-func Examine(ctx context.Context, p Patient) []Finding {
+func Examine(ctx context.Context, p Target) []Finding {
 	var found []Finding
 	daemon, info := p.daemon(ctx)
 	found = append(found, daemon)
@@ -60,13 +60,13 @@ func Examine(ctx context.Context, p Patient) []Finding {
 }
 
 func ok(check, says string, args ...any) Finding {
-	return Finding{Check: check, Grade: OK, Says: fmt.Sprintf(says, args...)}
+	return Finding{Check: check, Grade: OK, Message: fmt.Sprintf(says, args...)}
 }
 
 func note(check, run, says string, args ...any) Finding {
-	return Finding{Check: check, Grade: Note, Says: fmt.Sprintf(says, args...), Run: run}
+	return Finding{Check: check, Grade: Note, Message: fmt.Sprintf(says, args...), Run: run}
 }
 
 func problem(check, run, says string, args ...any) Finding {
-	return Finding{Check: check, Grade: Problem, Says: fmt.Sprintf(says, args...), Run: run}
+	return Finding{Check: check, Grade: Problem, Message: fmt.Sprintf(says, args...), Run: run}
 }

@@ -26,16 +26,16 @@ func TestMain(m *testing.M) {
 
 // patient is one with nothing wrong, in a directory of its own, without a
 // daemon.
-func patient(t *testing.T) Patient {
+func healthyTarget(t *testing.T) Target {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return Patient{
+	return Target{
 		Version: "v1", Socket: filepath.Join(dir, "s"), TokenFile: filepath.Join(dir, "tokens.json"), SpillDir: dir,
 		MaxSessions: 1, TotalQuota: 1, Quote: func(s string) string { return s },
-		Ask:    func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("nobody was to be asked") },
-		Keeper: func() int { return 0 },
+		Info:      func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("nobody was to be asked") },
+		HolderPID: func() int { return 0 },
 	}
 }
 
@@ -43,15 +43,15 @@ func patient(t *testing.T) Patient {
 func expect(t *testing.T, got Finding, grade Grade, words ...string) {
 	t.Helper()
 	for _, w := range words {
-		if !strings.Contains(got.Says+" → "+got.Run, w) {
-			t.Errorf("%s: %q → %q does not say %q", got.Check, got.Says, got.Run, w)
+		if !strings.Contains(got.Message+" → "+got.Run, w) {
+			t.Errorf("%s: %q → %q does not say %q", got.Check, got.Message, got.Run, w)
 		}
 	}
 	if got.Grade != grade {
-		t.Errorf("%s is a %s (%s), want %s", got.Check, got.Grade, got.Says, grade)
+		t.Errorf("%s is a %s (%s), want %s", got.Check, got.Grade, got.Message, grade)
 	}
 	if got.Grade == Problem && got.Run == "" {
-		t.Errorf("%s: a problem, and nothing to do: %s", got.Check, got.Says)
+		t.Errorf("%s: a problem, and nothing to do: %s", got.Check, got.Message)
 	}
 }
 
@@ -67,7 +67,7 @@ func dialed(socket string, info *api.SystemInfo) func(context.Context) (*api.Sys
 }
 
 func TestTimeLimits(t *testing.T) {
-	p := patient(t)
+	p := healthyTarget(t)
 	expect(t, p.timeLimits(nil), Note, "neither idle_ttl_ms nor default_timeout_ms is set", "TRL_IDLE_TTL_MS=")
 	p.IdleTTLMS = 3_600_000
 	expect(t, p.timeLimits(nil), OK, "TTL of sessions: 1h0m0s", "timeout of commands: none")
@@ -80,7 +80,7 @@ func TestTimeLimits(t *testing.T) {
 }
 
 func TestDaemon(t *testing.T) {
-	p := patient(t)
+	p := healthyTarget(t)
 	f, _ := p.daemon(t.Context())
 	expect(t, f, Note, "none is serving", "trl serve --socket "+p.Socket)
 
@@ -100,7 +100,7 @@ func TestDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false)
-	p.Ask = dialed(p.Socket, &api.SystemInfo{Version: "v1", PID: 7})
+	p.Info = dialed(p.Socket, &api.SystemInfo{Version: "v1", PID: 7})
 	f, info := p.daemon(t.Context())
 	expect(t, f, OK, "version v1", "pid 7")
 	if info == nil {
@@ -113,10 +113,10 @@ func TestDaemon(t *testing.T) {
 	f, _ = p.daemon(t.Context())
 	expect(t, f, Note, "left by a daemon that is gone", "trl serve")
 
-	p.Ask = func(context.Context) (*api.SystemInfo, error) { return nil, context.DeadlineExceeded }
+	p.Info = func(context.Context) (*api.SystemInfo, error) { return nil, context.DeadlineExceeded }
 	f, _ = p.daemon(t.Context())
 	expect(t, f, Problem, "does not answer", "kill -ABRT")
-	p.Ask = func(context.Context) (*api.SystemInfo, error) { return nil, fmt.Errorf("dial: %w", syscall.EACCES) }
+	p.Info = func(context.Context) (*api.SystemInfo, error) { return nil, fmt.Errorf("dial: %w", syscall.EACCES) }
 	f, _ = p.daemon(t.Context())
 	expect(t, f, Problem, "is for its owner", "sudo")
 
@@ -129,7 +129,7 @@ func TestDaemon(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	sessions := []api.Session{{SessionID: "s-1"}, {SessionID: "s-2"}}
-	p := Patient{Sessions: func(context.Context) ([]api.Session, error) { return sessions, nil }}
+	p := Target{Sessions: func(context.Context) ([]api.Session, error) { return sessions, nil }}
 	expect(t, p.sessions(t.Context()), OK, "2, and the daemon can read them all")
 	sessions[1].Unreadable = "its record is damaged"
 	expect(t, p.sessions(t.Context()), Problem, "could not take over 1 of 2: s-2", "trl session info s-2")
@@ -140,7 +140,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestPermissions(t *testing.T) {
-	p := patient(t)
+	p := healthyTarget(t)
 	dir := filepath.Dir(p.Socket)
 	chmod := func(name string, mode os.FileMode) {
 		t.Helper()
@@ -190,7 +190,7 @@ func TestPermissions(t *testing.T) {
 }
 
 func TestSpill(t *testing.T) {
-	p := patient(t)
+	p := healthyTarget(t)
 	p.SpillDir = "/no/such/directory"
 	expect(t, p.spill(), Problem, "no such file", "mkdir -p")
 	p.SpillDir = "/proc/self"
@@ -212,8 +212,8 @@ func TestSpill(t *testing.T) {
 }
 
 // fake is a machine that can't be had here, of files.
-func fake(t *testing.T, files map[string]string) host {
-	h := host{root: t.TempDir(), who: "self", uid: 1000, sessions: 10_000}
+func fakeHost(t *testing.T, files map[string]string) host {
+	h := host{root: t.TempDir(), process: "self", uid: 1000, maxSessions: 10_000}
 	for name, text := range files {
 		name = filepath.Join(h.root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text+"\n"), 0o600)); err != nil {
@@ -277,20 +277,20 @@ func TestOtherMachines(t *testing.T) {
 		"docker":        {files{".dockerenv": ""}, host.container, Note, []string{"docker"}},
 		"in kubernetes": {files{"proc/1/cgroup": "0::/kubepods/pod1"}, host.container, Note, []string{"kubernetes"}},
 	} {
-		t.Run(name, func(t *testing.T) { expect(t, c.check(fake(t, c.files)), c.grade, c.words...) })
+		t.Run(name, func(t *testing.T) { expect(t, c.check(fakeHost(t, c.files)), c.grade, c.words...) })
 	}
 }
 
 // Everything is looked at on this machine, and nothing is changed.
 func TestExamine(t *testing.T) {
-	p := patient(t)
+	p := healthyTarget(t)
 	before, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]Finding{}
 	for _, f := range Examine(t.Context(), p) {
-		if f.Grade == Problem && f.Run == "" || f.Says == "" || strings.Contains(f.Says, "%!") || strings.Contains(f.Says, "\n") {
+		if f.Grade == Problem && f.Run == "" || f.Message == "" || strings.Contains(f.Message, "%!") || strings.Contains(f.Message, "\n") {
 			t.Errorf("%+v", f)
 		}
 		seen[f.Check] = f

@@ -18,15 +18,15 @@ import (
 
 // answerTime is how long a daemon may take to say who it is. It does so from
 // memory.
-const answerTime = 5 * time.Second
+const answerTimeout = 5 * time.Second
 
 // daemon looks for the daemon. info is nil if none answers.
-func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
+func (p Target) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 	const check = "daemon"
 	there, err := os.Lstat(p.Socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if keeper := p.Keeper(); keeper != 0 {
+		if keeper := p.HolderPID(); keeper != 0 {
 			return note(check, p.serve(), "process %d keeps the sessions of %s, and waits for a daemon", keeper, p.Socket), nil
 		}
 		if locked(p.Socket + ".lock") {
@@ -39,9 +39,9 @@ func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 	case there.Mode().Type() != fs.ModeSocket:
 		return problem(check, "mv "+p.Quote(p.Socket)+" "+p.Quote(p.Socket+".old"), "%s is in the way: it is not a socket", p.Socket), nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	info, err = p.Ask(ctx)
+	info, err = p.Info(ctx)
 	switch {
 	case err == nil && info.Version != p.Version:
 		return note(check, "trl upgrade", "version %s answers on %s (pid %d), and this program is version %s", info.Version, p.Socket, info.PID, p.Version), info
@@ -59,9 +59,9 @@ func (p Patient) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 }
 
 // sessions looks for sessions that the daemon could not take over.
-func (p Patient) sessions(ctx context.Context) Finding {
+func (p Target) sessions(ctx context.Context) Finding {
 	const check = "sessions"
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	all, err := p.Sessions(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func locked(name string) bool {
 }
 
 // directory looks at where the socket is.
-func (p Patient) directory() Finding {
+func (p Target) directory() Finding {
 	const check, elsewhere = "socket directory", "trl serve --socket DIRECTORY/trl.sock # in one of your own"
 	dir := filepath.Dir(p.Socket)
 	err := trust.Directory(dir, os.Geteuid())
@@ -117,7 +117,7 @@ func (p Patient) directory() Finding {
 
 // config looks at the configuration file. What is in it has been read by who
 // asks.
-func (p Patient) config() Finding {
+func (p Target) config() Finding {
 	const check = "configuration"
 	if p.ConfigFile == "" {
 		return ok(check, "no file: defaults, TRL_… variables and flags")
@@ -140,7 +140,7 @@ func (p Patient) config() Finding {
 }
 
 // tokens looks at the token file.
-func (p Patient) tokens() Finding {
+func (p Target) tokens() Finding {
 	const check = "tokens"
 	if _, err := os.Stat(p.TokenFile); errors.Is(err, fs.ErrNotExist) {
 		return ok(check, "none; HTTP needs one (trl token create)")
@@ -159,7 +159,7 @@ func (p Patient) tokens() Finding {
 }
 
 // timeLimits looks whether anything ends what a client has forgotten.
-func (p Patient) timeLimits(info *api.SystemInfo) Finding {
+func (p Target) timeLimits(info *api.SystemInfo) Finding {
 	const check = "time limits"
 	timeout, ttl := p.DefaultTimeoutMS, p.IdleTTLMS
 	if info != nil {
@@ -189,6 +189,6 @@ func setting(info *api.SystemInfo, key string) int64 {
 	return 0
 }
 
-func (p Patient) serve() string { return "trl serve --socket " + p.Quote(p.Socket) }
+func (p Target) serve() string { return "trl serve --socket " + p.Quote(p.Socket) }
 
 func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

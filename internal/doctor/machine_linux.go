@@ -18,33 +18,33 @@ import (
 )
 
 // machine makes the checks that are about this system.
-func (p Patient) machine(ctx context.Context, info *api.SystemInfo) []Finding {
-	h := host{who: "self", uid: os.Geteuid(), sessions: p.MaxSessions}
+func (p Target) machine(ctx context.Context, info *api.SystemInfo) []Finding {
+	h := host{process: "self", uid: os.Geteuid(), maxSessions: p.MaxSessions}
 	if info != nil {
-		h.who = strconv.Itoa(info.PID)
+		h.process = strconv.Itoa(info.PID)
 	}
 	found := []Finding{h.kernel(), h.features()}
 	// Before the cgroups are tried, for which all children of this process are
 	// reaped.
 	shells := shells(ctx)
-	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), lastToDie(), h.container())
+	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), oomScore(), h.container())
 	return append(append(found, shells...), clock())
 }
 
 // host is the system, as far as it is read from files and limits.
 type host struct {
-	root     string // "" but in tests
-	who      string // whose limits count, in /proc: the daemon's, or this process's if there is none
-	uid      int
-	sessions int64 // as many as are wanted
+	root        string // "" but in tests
+	process     string // whose limits count, in /proc: the daemon's, or this process's if there is none
+	uid         int
+	maxSessions int64 // as many as are wanted
 }
 
 // limit returns a hard limit of who: the daemon raises its own to them.
 func (h host) limit(name string) uint64 {
-	for line := range strings.Lines(h.read("/proc/" + h.who + "/limits")) {
+	for line := range strings.Lines(h.read("/proc/" + h.process + "/limits")) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
 			if fields := strings.Fields(rest); len(fields) > 1 {
-				return limitOf(fields[1])
+				return parseLimit(fields[1])
 			}
 		}
 	}
@@ -64,11 +64,11 @@ func (h host) read(name string) string {
 // number returns the number in a file. One that is not there, or "max", is no
 // limit.
 func (h host) number(name string) uint64 {
-	return limitOf(h.read(name))
+	return parseLimit(h.read(name))
 }
 
 // limitOf is a number, or no limit for what is none.
-func limitOf(text string) uint64 {
+func parseLimit(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return unix.RLIM_INFINITY
@@ -79,7 +79,7 @@ func limitOf(text string) uint64 {
 // What is needed of the kernel: pidfd_open(2) without exception, and
 // cgroup.kill where cgroups are to be used.
 var (
-	leastKernel  = [2]int{5, 3}
+	minKernel    = [2]int{5, 3}
 	cgroupKernel = [2]int{5, 14}
 )
 
@@ -94,7 +94,7 @@ func (h host) kernel() Finding {
 		return version[0] < than[0] || version[0] == than[0] && version[1] < than[1]
 	}
 	switch {
-	case older(leastKernel):
+	case older(minKernel):
 		return problem(check, "sudo apt-get install linux-image-amd64 # or what your system calls it", "Linux %s is older than 5.3, without which a process can't be held on to", release)
 	case older(cgroupKernel):
 		return note(check, "", "Linux %s is older than 5.14: sessions are tracked by tags, and not by cgroups", release)
@@ -148,7 +148,7 @@ func cgroups(info *api.SystemInfo) Finding {
 		support = process.Support{Cgroup: info.Process.Cgroup, Reason: info.Process.Reason}
 	} else {
 		who = "one started here has"
-		tried, err := process.NewHost(process.Config{Untouched: true})
+		tried, err := process.NewHost(process.Config{NoSweep: true})
 		if err != nil {
 			return problem(check, "trl serve", "%v", err)
 		}
@@ -169,14 +169,14 @@ func cgroups(info *api.SystemInfo) Finding {
 // the holder and 11 in the daemon; the shell, its copy, the leader of the
 // terminal and the command are 4 processes. An idle one on pipes has 1 and 2.
 const (
-	filesOfSession     = 12
-	processesOfSession = 4
-	filesBeside        = 1100 // where the kept ones begin, and the daemon's own
-	processesBeside    = 64   // threads of the holder and of the daemon
+	filesPerSession     = 12
+	processesPerSession = 4
+	baseFiles           = 1100 // where the kept ones begin, and the daemon's own
+	baseProcesses       = 64   // threads of the holder and of the daemon
 )
 
 // room grades a limit by the sessions that it allows.
-func (h host) room(check, what, run string, limit, beside, each uint64) Finding {
+func (h host) capacity(check, what, run string, limit, beside, each uint64) Finding {
 	if limit == unix.RLIM_INFINITY {
 		return ok(check, "%s: no limit", what)
 	}
@@ -188,8 +188,8 @@ func (h host) room(check, what, run string, limit, beside, each uint64) Finding 
 	switch {
 	case allowed < 10: // not even what one person uses
 		return problem(check, run, "%s", text)
-	case allowed < h.sessions:
-		return note(check, run, "%s, and max_sessions is %d", text, h.sessions)
+	case allowed < h.maxSessions:
+		return note(check, run, "%s, and max_sessions is %d", text, h.maxSessions)
 	}
 	return ok(check, "%s", text)
 }
@@ -204,7 +204,7 @@ func (h host) descriptors() Finding {
 	if most := h.number("/proc/sys/fs/nr_open"); most < least {
 		what, run, least = "fs.nr_open", "sudo sysctl -w fs.nr_open=1048576", most
 	}
-	return h.room(check, what, run, least, filesBeside, filesOfSession)
+	return h.capacity(check, what, run, least, baseFiles, filesPerSession)
 }
 
 func (h host) tasks() Finding {
@@ -221,16 +221,16 @@ func (h host) tasks() Finding {
 			what, run, least = other.name, other.run, n
 		}
 	}
-	if n := h.leastOf("pids", "pids.max", "pids.max"); n < least {
+	if n := h.cgroupLimit("pids", "pids.max", "pids.max"); n < least {
 		what, run, least = "pids.max of the cgroup", "TasksMax=infinity # in the [Service] of its unit, or --pids-limit -1 for a container", n
 	}
-	return h.room(check, what, run, least, processesBeside, processesOfSession)
+	return h.capacity(check, what, run, least, baseProcesses, processesPerSession)
 }
 
 // leastOf is the least of a limit in the cgroup of who and in those above it: v2's file, or v1's in the hierarchy of a controller.
-func (h host) leastOf(controller, v2, v1 string) uint64 {
+func (h host) cgroupLimit(controller, v2, v1 string) uint64 {
 	least := uint64(unix.RLIM_INFINITY)
-	for line := range strings.Lines(h.read("/proc/"+h.who+"/cgroup") + "\n") {
+	for line := range strings.Lines(h.read("/proc/"+h.process+"/cgroup") + "\n") {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
@@ -255,7 +255,7 @@ func (h host) leastOf(controller, v2, v1 string) uint64 {
 }
 
 // leastMemory is what a daemon and some sessions need.
-const leastMemory = 64 << 20
+const minMemory = 64 << 20
 
 func (h host) memory() Finding {
 	const check = "memory"
@@ -267,12 +267,12 @@ func (h host) memory() Finding {
 		}
 	}
 	text := fmt.Sprintf("%d MiB are available", free>>20)
-	if most := h.leastOf("memory", "memory.max", "memory.limit_in_bytes"); most < 1<<60 { // v1 says "none" with a number
+	if most := h.cgroupLimit("memory", "memory.max", "memory.limit_in_bytes"); most < 1<<60 { // v1 says "none" with a number
 		text += fmt.Sprintf(", and the cgroup may have %d MiB", most>>20)
 		free = min(free, most)
 	}
 	switch {
-	case free < leastMemory:
+	case free < minMemory:
 		return problem(check, "MemoryMax=infinity # in the [Service] of its unit, or --memory for a container; or end something", "%s: too little for the daemon and its sessions", text)
 	case h.number("/proc/sys/vm/overcommit_memory") == 2:
 		return note(check, "sudo sysctl -w vm.overcommit_memory=0", "%s; vm.overcommit_memory is 2, so that forks of large programs fail before memory is used up", text)
@@ -281,7 +281,7 @@ func (h host) memory() Finding {
 }
 
 // leastSpill is when the disk counts as full: some long outputs.
-const leastSpill = 64 << 20
+const minSpillSpace = 64 << 20
 
 // The kinds of file systems that are memory, as statfs(2) tells them.
 const (
@@ -289,7 +289,7 @@ const (
 	ramfs = 0x858458f6
 )
 
-func (p Patient) spill() Finding {
+func (p Target) spill() Finding {
 	const check = "spill directory"
 	another := "TRL_SPILL_DIR=DIRECTORY trl serve"
 	var at unix.Statfs_t
@@ -305,7 +305,7 @@ func (p Patient) spill() Finding {
 	free := at.Bavail * uint64(at.Bsize)
 	where := fmt.Sprintf("%s has %d MiB free", p.SpillDir, free>>20)
 	switch {
-	case err != nil || free < leastSpill:
+	case err != nil || free < minSpillSpace:
 		return problem(check, "df -h "+p.Quote(p.SpillDir)+" # and make room, or spill_dir elsewhere", "%s: long output would lose its middle", where)
 	case at.Type == tmpfs || at.Type == ramfs:
 		return note(check, another, "%s and is memory: long output goes there to leave memory", where)
@@ -353,7 +353,7 @@ func (h host) yama() Finding {
 
 // lastToDie tries whether the holder may ask the kernel to spare it. The value
 // is put back.
-func lastToDie() Finding {
+func oomScore() Finding {
 	const check, file = "out of memory", "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(file)
 	if err == nil {
@@ -361,14 +361,14 @@ func lastToDie() Finding {
 	}
 	if err != nil {
 		return note(check, "sudo choom -n -900 -p $(pgrep -o -f 'trl serve') # after its start; or --cap-add SYS_RESOURCE for a container that runs as root",
-			"uid %d may not lower oom_score_adj (%v): without memory the kernel may kill the holder, and with it all sessions", os.Geteuid(), reason(err))
+			"uid %d may not lower oom_score_adj (%v): without memory the kernel may kill the holder, and with it all sessions", os.Geteuid(), withoutPath(err))
 	}
 	_ = os.WriteFile(file, before, 0)
 	return ok(check, "the holder of the sessions is among the last that the kernel kills")
 }
 
 // reason is an error without the name of the file.
-func reason(err error) error {
+func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}

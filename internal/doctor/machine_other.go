@@ -9,6 +9,6 @@ import (
 )
 
 // machine says that there is nothing to look at.
-func (p Patient) machine(context.Context, *api.SystemInfo) []Finding {
+func (p Target) machine(context.Context, *api.SystemInfo) []Finding {
 	return []Finding{note("system", "", "sessions are served on Linux only; here the client commands work, with a forwarded socket or over HTTP")}
 }

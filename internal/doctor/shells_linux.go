@@ -37,7 +37,7 @@ func shells(ctx context.Context) []Finding {
 }
 
 // versionTime is what a shell may take to say its version.
-const versionTime = 2 * time.Second
+const versionTimeout = 2 * time.Second
 
 // versionOf asks a shell for its version; "" if it has no way to say it, as dash.
 func versionOf(ctx context.Context, program shell.Program) string {
@@ -50,7 +50,7 @@ func versionOf(ctx context.Context, program shell.Program) string {
 	default:
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	file, err := filepath.EvalSymlinks(program.Path)
 	if err != nil {

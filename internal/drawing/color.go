@@ -14,7 +14,7 @@ const (
 )
 
 // named are the sixteen that have names in programs, and look like them here.
-var named = [16]string{
+var palette = [16]string{
 	"#2c313c", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#c8ccd4",
 	"#6b7280", "#ff7b86", "#b5e890", "#ffd68a", "#82c4ff", "#e39bf7", "#7fdbe6", "#ffffff",
 }
@@ -32,7 +32,7 @@ func colorOf(name string) (color string, ok bool) {
 	}
 	switch {
 	case n < 16:
-		return named[n], true
+		return palette[n], true
 	case n < 232: // a cube of six steps in each of red, green and blue
 		step := func(n uint64) uint64 {
 			if n == 0 {
@@ -49,7 +49,7 @@ func colorOf(name string) (color string, ok bool) {
 }
 
 // mix is a color that is dimmed on its background: three fifths of it are left.
-func mix(color, background string) string { return blend(color, background, 3, 5) }
+func dim(color, background string) string { return blend(color, background, 3, 5) }
 
 // blend is so many parts of a color on its background, which has the others.
 func blend(color, background string, parts, of uint64) string {
@@ -63,10 +63,10 @@ func blend(color, background string, parts, of uint64) string {
 }
 
 // look is the colors that a style comes to.
-type look struct{ foreground, background string }
+type colors struct{ foreground, background string }
 
-func lookOf(style *api.ScreenStyle) look {
-	l := look{defaultForeground, defaultBackground}
+func colorsOf(style *api.ScreenStyle) colors {
+	l := colors{defaultForeground, defaultBackground}
 	if color, ok := colorOf(style.Foreground); ok {
 		l.foreground = color
 	}
@@ -77,7 +77,7 @@ func lookOf(style *api.ScreenStyle) look {
 		l.foreground, l.background = l.background, l.foreground
 	}
 	if style.Dim {
-		l.foreground = mix(l.foreground, l.background)
+		l.foreground = dim(l.foreground, l.background)
 	}
 	return l
 }

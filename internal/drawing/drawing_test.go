@@ -35,7 +35,7 @@ func screenOf(rows, cols int, text string) *api.SessionScreenResult {
 }
 
 // every returns the characters from first to last, n in a line.
-func every(first, last rune, n int) string {
+func charRange(first, last rune, n int) string {
 	var b strings.Builder
 	for r := first; r <= last; r++ {
 		b.WriteRune(r)
@@ -59,7 +59,7 @@ func TestPictures(t *testing.T) {
 			"<&> \"quoted\" 'single' ]]> --> \u202egnp.exe\r\n"+
 			"\x1b]8;;https://example.com/\x1b\\link\x1b]8;;\x1b\\ \x1b[44mto the end\x1b[K\x1b[m\r\n"+
 			"$ "),
-		"shapes":      screenOf(14, 32, every(0x2500, 0x259f, 16)+"\x1b[31m┌──┬──┐\x1b[32m━━━━╸\x1b[m\x1b[?25l"),
+		"shapes":      screenOf(14, 32, charRange(0x2500, 0x259f, 16)+"\x1b[31m┌──┬──┐\x1b[32m━━━━╸\x1b[m\x1b[?25l"),
 		"wide cursor": screenOf(1, 10, "a日b\x1b[1;3H"),
 		"last column": screenOf(1, 4, "abcd"),
 	} {
@@ -209,8 +209,8 @@ func TestPNG(t *testing.T) {
 		color              string
 		least, most        int
 	}{
-		{0, 0, 1, named[4], all / 2, all - 20}, // the background of A
-		{0, 0, 1, named[1], 1, all / 2},        // its letter, but for its edges
+		{0, 0, 1, palette[4], all / 2, all - 20}, // the background of A
+		{0, 0, 1, palette[1], 1, all / 2},        // its letter, but for its edges
 		{0, 1, 1, defaultBackground, all, all},
 		{0, 2, 1, defaultForeground, all, all}, // inverse
 		{0, 4, 1, defaultForeground, all, all}, // a block
@@ -249,7 +249,7 @@ func FuzzPictures(f *testing.F) {
 func TestBoxesMeet(t *testing.T) {
 	edges := [4]struct{ x, y int }{up: {middleX, 0}, right: {cellWidth - 1, middleY}, down: {middleX, cellHeight - 1}, left: {0, middleY}}
 	for r := rune(0x2500); r <= 0x257f; r++ {
-		if !drawn(string(r)) || dashes(r) > 0 || 0x256d <= r && r <= 0x2570 {
+		if !isShape(string(r)) || dashes(r) > 0 || 0x256d <= r && r <= 0x2570 {
 			continue
 		}
 		s := &shape{}

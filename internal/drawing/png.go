@@ -41,7 +41,7 @@ var typefaces = sync.OnceValues(func() (faces [4]*opentype.Font, err error) {
 
 // alike are signs of tools' output that the fonts do not have, and what they have that
 // looks like them.
-var alike = map[rune]rune{
+var substitutes = map[rune]rune{
 	'✓': '√', '✔': '√', '✗': '×', '✘': '×', '✖': '×', '❯': '›', '❮': '‹', '⏺': '•', '◉': '●', '⚠': '▲', '➜': '→', '⎿': '└',
 }
 
@@ -84,7 +84,7 @@ func (c *canvas) fill(where image.Rectangle, color string) {
 
 // cell draws one place of the grid, whose corner is given.
 func (c *canvas) cell(left, top int, cell cell) error {
-	look := lookOf(&cell.style)
+	look := colorsOf(&cell.style)
 	whole := image.Rect(left, top, left+cell.width*cellWidth, top+cellHeight)
 	if look.background != defaultBackground {
 		c.fill(whole, look.background)
@@ -93,7 +93,7 @@ func (c *canvas) cell(left, top int, cell cell) error {
 	if cell.style.Invisible || cell.text == " " {
 		return nil
 	}
-	if drawn(cell.text) {
+	if isShape(cell.text) {
 		c.shape(whole, cell.text, look)
 		return nil
 	}
@@ -101,7 +101,7 @@ func (c *canvas) cell(left, top int, cell cell) error {
 }
 
 // shape draws a line or a block. Round corners are square here.
-func (c *canvas) shape(whole image.Rectangle, text string, look look) {
+func (c *canvas) shape(whole image.Rectangle, text string, look colors) {
 	r, _ := utf8.DecodeRuneInString(text)
 	s := &shape{left: whole.Min.X, top: whole.Min.Y}
 	switch {
@@ -120,14 +120,14 @@ func (c *canvas) shape(whole image.Rectangle, text string, look look) {
 }
 
 // glyphs draws the characters of a cell over each other, in the middle of it.
-func (c *canvas) glyphs(whole image.Rectangle, cell cell, look look) error {
+func (c *canvas) glyphs(whole image.Rectangle, cell cell, look colors) error {
 	face, err := c.face(&cell.style)
 	if err != nil {
 		return err
 	}
 	d := font.Drawer{Dst: c.img, Src: image.NewUniform(rgba(look.foreground)), Face: face}
 	for _, r := range cell.text {
-		if other, ok := alike[r]; ok {
+		if other, ok := substitutes[r]; ok {
 			r = other
 		}
 		advance, _ := face.GlyphAdvance(r)
@@ -160,7 +160,7 @@ func (c *canvas) face(style *api.ScreenStyle) (font.Face, error) {
 }
 
 // decorate draws the lines under, through and over a cell.
-func (c *canvas) decorate(style *api.ScreenStyle, look look, whole image.Rectangle) {
+func (c *canvas) decorate(style *api.ScreenStyle, look colors, whole image.Rectangle) {
 	line := func(y int, color string, on, of int) {
 		for x := whole.Min.X; x < whole.Max.X; x++ {
 			if x%of < on {

@@ -36,18 +36,18 @@ const (
 )
 
 // drawn reports whether a character is drawn as a shape.
-func drawn(text string) bool {
+func isShape(text string) bool {
 	r, n := utf8.DecodeRuneInString(text)
 	return n == len(text) && (0x2500 <= r && r <= 0x259f) && (r < 0x2571 || r > 0x2573)
 }
 
 // shapes draws the cells at the start of cells that are shapes, as one path, and
 // returns how many they are.
-func (p *picture) shapes(y int, cells []cell, look look) int {
+func (p *svgWriter) shapes(y int, cells []cell, look colors) int {
 	s := &shape{}
 	n := 0
-	for n < len(cells) && drawn(cells[n].text) {
-		s.left, s.top = p.place(cells[n].x, y)
+	for n < len(cells) && isShape(cells[n].text) {
+		s.left, s.top = p.cellOrigin(cells[n].x, y)
 		r, _ := utf8.DecodeRuneInString(cells[n].text)
 		switch {
 		case 0x2591 <= r && r <= 0x2593: // ░▒▓

@@ -21,7 +21,7 @@ const fonts = `ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Li
 // font and held to the grid piece by piece. A title is in a bar above it; without one
 // there is no bar.
 func SVG(screen *api.SessionScreenResult, title string) []byte {
-	p := &picture{top: padding, cols: max(screen.Cols, 1)}
+	p := &svgWriter{top: padding, cols: max(screen.Cols, 1)}
 	if title != "" {
 		p.top = barHeight
 	}
@@ -42,13 +42,13 @@ func SVG(screen *api.SessionScreenResult, title string) []byte {
 }
 
 // picture is one being drawn.
-type picture struct {
+type svgWriter struct {
 	out  bytes.Buffer
 	top  int // of the grid
 	cols int
 }
 
-func (p *picture) print(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+func (p *svgWriter) print(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
 // escape makes text fit for the inside of an element. What XML can't hold is
 // U+FFFD.
@@ -59,7 +59,7 @@ func escape(text string) string {
 }
 
 // bar draws the title between the buttons of a window.
-func (p *picture) bar(title string, width int) {
+func (p *svgWriter) bar(title string, width int) {
 	for i, fill := range []string{"#ff5f57", "#febc2e", "#28c840"} {
 		p.print(`<circle cx="%d" cy="16" r="5.5" fill="%s"/>`+"\n", 20+18*i, fill)
 	}
@@ -67,26 +67,26 @@ func (p *picture) bar(title string, width int) {
 	if room := (width - 2*(20+18*3)) / 8; utf8.RuneCountInString(title) > max(room, 0) {
 		title = string([]rune(title)[:max(room-1, 0)]) + "…"
 	}
-	p.print(`<text x="%d" y="20" font-size="13" text-anchor="middle" fill="%s">%s</text>`+"\n", width/2, mix(defaultForeground, defaultBackground), escape(title))
+	p.print(`<text x="%d" y="20" font-size="13" text-anchor="middle" fill="%s">%s</text>`+"\n", width/2, dim(defaultForeground, defaultBackground), escape(title))
 }
 
 // row draws a row: stretches of one style after the other.
-func (p *picture) row(y int, cells []cell) {
+func (p *svgWriter) row(y int, cells []cell) {
 	for len(cells) > 0 {
 		n := 1
 		for n < len(cells) && cells[n].style == cells[0].style && cells[n].x == cells[n-1].x+cells[n-1].width {
 			n++
 		}
-		p.stretch(y, cells[:n])
+		p.styledRun(y, cells[:n])
 		cells = cells[n:]
 	}
 }
 
 // stretch draws cells that follow each other in one style.
-func (p *picture) stretch(y int, cells []cell) {
-	look := lookOf(&cells[0].style)
+func (p *svgWriter) styledRun(y int, cells []cell) {
+	look := colorsOf(&cells[0].style)
 	last := cells[len(cells)-1]
-	left, top := p.place(cells[0].x, y)
+	left, top := p.cellOrigin(cells[0].x, y)
 	width := (last.x + last.width - cells[0].x) * cellWidth
 	if look.background != defaultBackground {
 		p.print(`<rect x="%d" y="%d" width="%d" height="%d" fill="%s" shape-rendering="crispEdges"/>`+"\n", left, top, width, cellHeight, look.background)
@@ -100,7 +100,7 @@ func (p *picture) stretch(y int, cells []cell) {
 		switch {
 		case cells[0].text == " ":
 			n = 1
-		case drawn(cells[0].text):
+		case isShape(cells[0].text):
 			n = p.shapes(y, cells, look)
 		default:
 			n = p.text(y, cells, look)
@@ -110,21 +110,21 @@ func (p *picture) stretch(y int, cells []cell) {
 }
 
 // place is where the cell of a column and a row begins.
-func (p *picture) place(x, y int) (left, top int) {
+func (p *svgWriter) cellOrigin(x, y int) (left, top int) {
 	return padding + x*cellWidth, p.top + y*cellHeight
 }
 
 // text draws a piece of text and returns how many cells it took: as many as are
 // safely as wide as each other, else one.
-func (p *picture) text(y int, cells []cell, look look) int {
+func (p *svgWriter) text(y int, cells []cell, look colors) int {
 	n := 0
-	for n < len(cells) && ordinary(cells[n].text) {
-		if cells[n].text == " " && (n+1 == len(cells) || !ordinary(cells[n+1].text) || cells[n+1].text == " ") {
+	for n < len(cells) && hasReliableWidth(cells[n].text) {
+		if cells[n].text == " " && (n+1 == len(cells) || !hasReliableWidth(cells[n+1].text) || cells[n+1].text == " ") {
 			break // blanks that follow each other would become one
 		}
 		n++
 	}
-	left, top := p.place(cells[0].x, y)
+	left, top := p.cellOrigin(cells[0].x, y)
 	var attributes strings.Builder
 	if n == 0 {
 		// Who knows how wide it is in which font: it stands in the middle.
@@ -153,14 +153,14 @@ func (p *picture) text(y int, cells []cell, look look) int {
 
 // ordinary reports whether a character is in every monospace font, as wide as
 // the others there, and written from left to right: Latin, Greek and Cyrillic.
-func ordinary(text string) bool {
+func hasReliableWidth(text string) bool {
 	r, n := utf8.DecodeRuneInString(text)
 	const softHyphen = 0xad
 	return n == len(text) && (' ' <= r && r <= '~' || 0xa1 <= r && r <= 0x24f && r != softHyphen || 0x370 <= r && r <= 0x52f)
 }
 
 // decorate draws the lines under, through and over a stretch.
-func (p *picture) decorate(style *api.ScreenStyle, look look, left, top, width int) {
+func (p *svgWriter) decorate(style *api.ScreenStyle, look colors, left, top, width int) {
 	line := func(y int) {
 		p.print(`<rect x="%d" y="%d" width="%d" height="1" fill="%s" shape-rendering="crispEdges"/>`+"\n", left, top+y, width, look.foreground)
 	}

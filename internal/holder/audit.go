@@ -57,7 +57,7 @@ func Audit(kept []Slot, claims []Claim) (problems []Problem, strays []Slot) {
 			case !ok:
 				err = ErrEmpty
 			case is != slot:
-				err = ErrOther
+				err = ErrStale
 			case uses[slot].shared:
 				err = ErrShared
 			default:

@@ -16,7 +16,7 @@ func TestAudit(t *testing.T) {
 		{"c", []Slot{earlier, three, gone}},
 		{"d", []Slot{four}},
 	})
-	want := []Problem{{"b", four, ErrShared}, {"c", earlier, ErrOther}, {"c", gone, ErrEmpty}, {"d", four, ErrShared}}
+	want := []Problem{{"b", four, ErrShared}, {"c", earlier, ErrStale}, {"c", gone, ErrEmpty}, {"d", four, ErrShared}}
 	if !slices.Equal(problems, want) {
 		t.Errorf("problems %v, want %v", problems, want)
 	}

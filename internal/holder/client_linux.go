@@ -32,9 +32,9 @@ type Hello struct {
 	Host uint16
 	// Again says that another daemon was here before. Slots and Tracked are
 	// then what it left, and exits that it did not forget come to Watch.
-	Again   bool
-	Slots   []Slot
-	Tracked []int // the living ones
+	Restarted bool
+	Slots     []Slot
+	Tracked   []int // the living ones
 }
 
 // Client is the daemon's end of the connection to its holder, and its Keeper.
@@ -45,21 +45,21 @@ type Client struct {
 	limit int    // first number that can't be a slot's; under mu
 	done  chan struct{}
 
-	writing sync.Mutex // one packet at a time; taken with mu not held
+	writeMu sync.Mutex // one packet at a time; taken with mu not held
 	packet  []byte     // under writing
 
-	mu      sync.Mutex
-	free    []int         // numbers that were given back, the last first
-	next    int           // above all numbers that were ever used
-	kept    map[int]int64 // generations of the slots in use, by number
-	used    int64         // the last generation that was used, by any daemon
-	failed  error         // what the holder could not keep, until a Sync has returned it
-	refused func(Slot, error)
-	asked   map[uint32]chan<- answer
-	lastID  uint32
-	watch   func(Exit)
-	unheard []Exit // came before there was a watch
-	err     error  // why done is closed
+	mu             sync.Mutex
+	free           []int         // numbers that were given back, the last first
+	next           int           // above all numbers that were ever used
+	kept           map[int]int64 // generations of the slots in use, by number
+	lastGeneration int64         // the last generation that was used, by any daemon
+	keepErr        error         // what the holder could not keep, until a Sync has returned it
+	onRefusal      func(Slot, error)
+	pending        map[uint32]chan<- answer
+	lastID         uint32
+	watch          func(Exit)
+	undelivered    []Exit // came before there was a watch
+	err            error  // why done is closed
 }
 
 type answer struct {
@@ -71,24 +71,24 @@ type answer struct {
 // waits for its hello.
 func Connect(fd int) (*Client, error) {
 	unix.CloseOnExec(fd)
-	unix.CloseOnExec(lifeFD) // if it is there
+	unix.CloseOnExec(lifelineFD) // if it is there
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil, err
 	}
 	c := &Client{
-		conn: fd, done: make(chan struct{}), asked: map[uint32]chan<- answer{},
+		conn: fd, done: make(chan struct{}), pending: map[uint32]chan<- answer{},
 		next: int(Root) + 1, kept: map[int]int64{},
 		limit: int(min(limit.Max, maxNumber)), // the runtime has raised the holder's limit to this
 	}
-	in := &packets{conn: fd}
+	in := &packetReader{conn: fd}
 	for ready := false; !ready; {
 		err := in.next(func(r record, got int) error {
 			if got >= 0 {
 				_ = unix.Close(got)
 				return fmt.Errorf("%w: a descriptor in the hello", errMalformed)
 			}
-			last, err := c.greet(r)
+			last, err := c.handleHello(r)
 			ready = ready || last // exits may follow it in the same packet
 			return err
 		})
@@ -98,16 +98,16 @@ func Connect(fd int) (*Client, error) {
 	}
 	c.fds = "/proc/" + strconv.Itoa(c.hello.PID) + "/fd/"
 	c.findFree()
-	go c.listen(in)
+	go c.readLoop(in)
 	return c, nil
 }
 
 // greet takes in one record of the hello.
-func (c *Client) greet(r record) (ready bool, err error) {
+func (c *Client) handleHello(r record) (ready bool, err error) {
 	switch r.kind {
 	case gotHello:
-		c.hello.PID, c.hello.Host, c.hello.Again = int(r.num), uint16(r.id), r.flags&helloAgain != 0
-		c.used = r.extra
+		c.hello.PID, c.hello.Host, c.hello.Restarted = int(r.num), uint16(r.id), r.flags&helloRestarted != 0
+		c.lastGeneration = r.extra
 		// The holder's own is low; neither this process nor what it starts
 		// should have that.
 		_ = os.WriteFile("/proc/self/oom_score_adj", strconv.AppendInt(nil, int64(r.value), 10), 0)
@@ -116,7 +116,7 @@ func (c *Client) greet(r record) (ready bool, err error) {
 	case gotTrack:
 		c.hello.Tracked = append(c.hello.Tracked, int(r.num))
 	case gotExit:
-		c.unheard = append(c.unheard, exitOf(r))
+		c.undelivered = append(c.undelivered, exitOf(r))
 	case gotReady:
 		return true, nil
 	default:
@@ -171,18 +171,18 @@ func (c *Client) Err() error {
 }
 
 // listen hands answers to who asked, and exits to who watches.
-func (c *Client) listen(in *packets) {
+func (c *Client) readLoop(in *packetReader) {
 	var err error
 	for err == nil {
-		err = in.next(c.hear)
+		err = in.next(c.handle)
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	c.mu.Lock()
 	c.err = errors.Join(ErrGone, err)
-	asked := c.asked
-	c.asked = nil
+	asked := c.pending
+	c.pending = nil
 	c.mu.Unlock()
 	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR) // who writes meanwhile must not wait for room
 	close(c.done)
@@ -191,13 +191,13 @@ func (c *Client) listen(in *packets) {
 	}
 }
 
-func (c *Client) hear(r record, fd int) error {
+func (c *Client) handle(r record, fd int) error {
 	switch r.kind {
 	case gotExit:
 		c.mu.Lock()
 		watch := c.watch
 		if watch == nil {
-			c.unheard = append(c.unheard, exitOf(r))
+			c.undelivered = append(c.undelivered, exitOf(r))
 		}
 		c.mu.Unlock()
 		if watch != nil {
@@ -206,15 +206,15 @@ func (c *Client) hear(r record, fd int) error {
 		return nil
 	case gotTake, gotSync, gotGroup, gotCount:
 		c.mu.Lock()
-		to := c.asked[r.id]
-		delete(c.asked, r.id)
+		to := c.pending[r.id]
+		delete(c.pending, r.id)
 		c.mu.Unlock()
 		if to != nil {
 			to <- answer{r, fd} // there is room for it
 			return nil
 		}
 	case gotRefused:
-		c.hearRefusal(r)
+		c.handleRefusal(r)
 		return nil
 	}
 	if fd >= 0 {
@@ -229,8 +229,8 @@ func (c *Client) hear(r record, fd int) error {
 func (c *Client) Watch(fn func(Exit)) {
 	for {
 		c.mu.Lock()
-		unheard := c.unheard
-		c.unheard = nil
+		unheard := c.undelivered
+		c.undelivered = nil
 		if len(unheard) == 0 {
 			c.watch = fn
 			c.mu.Unlock()
@@ -243,9 +243,9 @@ func (c *Client) Watch(fn func(Exit)) {
 	}
 }
 
-func (c *Client) tell(r record, fd int) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
+func (c *Client) send(r record, fd int) error {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	c.packet = r.append(c.packet[:0])
 	err := send(c.conn, c.packet, fd)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
@@ -254,20 +254,20 @@ func (c *Client) tell(r record, fd int) error {
 	return err
 }
 
-func (c *Client) ask(r record) (answer, error) {
+func (c *Client) call(r record) (answer, error) {
 	back := make(chan answer, 1)
 	c.mu.Lock()
-	if c.asked == nil {
+	if c.pending == nil {
 		c.mu.Unlock()
 		return answer{}, ErrGone
 	}
 	c.lastID++
 	r.id = c.lastID
-	c.asked[r.id] = back
+	c.pending[r.id] = back
 	c.mu.Unlock()
-	if err := c.tell(r, -1); err != nil {
+	if err := c.send(r, -1); err != nil {
 		c.mu.Lock()
-		delete(c.asked, r.id)
+		delete(c.pending, r.id)
 		c.mu.Unlock()
 		return answer{}, err
 	}
@@ -285,22 +285,22 @@ func (c *Client) ask(r record) (answer, error) {
 func (c *Client) OnRefusal(fn func(Slot, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused = fn
+	c.onRefusal = fn
 }
 
 // hearRefusal handles the holder's answer that it did not keep or drop a slot.
-func (c *Client) hearRefusal(r record) {
+func (c *Client) handleRefusal(r record) {
 	slot, errno := newSlot(int(r.num), r.extra), unix.Errno(r.value)
 	var err error
 	c.mu.Lock()
 	if kind(r.flags) == wantKeep {
 		err = fmt.Errorf("keep in slot %v: %w", slot, slotError(errno))
-		if c.failed == nil {
-			c.failed = err
+		if c.keepErr == nil {
+			c.keepErr = err
 		}
 		switch {
 		case slot.Number() <= int(Root):
-		case errno == errOther:
+		case errno == errnoStale:
 			c.kept[slot.Number()] = -1 // never ours
 		case errno == unix.EBADF:
 			c.limit = min(c.limit, slot.Number()) // the holder's is lower
@@ -308,7 +308,7 @@ func (c *Client) hearRefusal(r record) {
 	} else {
 		err = fmt.Errorf("give up slot %v: %w", slot, slotError(errno))
 	}
-	refused := c.refused
+	refused := c.onRefusal
 	c.mu.Unlock()
 	if refused != nil {
 		refused(slot, err)
@@ -318,8 +318,8 @@ func (c *Client) hearRefusal(r record) {
 // slotError is the error of what the holder says about a slot.
 func slotError(errno unix.Errno) error {
 	switch errno {
-	case errOther:
-		return ErrOther
+	case errnoStale:
+		return ErrStale
 	case unix.EBADF:
 		return ErrEmpty
 	}
@@ -327,7 +327,7 @@ func slotError(errno unix.Errno) error {
 }
 
 // has says why a slot can't be used, and nil if it can.
-func (c *Client) has(slot Slot) error {
+func (c *Client) checkSlot(slot Slot) error {
 	if slot == Root {
 		return nil
 	}
@@ -338,19 +338,19 @@ func (c *Client) has(slot Slot) error {
 	case slot < Root || !ok:
 		return ErrEmpty
 	case generation != slot.Generation():
-		return ErrOther
+		return ErrStale
 	}
 	return nil
 }
 
 // Keep implements Keeper.
 func (c *Client) Keep(fd int) (Slot, error) {
-	slot, err := c.newSlot()
+	slot, err := c.allocSlot()
 	if err != nil {
 		return 0, err
 	}
-	if err := c.give(slot, fd, keepNew); err != nil {
-		c.giveBack(slot)
+	if err := c.sendFD(slot, fd, keepNew); err != nil {
+		c.freeNumber(slot)
 		return 0, err
 	}
 	return slot, nil
@@ -359,7 +359,7 @@ func (c *Client) Keep(fd int) (Slot, error) {
 // newSlot returns a free number with a new generation. If this process is killed
 // before it has sent the generation to the holder, the next daemon may use the
 // same one: no caller has got it.
-func (c *Client) newSlot() (Slot, error) {
+func (c *Client) allocSlot() (Slot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var number int
@@ -371,38 +371,38 @@ func (c *Client) newSlot() (Slot, error) {
 			}
 			continue
 		}
-		if c.next >= c.limit || c.used >= maxGeneration {
+		if c.next >= c.limit || c.lastGeneration >= maxGeneration {
 			return 0, fmt.Errorf("keep a descriptor: all %d numbers are in use; raise the limit of open files (nofile): %w", c.limit, unix.EMFILE)
 		}
 		number = c.next
 		c.next++
 	}
-	c.used++
-	c.kept[number] = c.used
-	return newSlot(number, c.used), nil
+	c.lastGeneration++
+	c.kept[number] = c.lastGeneration
+	return newSlot(number, c.lastGeneration), nil
 }
 
 // Replace implements Keeper.
 func (c *Client) Replace(slot Slot, fd int) error {
-	if err := c.has(slot); err != nil {
+	if err := c.checkSlot(slot); err != nil {
 		return fmt.Errorf("replace what is in slot %v: %w", slot, err)
 	}
-	return c.give(slot, fd, 0)
+	return c.sendFD(slot, fd, 0)
 }
 
 // give sends a descriptor to the holder.
-func (c *Client) give(slot Slot, fd int, flags uint8) error {
+func (c *Client) sendFD(slot Slot, fd int, flags uint8) error {
 	if fd < 0 {
 		return fmt.Errorf("keep a descriptor: %w", unix.EBADF)
 	}
 	r := slotRecord(wantKeep, slot)
 	r.flags = flags
-	err := c.tell(r, fd)
+	err := c.send(r, fd)
 	if errors.Is(err, unix.ETOOMANYREFS) {
 		// The kernel bounds the descriptors that are on their way between the
 		// processes of a user. After a sync none of ours is.
 		if err = c.Sync(); err == nil {
-			err = c.tell(r, fd)
+			err = c.send(r, fd)
 		}
 	}
 	if err != nil {
@@ -416,23 +416,23 @@ func (c *Client) Drop(slot Slot) {
 	if slot <= 0 {
 		return // as of a Keep that failed
 	}
-	if err := c.has(slot); err != nil {
+	if err := c.checkSlot(slot); err != nil {
 		c.mu.Lock()
-		refused := c.refused
+		refused := c.onRefusal
 		c.mu.Unlock()
 		if refused != nil {
 			refused(slot, fmt.Errorf("give up slot %v: %w", slot, err))
 		}
 		return
 	}
-	if c.tell(slotRecord(wantDrop, slot), -1) == nil {
+	if c.send(slotRecord(wantDrop, slot), -1) == nil {
 		// Only now: who uses the number again must come after.
-		c.giveBack(slot)
+		c.freeNumber(slot)
 	}
 }
 
 // giveBack makes the number of a slot free again, once.
-func (c *Client) giveBack(slot Slot) {
+func (c *Client) freeNumber(slot Slot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number := slot.Number()
@@ -444,20 +444,20 @@ func (c *Client) giveBack(slot Slot) {
 
 // Sync implements Keeper. The first Sync after a refused Keep returns its error.
 func (c *Client) Sync() error {
-	if _, err := c.ask(record{kind: wantSync}); err != nil {
+	if _, err := c.call(record{kind: wantSync}); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.failed
-	c.failed = nil
+	err := c.keepErr
+	c.keepErr = nil
 	return err
 }
 
 // Path implements Keeper. For a slot that is not in use it returns a path that
 // does not exist.
 func (c *Client) Path(slot Slot) string {
-	if c.has(slot) != nil {
+	if c.checkSlot(slot) != nil {
 		return c.fds + "none"
 	}
 	return c.fds + strconv.Itoa(slot.Number())
@@ -468,7 +468,7 @@ func (c *Client) Take(slot Slot) (int, error) {
 	if slot < Root || slot.Number() < int(Root) {
 		return -1, fmt.Errorf("take what is in slot %v: %w", slot, ErrEmpty)
 	}
-	a, err := c.ask(slotRecord(wantTake, slot))
+	a, err := c.call(slotRecord(wantTake, slot))
 	switch {
 	case err != nil:
 		return -1, err
@@ -482,16 +482,16 @@ func (c *Client) Take(slot Slot) (int, error) {
 
 // Track makes the exit of a child of the holder known to Watch, also if it has
 // ended already, and to every later daemon until it is forgotten.
-func (c *Client) Track(pid int) error { return c.tell(record{kind: wantTrack, num: int32(pid)}, -1) }
+func (c *Client) Track(pid int) error { return c.send(record{kind: wantTrack, num: int32(pid)}, -1) }
 
 // Forget says that the exit of a process is recorded, or that nobody wants it.
 // It does nothing for one that lives.
-func (c *Client) Forget(pid int) { _ = c.tell(record{kind: wantForget, num: int32(pid)}, -1) }
+func (c *Client) Forget(pid int) { _ = c.send(record{kind: wantForget, num: int32(pid)}, -1) }
 
 // Group makes a child of the holder lead a process group of its own, which only
 // its parent may do.
 func (c *Client) Group(pid int) error {
-	a, err := c.ask(record{kind: wantGroup, num: int32(pid)})
+	a, err := c.call(record{kind: wantGroup, num: int32(pid)})
 	if err == nil && a.value != 0 {
 		err = unix.Errno(a.value)
 	}
@@ -500,22 +500,22 @@ func (c *Client) Group(pid int) error {
 
 // Orphans counts the processes that ended without being tracked.
 func (c *Client) Orphans() (int64, error) {
-	a, err := c.ask(record{kind: wantCount})
+	a, err := c.call(record{kind: wantCount})
 	return a.extra, err
 }
 
 // Bye says that this process is about to end on purpose. With End the holder
 // ends too, with the code.
-func (c *Client) Bye(code int, how Parting) error {
-	return c.tell(record{kind: wantBye, value: int32(code), flags: uint8(how)}, -1)
+func (c *Client) AnnounceExit(code int, how ExitMode) error {
+	return c.send(record{kind: wantExitMode, value: int32(code), flags: uint8(how)}, -1)
 }
 
 // Close ends the connection, as the death of this process would.
 func (c *Client) Close() error {
 	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR)
 	<-c.done
-	c.writing.Lock()
-	defer c.writing.Unlock()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
 	if c.conn < 0 {
 		return nil
 	}

@@ -27,12 +27,12 @@ import (
 // The tests run this binary as a holder, which runs it as a daemon, which plays
 // a scene. The scene's lines come back through the inherited stdout.
 const (
-	roleVar  = "HOLDER_TEST_ROLE"
-	sceneVar = "HOLDER_TEST_SCENE"
-	countVar = "HOLDER_TEST_LIVES" // a file with a byte for each life of the daemon
+	roleVar     = "HOLDER_TEST_ROLE"
+	scenarioVar = "HOLDER_TEST_SCENE"
+	countVar    = "HOLDER_TEST_LIVES" // a file with a byte for each life of the daemon
 	// programVar is the program that a holder becomes, and againWord its argument.
 	programVar = "HOLDER_TEST_PROGRAM"
-	againWord  = "again"
+	resumeArg  = "again"
 )
 
 // withRole is the environment of a process that plays a part. The variable is in
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	case "holder":
 		program := os.Getenv(programVar)
 		code, err := Run(Config{
-			Argv: os.Args[:1], Env: withRole("daemon"), Undertaker: undertakerOfTest(),
-			Program: program, Again: []string{program, againWord}, Resume: len(os.Args) > 1 && os.Args[1] == againWord,
+			Argv: os.Args[:1], Env: withRole("daemon"), Cleaner: testCleaner(),
+			Program: program, ResumeArgv: []string{program, resumeArg}, Resume: len(os.Args) > 1 && os.Args[1] == resumeArg,
 			Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 		})
 		if err != nil {
@@ -56,9 +56,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	case "daemon":
-		play()
+		runTestDaemon()
 	case "undertaker":
-		playUndertaker()
+		runTestCleaner()
 	case "":
 		os.Exit(m.Run())
 	}
@@ -66,12 +66,12 @@ func TestMain(m *testing.M) {
 }
 
 // stage is where a scene is played, in the daemon.
-type stage struct {
+type testDaemon struct {
 	*Client
-	life int // which daemon of this holder it is, from 1
+	start int // which daemon of this holder it is, from 1
 }
 
-func play() {
+func runTestDaemon() {
 	count, err := os.OpenFile(os.Getenv(countVar), os.O_APPEND|os.O_RDWR|os.O_CREATE, 0o600)
 	check(err)
 	_, err = count.Write([]byte{'.'})
@@ -80,11 +80,11 @@ func play() {
 	check(err)
 	c, err := Connect(FD)
 	check(err)
-	s := stage{c, int(info.Size())}
-	if c.Hello().Again != (s.life > 1) || c.Hello().PID != os.Getppid() {
-		check(fmt.Errorf("life %d, hello %+v", s.life, c.Hello()))
+	s := testDaemon{c, int(info.Size())}
+	if c.Hello().Restarted != (s.start > 1) || c.Hello().PID != os.Getppid() {
+		check(fmt.Errorf("life %d, hello %+v", s.start, c.Hello()))
 	}
-	scenes[os.Getenv(sceneVar)](s)
+	scenarios[os.Getenv(scenarioVar)](s)
 	select {} // until it is killed
 }
 
@@ -97,18 +97,18 @@ func check(err error) {
 }
 
 // die is what the tests are about.
-func (s stage) die() {
+func (s testDaemon) die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }
 
-func (s stage) leave(code int) {
-	check(s.Bye(code, End))
+func (s testDaemon) stopHolder(code int) {
+	check(s.AnnounceExit(code, Stop))
 	os.Exit(99) // which must not be the holder's
 }
 
 // fork starts a child of the holder. Its stdin ends when this process does.
-func (s stage) fork(text string) int {
+func (s testDaemon) fork(text string) int {
 	var in [2]int
 	check(unix.Pipe2(in[:], unix.O_CLOEXEC))
 	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", text}, &syscall.ProcAttr{
@@ -121,29 +121,29 @@ func (s stage) fork(text string) int {
 }
 
 // exits makes what is watched a channel.
-func (s stage) exits() <-chan Exit {
+func (s testDaemon) exits() <-chan Exit {
 	all := make(chan Exit, 10000)
 	s.Watch(func(e Exit) { all <- e })
 	return all
 }
 
 // held is a holder under test.
-type held struct {
+type testHolder struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
 	log   bytes.Buffer
 }
 
-func hold(t *testing.T, scene string) *held {
+func startHolder(t *testing.T, scene string) *testHolder {
 	t.Helper()
-	return holdBy(t, scene, exec.Command("/proc/self/exe"))
+	return startHolderCmd(t, scene, exec.Command("/proc/self/exe"))
 }
 
 // holdBy is hold by another command, which becomes this program.
-func holdBy(t *testing.T, scene string, cmd *exec.Cmd) *held {
+func startHolderCmd(t *testing.T, scene string, cmd *exec.Cmd) *testHolder {
 	t.Helper()
-	h := &held{cmd: cmd}
-	h.cmd.Env = append(withRole("holder"), sceneVar+"="+scene, countVar+"="+filepath.Join(t.TempDir(), "lives"))
+	h := &testHolder{cmd: cmd}
+	h.cmd.Env = append(withRole("holder"), scenarioVar+"="+scene, countVar+"="+filepath.Join(t.TempDir(), "lives"))
 	h.cmd.Stderr = &h.log
 	out, err := h.cmd.StdoutPipe()
 	if err != nil {
@@ -159,7 +159,7 @@ func holdBy(t *testing.T, scene string, cmd *exec.Cmd) *held {
 }
 
 // line returns the next line of the scene.
-func (h *held) line(t *testing.T) string {
+func (h *testHolder) line(t *testing.T) string {
 	t.Helper()
 	if !h.lines.Scan() {
 		t.Fatalf("no more lines; log: %s", h.log.String())
@@ -171,7 +171,7 @@ func (h *held) line(t *testing.T) string {
 }
 
 // end waits for the holder and compares its exit code.
-func (h *held) end(t *testing.T, code int) {
+func (h *testHolder) end(t *testing.T, code int) {
 	t.Helper()
 	for h.lines.Scan() {
 		t.Errorf("unexpected: %s", h.lines.Text())
@@ -182,10 +182,10 @@ func (h *held) end(t *testing.T, code int) {
 	}
 }
 
-var scenes map[string]func(stage)
+var scenarios map[string]func(testDaemon)
 
 func init() { // the scenes refer to themselves through play
-	scenes = map[string]func(stage){
+	scenarios = map[string]func(testDaemon){
 		"flood": flood, "exits": exits, "late": late, "storm": storm, "garbage": garbage, "burst": burst,
 		"many": many, "signals": signals, "deaf": deaf, "kept": kept, "group": group, "crash": crash, "size": size,
 		"renewed": renewed, "stays": stays, "woken": woken, "watched": watched, "obedient": obedient,
@@ -201,11 +201,11 @@ func connected(t *testing.T) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, out := &holder{table: newTable()}, newOutbox(pair[0])
-	h.table.greet(out, record{kind: gotHello, num: int32(os.Getpid())})
+	h, out := &holder{table: newTable()}, newSendQueue(pair[0])
+	h.table.connect(out, record{kind: gotHello, num: int32(os.Getpid())})
 	go out.run()
 	ended := make(chan error, 1)
-	go func() { ended <- h.listen(pair[0], make(chan struct{})) }()
+	go func() { ended <- h.serveDaemon(pair[0], make(chan struct{})) }()
 	c, err := Connect(pair[1])
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 // What was sent is kept, however soon after it the daemon is killed.
 func TestWhatWasSentIsKept(t *testing.T) {
 	for _, moment := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, time.Second} {
-		h := hold(t, "flood")
+		h := startHolder(t, "flood")
 		pid, err := strconv.Atoi(h.line(t))
 		if err != nil {
 			t.Fatal(err)
@@ -272,8 +272,8 @@ func TestWhatWasSentIsKept(t *testing.T) {
 
 const floods = 2000
 
-func flood(s stage) {
-	if s.life == 1 {
+func flood(s testDaemon) {
+	if s.start == 1 {
 		root, page := counterPage(-1)
 		check(s.Replace(Root, root))
 		check(s.Sync())
@@ -315,7 +315,7 @@ func flood(s stage) {
 		check(unix.Close(fd))
 	}
 	fmt.Println("kept", sent)
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // counterPage maps a page that outlives this process.
@@ -334,7 +334,7 @@ func counterPage(fd int) (int, []byte) {
 // An exit is told to each daemon until it is forgotten, and the holder ends with
 // the code of the last.
 func TestExitsAreToldUntilForgotten(t *testing.T) {
-	h := hold(t, "exits")
+	h := startHolder(t, "exits")
 	for _, want := range []string{"told 7", "told 7", "told nothing"} {
 		if got := h.line(t); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -343,17 +343,17 @@ func TestExitsAreToldUntilForgotten(t *testing.T) {
 	h.end(t, 5)
 }
 
-func exits(s stage) {
-	if s.life == 1 {
+func exits(s testDaemon) {
+	if s.start == 1 {
 		check(s.Track(s.fork("read x; exit 7"))) // it ends when we do
 		s.die()
 	}
 	all := s.exits()
-	switch s.life {
+	switch s.start {
 	case 2, 3:
 		exit := <-all // in the hello, or when it happens
 		fmt.Println("told", exit.Status.ExitStatus())
-		if s.life == 3 {
+		if s.start == 3 {
 			s.Forget(exit.PID)
 		}
 		s.die()
@@ -363,20 +363,20 @@ func exits(s stage) {
 			check(fmt.Errorf("%d exits, tracked %v", len(all), s.Hello().Tracked))
 		}
 		fmt.Println("told nothing")
-		s.leave(5)
+		s.stopHolder(5)
 	}
 }
 
 // A child that is dead and reaped before it is tracked has a status all the same.
 func TestLateTrack(t *testing.T) {
-	h := hold(t, "late")
+	h := startHolder(t, "late")
 	if got := h.line(t); got != "3" {
 		t.Errorf("status %s", got)
 	}
 	h.end(t, 0)
 }
 
-func late(s stage) {
+func late(s testDaemon) {
 	all := s.exits()
 	pid := s.fork("exit 3")
 	for unix.Kill(pid, 0) == nil {
@@ -390,19 +390,19 @@ func late(s stage) {
 	if exit := <-all; exit.Status != lostStatus {
 		check(fmt.Errorf("an old status was told again: %v", exit))
 	}
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // Each of many exits is told once, with its own status.
 func TestManyExits(t *testing.T) {
-	h := hold(t, "storm")
+	h := startHolder(t, "storm")
 	if got := h.line(t); got != "all" {
 		t.Error(got)
 	}
 	h.end(t, 0)
 }
 
-func storm(s stage) {
+func storm(s testDaemon) {
 	all := s.exits()
 	want := map[int]int{}
 	for i := range 300 {
@@ -422,13 +422,13 @@ func storm(s stage) {
 		check(fmt.Errorf("%d orphans, %w", orphans, err))
 	}
 	fmt.Println("all")
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // Nonsense ends the daemon that says it, and nothing else.
 func TestNonsense(t *testing.T) {
 	for scene, reason := range map[string]string{"garbage": "no whole number of records", "burst": "a descriptor was lost"} {
-		h := hold(t, scene)
+		h := startHolder(t, scene)
 		if got := h.line(t); got != "again" {
 			t.Error(got)
 		}
@@ -439,35 +439,35 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-func garbage(s stage) {
-	if s.life == 1 {
+func garbage(s testDaemon) {
+	if s.start == 1 {
 		_, err := unix.Write(s.conn, []byte("nonsense"))
 		check(err)
 		select {}
 	}
 	fmt.Println("again")
-	s.leave(0)
+	s.stopHolder(0)
 }
 
-func burst(s stage) {
-	if s.life == 1 {
+func burst(s testDaemon) {
+	if s.start == 1 {
 		packet := record{kind: wantKeep, num: int32(Root + 1)}.append(nil)
 		check(unix.Sendmsg(s.conn, packet, unix.UnixRights(make([]int, 40)...), nil, 0))
 		select {}
 	}
 	fmt.Println("again")
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 func TestTenThousandSlots(t *testing.T) {
-	h := hold(t, "many")
+	h := startHolder(t, "many")
 	t.Log(h.line(t))
 	h.end(t, 0)
 }
 
-func many(s stage) {
+func many(s testDaemon) {
 	const slots = 10000
-	if s.life == 1 {
+	if s.start == 1 {
 		for range slots {
 			_, err := s.Keep(0)
 			check(err)
@@ -491,12 +491,12 @@ func many(s stage) {
 		check(fmt.Errorf("%d descriptors are left in the holder", len(files)))
 	}
 	fmt.Println(slots, "taken and dropped in", time.Since(begin))
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // Signals are the daemon's; when it ends, so does the holder.
 func TestSignalsArePassedOn(t *testing.T) {
-	h := hold(t, "signals")
+	h := startHolder(t, "signals")
 	h.line(t)
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
 		if err := h.cmd.Process.Signal(sig); err != nil {
@@ -509,14 +509,14 @@ func TestSignalsArePassedOn(t *testing.T) {
 	h.end(t, 4)
 }
 
-func signals(s stage) {
+func signals(s testDaemon) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
 	fmt.Println("ready")
 	for sig := range got {
 		fmt.Println(sig)
 		if sig == syscall.SIGTERM {
-			s.leave(4)
+			s.stopHolder(4)
 		}
 	}
 }
@@ -524,7 +524,7 @@ func signals(s stage) {
 // A daemon that dies of a request to end is not started again, and nothing of
 // its sessions stays.
 func TestDeathByRequest(t *testing.T) {
-	h := hold(t, "deaf")
+	h := startHolder(t, "deaf")
 	grandchild, child := h.line(t), h.line(t)
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -537,7 +537,7 @@ func TestDeathByRequest(t *testing.T) {
 	}
 }
 
-func deaf(s stage) {
+func deaf(s testDaemon) {
 	s.fork("setsid sleep 1000 & echo $!; echo $$; exec sleep 1000")
 	select {}
 }
@@ -545,7 +545,7 @@ func deaf(s stage) {
 // A daemon that leaves its sessions behind is not started again, and what is
 // left ends with the holder.
 func TestLeftBehind(t *testing.T) {
-	h := hold(t, "kept")
+	h := startHolder(t, "kept")
 	pid, err := strconv.Atoi(h.line(t))
 	if err != nil {
 		t.Fatal(err)
@@ -560,10 +560,10 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-func kept(s stage) {
+func kept(s testDaemon) {
 	fmt.Println(os.Getpid())
 	s.fork("exec sleep 1000 <&2")
-	check(s.Bye(0, Keep))
+	check(s.AnnounceExit(0, Detach))
 	os.Exit(0)
 }
 
@@ -573,14 +573,14 @@ const (
 )
 
 func TestGroup(t *testing.T) {
-	h := hold(t, "group")
+	h := startHolder(t, "group")
 	if got := h.line(t); got != "moved" {
 		t.Error(got)
 	}
 	h.end(t, 0)
 }
 
-func group(s stage) {
+func group(s testDaemon) {
 	file := os.Getenv(countVar) + ".pid"
 	// A process that has not executed anything since its fork can be moved.
 	all := s.exits()
@@ -600,12 +600,12 @@ func group(s stage) {
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
 	fmt.Println("moved")
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // A daemon that crashes is started at once, and then with pauses.
 func TestCrash(t *testing.T) {
-	h := hold(t, "crash")
+	h := startHolder(t, "crash")
 	if got := h.line(t); got != "3" {
 		t.Error(got)
 	}
@@ -615,7 +615,7 @@ func TestCrash(t *testing.T) {
 	}
 	var pauses []time.Duration
 	for n := range 7 {
-		pauses = append(pauses, pause(n, false))
+		pauses = append(pauses, restartDelay(n, false))
 	}
 	want := []time.Duration{0, 0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, time.Minute, time.Minute}
 	if !slices.Equal(pauses, want) {
@@ -623,18 +623,18 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-func crash(s stage) {
-	if s.life < 3 {
+func crash(s testDaemon) {
+	if s.start < 3 {
 		panic("a bug in the daemon")
 	}
-	fmt.Println(s.life)
-	s.leave(0)
+	fmt.Println(s.start)
+	s.stopHolder(0)
 }
 
 // The holder of a thousand sessions is small. What counts is what it alone has:
 // pages of the binary are the daemon's too.
 func TestSize(t *testing.T) {
-	h := hold(t, "size")
+	h := startHolder(t, "size")
 	line := h.line(t)
 	t.Log(line)
 	var kilobytes int
@@ -651,7 +651,7 @@ func raceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-func size(s stage) {
+func size(s testDaemon) {
 	for range 8 * 1000 {
 		_, err := s.Keep(0)
 		check(err)
@@ -672,5 +672,5 @@ func size(s stage) {
 			fmt.Print(line)
 		}
 	}
-	s.leave(0)
+	s.stopHolder(0)
 }

@@ -58,7 +58,7 @@ func (s Slot) String() string {
 // Errors about a slot, for errors.Is.
 var (
 	// ErrOther says that the number of a slot belongs to another owner now.
-	ErrOther = errors.New("the slot is another's")
+	ErrStale = errors.New("the slot is another's")
 	// ErrEmpty says that nothing is kept under the number of a slot.
 	ErrEmpty = fmt.Errorf("nothing is kept in the slot: %w", unix.EBADF)
 )
@@ -88,18 +88,20 @@ type Keeper interface {
 
 // Alone is the Keeper of a process that has no holder: it keeps copies itself,
 // and they end with it.
-func Alone() Keeper { return &alone{root: -1, self: "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/"} }
+func NewLocalKeeper() Keeper {
+	return &localKeeper{root: -1, self: "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/"}
+}
 
 // alone's slots are descriptors of this process. Only Root is not, because its
 // number may be somebody else's here.
-type alone struct {
+type localKeeper struct {
 	self string
 
 	mu   sync.Mutex
 	root int // descriptor of Root, or -1
 }
 
-func (a *alone) Keep(fd int) (Slot, error) {
+func (a *localKeeper) Keep(fd int) (Slot, error) {
 	n, err := dupAbove(fd, 2) // 0 is no slot
 	if err != nil {
 		return 0, err
@@ -107,9 +109,9 @@ func (a *alone) Keep(fd int) (Slot, error) {
 	return Slot(n), nil
 }
 
-func (a *alone) Replace(slot Slot, fd int) error {
+func (a *localKeeper) Replace(slot Slot, fd int) error {
 	if slot != Root {
-		if err := put(fd, int(slot)); err != nil {
+		if err := dupTo(fd, int(slot)); err != nil {
 			return fmt.Errorf("replace what is in slot %d: %w", slot, err)
 		}
 		return nil
@@ -127,7 +129,7 @@ func (a *alone) Replace(slot Slot, fd int) error {
 	return nil
 }
 
-func (a *alone) Drop(slot Slot) {
+func (a *localKeeper) Drop(slot Slot) {
 	if slot == Root {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -138,22 +140,22 @@ func (a *alone) Drop(slot Slot) {
 	}
 }
 
-func (a *alone) Sync() error { return nil }
+func (a *localKeeper) Sync() error { return nil }
 
-func (a *alone) Path(slot Slot) string {
+func (a *localKeeper) Path(slot Slot) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.self + strconv.Itoa(a.fd(slot))
 }
 
-func (a *alone) Take(slot Slot) (int, error) {
+func (a *localKeeper) Take(slot Slot) (int, error) {
 	a.mu.Lock() // held until the copy is made: Replace closes the old root
 	defer a.mu.Unlock()
 	return dup(a.fd(slot))
 }
 
 // fd returns the descriptor of a slot. Callers hold mu.
-func (a *alone) fd(slot Slot) int {
+func (a *localKeeper) fd(slot Slot) int {
 	if slot != Root {
 		return int(slot)
 	}

@@ -112,4 +112,4 @@ func keeperTests(t *testing.T, k Keeper) {
 	}
 }
 
-func TestAlone(t *testing.T) { keeperTests(t, Alone()) }
+func TestAlone(t *testing.T) { keeperTests(t, NewLocalKeeper()) }

@@ -22,8 +22,8 @@ import (
 
 // What a daemon inherits besides its standard files.
 const (
-	FD        = 3          // its end of the connection
-	FirstFile = lifeFD + 1 // the first of Config.Files
+	FD        = 3              // its end of the connection
+	FirstFile = lifelineFD + 1 // the first of Config.Files
 )
 
 // Config of a holder.
@@ -34,14 +34,14 @@ type Config struct {
 	// Undertaker returns the Argv and Env of the process that ends the sessions
 	// of the host with this number when holder and daemon are both dead. It is
 	// this program too, and begins with AwaitEnd. Default: there is none.
-	Undertaker func(host uint16) (argv, env []string)
+	Cleaner func(host uint16) (argv, env []string)
 	// Program is the path of this program. Another may be there when the daemon
 	// says Again, or is wanted again after Keep: then this process becomes that
 	// one, with the arguments Again and the environment it has, and goes on with
 	// Resume set. Default: it stays what it is.
-	Program string
-	Again   []string
-	Resume  bool
+	Program    string
+	ResumeArgv []string
+	Resume     bool
 	// Files are descriptors of this process that every daemon inherits, from
 	// FirstFile on, in their order.
 	Files []int
@@ -61,7 +61,7 @@ type holder struct {
 	stopping bool
 	// former is the writing end of the pipe of the undertaker that was there
 	// before this process became another program; 0: there was none.
-	former int
+	formerLifeline int
 }
 
 // Run starts the daemon, again whenever it dies, and keeps for it what it is
@@ -72,7 +72,7 @@ func Run(cfg Config) (code int, err error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if !cfg.Resume { // else there are sessions, which matter more
-		if err := checkFiles(); err != nil {
+		if err := checkFileLimit(); err != nil {
 			return 1, err
 		}
 	}
@@ -83,7 +83,7 @@ func Run(cfg Config) (code int, err error) {
 	// them by /proc/PID/fd, which of one that is not belongs to root. There is
 	// nothing to hide in its memory, and what it keeps is of shells that are as
 	// open to their user.
-	beSmall()
+	limitMemory()
 	h := &holder{
 		cfg: cfg, table: newTable(), signals: make(chan os.Signal, 8), // a burst must not lose the second SIGTERM
 		started: make(chan struct{}, 1),
@@ -94,7 +94,7 @@ func Run(cfg Config) (code int, err error) {
 			return 1, err
 		}
 	} else {
-		h.hello.id, h.hello.value = uint32(uint16(rand.Uint32())), beLast()
+		h.hello.id, h.hello.value = uint32(uint16(rand.Uint32())), raiseOOMPriority()
 	}
 	h.catchSignals()
 	defer signal.Stop(h.signals)
@@ -107,20 +107,20 @@ func Run(cfg Config) (code int, err error) {
 			return 1, err
 		}
 	}
-	if cfg.Undertaker != nil {
-		err := h.openUndertaker()
+	if cfg.Cleaner != nil {
+		err := h.openCleaner()
 		switch {
 		case err != nil && !cfg.Resume:
 			return 1, fmt.Errorf("start the undertaker: %w", err)
 		case err != nil: // there are sessions, which matter more; and there is the former one
 			h.cfg.Log.Error("there is no new undertaker", "error", err)
-		case h.former > 0:
-			_ = unix.Close(h.former) // it sees that we live, and goes
+		case h.formerLifeline > 0:
+			_ = unix.Close(h.formerLifeline) // it sees that we live, and goes
 		}
 	}
-	go reapForEver(h.table, h.started)
-	code = h.loop()
-	h.endUndertaker()
+	go reapLoop(h.table, h.started)
+	code = h.superviseDaemon()
+	h.stopCleaner()
 	return code, nil
 }
 
@@ -129,7 +129,7 @@ func Run(cfg Config) (code int, err error) {
 const minFiles = 1024
 
 // checkFiles refuses to begin where no descriptor could be kept.
-func checkFiles() error {
+func checkFileLimit() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
@@ -151,13 +151,13 @@ func (h *holder) wakeReaper() {
 // caught are the signals that mean something to a holder. SIGPIPE is caught so
 // that it outlives the reader of its log, and not ignored, for children inherit
 // what is ignored.
-var caught = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}
+var caughtSignals = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}
 
-func (h *holder) catchSignals() { signal.Notify(h.signals, caught...) }
+func (h *holder) catchSignals() { signal.Notify(h.signals, caughtSignals...) }
 
 // beSmall keeps the memory of this process to what it needs, which is little:
 // it must be the last that a machine without memory gives up.
-func beSmall() {
+func limitMemory() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
 	debug.FreeOSMemory() // what the start of the program has left
@@ -165,7 +165,7 @@ func beSmall() {
 
 // beLast makes the kernel kill others first when memory is short, where that is
 // allowed, and returns what the children should have.
-func beLast() (before int32) {
+func raiseOOMPriority() (before int32) {
 	const file = "/proc/self/oom_score_adj"
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -181,7 +181,7 @@ func beLast() (before int32) {
 
 // reapForEver reaps whatever dies. started wakes it when there is a child again
 // after there was none.
-func reapForEver(t *table, started <-chan struct{}) {
+func reapLoop(t *table, started <-chan struct{}) {
 	for {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
@@ -197,7 +197,7 @@ func reapForEver(t *table, started <-chan struct{}) {
 const (
 	// longLife is how long a daemon must have lived for its death to be an
 	// accident, rather than one in a row.
-	longLife = 10 * time.Second
+	stableAfter = 10 * time.Second
 	// crashLoop is how many short lives in a row make a crash loop.
 	crashLoop = 5
 )
@@ -205,7 +205,7 @@ const (
 // pause is how long to wait before the next start, after a number of short
 // lives in a row. SIGKILL comes from outside, so it is no sign of a defect; but
 // who kills for want of memory needs a moment too.
-func pause(shortLives int, killed bool) time.Duration {
+func restartDelay(shortLives int, killed bool) time.Duration {
 	switch {
 	case shortLives <= 1:
 		return 0
@@ -218,50 +218,50 @@ func pause(shortLives int, killed bool) time.Duration {
 	}
 }
 
-func (h *holder) loop() (code int) {
+func (h *holder) superviseDaemon() (code int) {
 	for shortLives := 0; ; {
 		begin := time.Now()
-		bye, status, err := h.live()
+		bye, status, err := h.runDaemon()
 		switch {
-		case bye != nil && Parting(bye.flags) == End:
+		case bye != nil && ExitMode(bye.flags) == Stop:
 			return int(bye.value)
 		case h.stopping:
 			h.cfg.Log.Error("the daemon ended before it had shut down; its processes are killed", "event", "daemon_died_stopping", "daemon", describe(status, err))
-			h.endChildren()
+			h.killChildren()
 			return 1
 		case bye != nil:
-			if Parting(bye.flags) == Keep {
+			if ExitMode(bye.flags) == Detach {
 				h.cfg.Log.Info("the daemon has left its sessions to the holder", "event", "daemon_left")
-				if h.wait(nil) {
-					h.endChildren()
+				if h.waitForSignal(nil) {
+					h.killChildren()
 					return 0
 				}
 			}
-			h.renew()
+			h.reexec()
 			if h.stopping {
-				h.endChildren()
+				h.killChildren()
 				return 0
 			}
-			shortLives, h.hello.flags = 0, helloAgain
+			shortLives, h.hello.flags = 0, helloRestarted
 			continue
 		}
-		if shortLives++; time.Since(begin) > longLife {
+		if shortLives++; time.Since(begin) > stableAfter {
 			shortLives = 1
 		}
 		killed := err == nil && status.Signaled() && status.Signal() == unix.SIGKILL
-		again := pause(shortLives, killed)
+		again := restartDelay(shortLives, killed)
 		if shortLives <= crashLoop {
 			h.cfg.Log.Error("the daemon died and is started again; its sessions are kept", "event", "daemon_died",
 				"daemon", describe(status, err), "in_a_row", shortLives, "again_in", again.String())
 		}
 		timer := time.NewTimer(again)
-		stop := h.wait(timer.C)
+		stop := h.waitForSignal(timer.C)
 		timer.Stop()
 		if stop {
-			h.endChildren()
+			h.killChildren()
 			return 0
 		}
-		h.hello.flags = helloAgain
+		h.hello.flags = helloRestarted
 	}
 }
 
@@ -278,7 +278,7 @@ func describe(status syscall.WaitStatus, err error) string {
 
 // wait waits for the time, or for a signal to go on if there is none, and says
 // whether one has asked to end instead.
-func (h *holder) wait(until <-chan time.Time) (stop bool) {
+func (h *holder) waitForSignal(until <-chan time.Time) (stop bool) {
 	for {
 		select {
 		case <-until:
@@ -300,36 +300,36 @@ const settleTime = time.Second
 
 // live starts a daemon and does what it says until it is dead. What it had sent
 // before it died is done when live returns.
-func (h *holder) live() (bye *record, status syscall.WaitStatus, err error) {
-	conn, err := h.start()
+func (h *holder) runDaemon() (bye *record, status syscall.WaitStatus, err error) {
+	conn, err := h.startDaemon()
 	if err != nil {
 		return nil, 0, err
 	}
 	h.wakeReaper()
-	out := newOutbox(conn)
-	h.table.greet(out, h.hello)
+	out := newSendQueue(conn)
+	h.table.connect(out, h.hello)
 	defer time.AfterFunc(settleTime, debug.FreeOSMemory).Stop()
 	written, spoke, heard := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(written)
 		out.run()
 	}()
-	go func() { heard <- h.listen(conn, spoke) }()
-	status = h.untilDeath(spoke)
+	go func() { heard <- h.serveDaemon(conn, spoke) }()
+	status = h.waitDaemon(spoke)
 	// What is queued is still read, and then the end, whoever else may have the
 	// daemon's end open.
 	_ = unix.Shutdown(conn, unix.SHUT_RDWR)
 	if err := <-heard; err != nil {
 		h.cfg.Log.Error("the holder could not understand the daemon", "error", err)
 	}
-	bye = h.table.leave()
+	bye = h.table.disconnect()
 	out.close()
 	<-written
 	return bye, status, unix.Close(conn)
 }
 
 // start starts the daemon and returns this end of the connection.
-func (h *holder) start() (conn int, err error) {
+func (h *holder) startDaemon() (conn int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
@@ -337,9 +337,9 @@ func (h *holder) start() (conn int, err error) {
 	defer unix.Close(pair[1])
 	h.table.mu.Lock() // it must not be reaped before it is known
 	defer h.table.mu.Unlock()
-	files := []uintptr{0, 1, 2, FD: uintptr(pair[1]), lifeFD: uintptr(pair[1])}
-	if h.table.under != nil {
-		files[lifeFD] = uintptr(h.table.under.life)
+	files := []uintptr{0, 1, 2, FD: uintptr(pair[1]), lifelineFD: uintptr(pair[1])}
+	if h.table.cleaner != nil {
+		files[lifelineFD] = uintptr(h.table.cleaner.lifeline)
 	}
 	for _, fd := range h.cfg.Files {
 		files = append(files, uintptr(fd))
@@ -360,10 +360,10 @@ func (h *holder) start() (conn int, err error) {
 
 // listen obeys the daemon until its end. One that makes no sense is killed: it
 // can't be trusted with sessions. spoke is closed at the first word.
-func (h *holder) listen(conn int, spoke chan<- struct{}) error {
-	in := &packets{conn: conn}
+func (h *holder) serveDaemon(conn int, spoke chan<- struct{}) error {
+	in := &packetReader{conn: conn}
 	for first := true; ; first = false {
-		err := in.next(h.table.obey)
+		err := in.next(h.table.handle)
 		if first && err == nil {
 			close(spoke)
 		}
@@ -371,7 +371,7 @@ func (h *holder) listen(conn int, spoke chan<- struct{}) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			h.pass(unix.SIGKILL)
+			h.signalDaemon(unix.SIGKILL)
 			return err
 		}
 	}
@@ -379,11 +379,11 @@ func (h *holder) listen(conn int, spoke chan<- struct{}) error {
 
 // catchTime is how long a signal is kept back from a daemon that has not said a
 // word yet: before that it may not catch signals, and would die of it.
-const catchTime = 2 * time.Second
+const signalDelay = 2 * time.Second
 
 // untilDeath passes signals on to the daemon until it is dead.
-func (h *holder) untilDeath(spoke <-chan struct{}) syscall.WaitStatus {
-	late := time.NewTimer(catchTime)
+func (h *holder) waitDaemon(spoke <-chan struct{}) syscall.WaitStatus {
+	late := time.NewTimer(signalDelay)
 	defer late.Stop()
 	var back []unix.Signal
 	catches := false
@@ -406,7 +406,7 @@ func (h *holder) untilDeath(spoke <-chan struct{}) syscall.WaitStatus {
 		}
 		if catches {
 			for _, sig := range back {
-				h.pass(sig)
+				h.signalDaemon(sig)
 			}
 			back = nil
 		}
@@ -414,7 +414,7 @@ func (h *holder) untilDeath(spoke <-chan struct{}) syscall.WaitStatus {
 }
 
 // pass sends a signal to the daemon.
-func (h *holder) pass(sig unix.Signal) {
+func (h *holder) signalDaemon(sig unix.Signal) {
 	h.table.mu.Lock() // it is not reaped meanwhile, so the number is its own
 	defer h.table.mu.Unlock()
 	if h.table.daemon != 0 {
@@ -423,15 +423,15 @@ func (h *holder) pass(sig unix.Signal) {
 }
 
 // endTime bounds how long the processes of sessions may take to die.
-const endTime = 10 * time.Second
+const killTimeout = 10 * time.Second
 
 // endChildren kills all that descends from this process, when there is no daemon
 // to do it better. What has lost its parent becomes a child, so in the end there
 // is nobody else.
-func (h *holder) endChildren() {
-	h.undertake()
-	for deadline := time.Now().Add(endTime); time.Now().Before(deadline); {
-		pids := slices.DeleteFunc(children(), h.table.isUndertaker) // it ends last
+func (h *holder) killChildren() {
+	h.triggerCleaner()
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
+		pids := slices.DeleteFunc(children(), h.table.isCleaner) // it ends last
 		if len(pids) == 0 {
 			return
 		}

@@ -88,17 +88,17 @@ func TestSlotOfAnother(t *testing.T) {
 	if first.Number() != second.Number() {
 		t.Fatalf("%v and %v", first, second)
 	}
-	if _, err := c.Take(first); !errors.Is(err, ErrOther) {
+	if _, err := c.Take(first); !errors.Is(err, ErrStale) {
 		t.Errorf("take: %v", err)
 	}
 	fd := textFile(t, "third")
 	defer unix.Close(fd)
-	if err := c.Replace(first, fd); !errors.Is(err, ErrOther) {
+	if err := c.Replace(first, fd); !errors.Is(err, ErrStale) {
 		t.Errorf("replace: %v", err)
 	}
 	c.Drop(first)
 	c.Drop(first)
-	if len(refusals) != 2 || !errors.Is(refusals[0], ErrOther) {
+	if len(refusals) != 2 || !errors.Is(refusals[0], ErrStale) {
 		t.Errorf("refused: %v", refusals)
 	}
 	if path := c.Path(first); path == c.Path(second) {
@@ -126,26 +126,26 @@ func TestHolderComparesGenerations(t *testing.T) {
 	stale := newSlot(slot.Number(), slot.Generation()+7)
 	fd := textFile(t, "wrong")
 	defer unix.Close(fd)
-	if _, err := c.Take(stale); !errors.Is(err, ErrOther) {
+	if _, err := c.Take(stale); !errors.Is(err, ErrStale) {
 		t.Errorf("take: %v", err)
 	}
-	if err := c.tell(slotRecord(wantDrop, stale), -1); err != nil {
+	if err := c.send(slotRecord(wantDrop, stale), -1); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Sync(); err != nil {
 		t.Errorf("sync after a drop: %v", err)
 	}
-	if err := <-refusals; !errors.Is(err, ErrOther) {
+	if err := <-refusals; !errors.Is(err, ErrStale) {
 		t.Errorf("drop: %v", err)
 	}
 	for _, flags := range []uint8{0, keepNew} {
-		if err := c.give(stale, fd, flags); err != nil {
+		if err := c.sendFD(stale, fd, flags); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Sync(); !errors.Is(err, ErrOther) {
+		if err := c.Sync(); !errors.Is(err, ErrStale) {
 			t.Errorf("keep with flags %d: %v", flags, err)
 		}
-		if err := <-refusals; !errors.Is(err, ErrOther) {
+		if err := <-refusals; !errors.Is(err, ErrStale) {
 			t.Errorf("keep with flags %d: %v", flags, err)
 		}
 	}
@@ -166,7 +166,7 @@ func TestImpossibleSlots(t *testing.T) {
 	defer unix.Close(fd)
 	for _, slot := range []Slot{-1, 0, 3, Root - 1, newSlot(3, 1), newSlot(0, 1), newSlot(maxNumber, 1)} {
 		for _, flags := range []uint8{0, keepNew} {
-			if err := c.give(slot, fd, flags); err != nil {
+			if err := c.sendFD(slot, fd, flags); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Sync(); err == nil {
@@ -180,7 +180,7 @@ func TestImpossibleSlots(t *testing.T) {
 			t.Errorf("replace %v: %v", slot, err)
 		}
 		c.Drop(slot)
-		if err := c.tell(slotRecord(wantDrop, slot), -1); err != nil {
+		if err := c.send(slotRecord(wantDrop, slot), -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestImpossibleSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []record{{kind: wantTake, num: -1}, {kind: wantTake, num: 1 << 30}, {kind: wantTake, num: int32(Root), extra: -1}} {
-		if a, err := c.ask(r); err != nil || unix.Errno(a.value) != unix.EBADF {
+		if a, err := c.call(r); err != nil || unix.Errno(a.value) != unix.EBADF {
 			t.Errorf("%+v: %+v, %v", r, a, err)
 		}
 	}
@@ -235,18 +235,18 @@ func TestOutOfNumbers(t *testing.T) {
 
 // No two daemons make the same slot for two things, wherever the first is killed.
 func TestGenerationsOfDaemons(t *testing.T) {
-	h := hold(t, "stale")
+	h := startHolder(t, "stale")
 	if got := h.line(t); got != "30 daemons, no slot twice" {
 		t.Error(got)
 	}
 	h.end(t, 0)
 }
 
-func stale(s stage) {
+func stale(s testDaemon) {
 	const daemons = 30
 	// What was ever handed out is noted in a page that outlives the daemons.
 	var seen *os.File
-	if s.life == 1 {
+	if s.start == 1 {
 		fd, err := unix.MemfdCreate("seen", unix.MFD_CLOEXEC)
 		check(err)
 		check(s.Replace(Root, fd))
@@ -258,7 +258,7 @@ func stale(s stage) {
 		before, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", fd))
 		check(err)
 		for _, slot := range s.Hello().Slots {
-			if slot != Root && s.life%3 != 0 {
+			if slot != Root && s.start%3 != 0 {
 				s.Drop(slot)
 			}
 		}
@@ -271,11 +271,11 @@ func stale(s stage) {
 			known[slot] = true
 		}
 	}
-	if s.life > daemons {
+	if s.start > daemons {
 		fmt.Println(daemons, "daemons, no slot twice")
-		s.leave(0)
+		s.stopHolder(0)
 	}
-	for i := range 5 + s.life%4 {
+	for i := range 5 + s.start%4 {
 		slot, err := s.Keep(0)
 		check(err)
 		_, err = seen.Write(binary.LittleEndian.AppendUint64(nil, uint64(slot)))
@@ -289,7 +289,7 @@ func stale(s stage) {
 
 // A daemon that asks for what can't be is answered, and not killed.
 func TestImpossibleIsNoNonsense(t *testing.T) {
-	h := hold(t, "impossible")
+	h := startHolder(t, "impossible")
 	if got := h.line(t); got != "lives on" {
 		t.Error(got)
 	}
@@ -299,23 +299,23 @@ func TestImpossibleIsNoNonsense(t *testing.T) {
 	}
 }
 
-func impossible(s stage) {
-	if s.life > 1 {
+func impossible(s testDaemon) {
+	if s.start > 1 {
 		check(errors.New("it was killed"))
 	}
 	for _, slot := range []Slot{-1, 0, 999, newSlot(999, 3), newSlot(maxNumber, 3)} {
-		check(s.give(slot, 0, keepNew))
+		check(s.sendFD(slot, 0, keepNew))
 		if s.Sync() == nil {
 			check(fmt.Errorf("slot %v was kept", slot))
 		}
 	}
 	fmt.Println("lives on")
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // Under a low limit of open files both ends run out, and neither gives up.
 func TestCrowded(t *testing.T) {
-	h := holdBy(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s", int(Root)+40, executable(t))))
+	h := startHolderCmd(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s", int(Root)+40, executable(t))))
 	if got := h.line(t); got != "39 kept, 100 refused" {
 		t.Error(got)
 	}
@@ -325,7 +325,7 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-func crowded(s stage) {
+func crowded(s testDaemon) {
 	kept, refused := 0, 0
 	for refused < 100 {
 		slot, err := s.Keep(0)
@@ -358,12 +358,12 @@ func crowded(s stage) {
 	fd, err := s.Take(slot)
 	check(err)
 	check(unix.Close(fd))
-	s.leave(0)
+	s.stopHolder(0)
 }
 
 // A hard limit below the numbers of slots is one error, before anything starts.
 func TestLowLimit(t *testing.T) {
-	h := holdBy(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n 220; exec %s", executable(t))))
+	h := startHolderCmd(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n 220; exec %s", executable(t))))
 	h.end(t, 1)
 	log := h.log.String()
 	if !strings.Contains(log, "220") || !strings.Contains(log, fmt.Sprint(minFiles)) || strings.Contains(log, "started again") {
@@ -382,27 +382,27 @@ func TestLeftByFormat2(t *testing.T) {
 	read := func(b []byte) *holder {
 		t.Helper()
 		h := &holder{table: newTable()}
-		if err := h.recallAll(b); err != nil {
+		if err := h.loadState(b); err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
 	h := read(b)
-	got := fmt.Sprintf("%v used %d tracked %d under %d orphans %d recent %d host %x", h.table.slots, h.table.used, len(h.table.tracked), h.table.formerUnder, h.table.orphans, len(h.table.recent), h.hello.id)
+	got := fmt.Sprintf("%v used %d tracked %d under %d orphans %d recent %d host %x", h.table.slots, h.table.lastGeneration, len(h.table.tracked), h.table.formerCleaner, h.table.orphans, len(h.table.recent), h.hello.id)
 	if want := "map[1000:0 1001:0 1002:0 1007:0] used 0 tracked 2 under 500 orphans 13 recent 1 host beef"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	// What this program leaves is read again, also by one that knows less, or
 	// more: a kind that it does not know is skipped.
 	h.hello.num = int32(os.Getpid())
-	h.table.slots[1003], h.table.used = 41, 44
-	left := h.left()
+	h.table.slots[1003], h.table.lastGeneration = 41, 44
+	left := h.encodeState()
 	left = append(record{kind: 200, extra: 7}.append(slices.Clone(left[:len(left)-recordSize])), left[len(left)-recordSize:]...)
 	again := read(left)
-	if fmt.Sprint(again.table.slots) != fmt.Sprint(h.table.slots) || again.table.used != 44 {
-		t.Errorf("slots %v, used %d", again.table.slots, again.table.used)
+	if fmt.Sprint(again.table.slots) != fmt.Sprint(h.table.slots) || again.table.lastGeneration != 44 {
+		t.Errorf("slots %v, used %d", again.table.slots, again.table.lastGeneration)
 	}
-	if err := (&holder{table: newTable()}).recallAll(left[:len(left)-recordSize]); err == nil {
+	if err := (&holder{table: newTable()}).loadState(left[:len(left)-recordSize]); err == nil {
 		t.Error("what has no end was read")
 	}
 }
@@ -410,17 +410,17 @@ func TestLeftByFormat2(t *testing.T) {
 // Generations outlive the program of the holder.
 func TestGenerationsAreRenewed(t *testing.T) {
 	t.Setenv(programVar, executable(t))
-	h := hold(t, "regenerated")
+	h := startHolder(t, "regenerated")
 	if got := h.line(t); got != "3 programs, no slot twice" {
 		t.Error(got)
 	}
 	h.end(t, 0)
 }
 
-func regenerated(s stage) {
+func regenerated(s testDaemon) {
 	const programs = 3
 	var last int64 // the highest generation that earlier daemons used
-	if s.life > 1 {
+	if s.start > 1 {
 		fd, err := s.Take(Root)
 		check(err)
 		var b [16]byte
@@ -435,9 +435,9 @@ func regenerated(s stage) {
 		check(err)
 		check(unix.Close(taken))
 	}
-	if s.life > programs {
+	if s.start > programs {
 		fmt.Println(programs, "programs, no slot twice")
-		s.leave(0)
+		s.stopHolder(0)
 	}
 	kept, err := s.Keep(0)
 	check(err)
@@ -452,6 +452,6 @@ func regenerated(s stage) {
 	_, err = unix.Write(fd, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(kept)), uint64(dropped.Generation())))
 	check(err)
 	check(s.Replace(Root, fd))
-	check(s.Bye(0, Again))
+	check(s.AnnounceExit(0, Restart))
 	os.Exit(0)
 }

@@ -18,32 +18,32 @@ const recentExits = 4096
 // table is all that the holder knows. Its lock orders what the daemon says with
 // the reaping: a process is reaped and noted in one step.
 type table struct {
-	mu      sync.Mutex
-	slots   map[int]int64   // generations, by number
-	used    int64           // the last generation that was used
-	tracked map[int]*ending // by pid, until forgotten
-	recent  map[int]ending  // exits of the untracked, by pid
-	order   []int           // the pids in recent, as a ring once it is full
-	oldest  int             // where order is overwritten
-	orphans int64
-	daemon  int                     // pid of the daemon, 0 while there is none
-	died    chan syscall.WaitStatus // how it ended; has room for it
-	send    *outbox                 // to the daemon, nil while there is none
-	bye     *record
-	under   *undertaker // nil: there is none
+	mu             sync.Mutex
+	slots          map[int]int64      // generations, by number
+	lastGeneration int64              // the last generation that was used
+	tracked        map[int]*exitState // by pid, until forgotten
+	recent         map[int]exitState  // exits of the untracked, by pid
+	order          []int              // the pids in recent, as a ring once it is full
+	oldest         int                // where order is overwritten
+	orphans        int64
+	daemon         int                     // pid of the daemon, 0 while there is none
+	died           chan syscall.WaitStatus // how it ended; has room for it
+	send           *sendQueue              // to the daemon, nil while there is none
+	exitMsg        *record
+	cleaner        *cleaner // nil: there is none
 	// formerUnder is the pid of the undertaker from before a renewal; 0: it is gone.
-	formerUnder int
+	formerCleaner int
 }
 
 // ending is how a process ended, if it has.
-type ending struct {
+type exitState struct {
 	pid    int
-	ended  bool
+	exited bool
 	status syscall.WaitStatus
 	cpu    int64
 }
 
-func (e *ending) record() record {
+func (e *exitState) record() record {
 	return record{kind: gotExit, num: int32(e.pid), value: int32(e.status), extra: e.cpu}
 }
 
@@ -52,23 +52,23 @@ const lostStatus = syscall.WaitStatus(unix.SIGKILL)
 
 func newTable() *table {
 	return &table{
-		slots: map[int]int64{}, tracked: map[int]*ending{}, recent: map[int]ending{},
+		slots: map[int]int64{}, tracked: map[int]*exitState{}, recent: map[int]exitState{},
 		died: make(chan syscall.WaitStatus, 1),
 	}
 }
 
 // greet makes to the way to the daemon, and tells it all.
-func (t *table) greet(to *outbox, hello record) {
+func (t *table) connect(to *sendQueue, hello record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.send, t.bye = to, nil
-	hello.extra = t.used
+	t.send, t.exitMsg = to, nil
+	hello.extra = t.lastGeneration
 	to.put(hello, -1)
 	for number, generation := range t.slots {
 		to.put(slotRecord(gotSlot, newSlot(number, generation)), -1)
 	}
 	for pid, e := range t.tracked {
-		if e.ended {
+		if e.exited {
 			to.put(e.record(), -1)
 		} else {
 			to.put(record{kind: gotTrack, num: int32(pid)}, -1)
@@ -78,15 +78,15 @@ func (t *table) greet(to *outbox, hello record) {
 }
 
 // leave forgets the way to the daemon, and returns its last word, if it had one.
-func (t *table) leave() *record {
+func (t *table) disconnect() *record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.send = nil
-	return t.bye
+	return t.exitMsg
 }
 
 // obey does what the daemon says.
-func (t *table) obey(r record, fd int) error {
+func (t *table) handle(r record, fd int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if (fd != -1) != (r.kind == wantKeep) {
@@ -116,13 +116,13 @@ func (t *table) obey(r record, fd int) error {
 	case wantTrack:
 		t.track(int(r.num))
 	case wantForget:
-		if e := t.tracked[int(r.num)]; e != nil && e.ended {
+		if e := t.tracked[int(r.num)]; e != nil && e.exited {
 			delete(t.tracked, e.pid)
 		}
 	case wantCount:
 		t.send.put(record{kind: gotCount, id: r.id, extra: t.orphans}, -1)
-	case wantBye:
-		t.bye = &r
+	case wantExitMode:
+		t.exitMsg = &r
 	default:
 		return fmt.Errorf("%w: kind %d", errMalformed, r.kind)
 	}
@@ -138,13 +138,13 @@ func (t *table) refuse(r record, why unix.Errno) {
 }
 
 // has says why a slot can't be used, and 0 if it can.
-func (t *table) has(slot Slot) unix.Errno {
+func (t *table) checkSlot(slot Slot) unix.Errno {
 	generation, ok := t.slots[slot.Number()]
 	switch {
 	case !ok:
 		return unix.EBADF
 	case generation != slot.Generation():
-		return errOther
+		return errnoStale
 	}
 	return 0
 }
@@ -159,26 +159,26 @@ func (t *table) keep(r record, fd int) unix.Errno {
 	if slot < 0 || slot.Number() < int(Root) {
 		return unix.EBADF
 	}
-	why := t.has(slot)
+	why := t.checkSlot(slot)
 	switch {
 	case r.flags&keepNew != 0 && why == unix.EBADF: // it is free
 	case r.flags&keepNew != 0:
-		return errOther
+		return errnoStale
 	case slot == Root: // it may be the first time
 	case why != 0:
 		return why
 	}
-	if err := put(fd, slot.Number()); err != nil {
+	if err := dupTo(fd, slot.Number()); err != nil {
 		return errnoOf(err)
 	}
 	t.slots[slot.Number()] = slot.Generation()
-	t.used = max(t.used, slot.Generation())
+	t.lastGeneration = max(t.lastGeneration, slot.Generation())
 	return 0
 }
 
 // drop gives up a slot, if there is one.
 func (t *table) drop(slot Slot) unix.Errno {
-	why := t.has(slot)
+	why := t.checkSlot(slot)
 	switch why {
 	case 0:
 		delete(t.slots, slot.Number())
@@ -192,7 +192,7 @@ func (t *table) drop(slot Slot) unix.Errno {
 // take returns a copy of what is in a slot, which may be dropped before it is
 // sent.
 func (t *table) take(slot Slot) (fd int, why unix.Errno) {
-	if why := t.has(slot); why != 0 {
+	if why := t.checkSlot(slot); why != 0 {
 		return -1, why
 	}
 	fd, err := dup(slot.Number())
@@ -223,10 +223,10 @@ func (t *table) dropAll() {
 // track notes that the exit of a process is wanted, and tells it if it was.
 func (t *table) track(pid int) {
 	known := t.tracked[pid]
-	if known != nil && !known.ended {
+	if known != nil && !known.exited {
 		return
 	}
-	e := &ending{pid: pid}
+	e := &exitState{pid: pid}
 	if !isChild(pid) { // it has been reaped already
 		if recent, ok := t.recent[pid]; ok {
 			*e = recent
@@ -234,7 +234,7 @@ func (t *table) track(pid int) {
 		} else if known != nil {
 			e = known
 		} else {
-			e.ended, e.status = true, lostStatus
+			e.exited, e.status = true, lostStatus
 		}
 		t.send.put(e.record(), -1)
 	}
@@ -243,7 +243,7 @@ func (t *table) track(pid int) {
 }
 
 // remember keeps the exit of an untracked process for a while.
-func (t *table) remember(e ending) {
+func (t *table) remember(e exitState) {
 	t.orphans++
 	t.recent[e.pid] = e
 	if len(t.order) < recentExits {
@@ -282,26 +282,26 @@ func (t *table) reap() {
 		case pid == t.daemon:
 			t.daemon = 0
 			t.died <- status
-		case t.under != nil && pid == t.under.pid:
-			t.under.pid = 0
-			t.under.died <- struct{}{}
-		case pid == t.formerUnder:
-			t.formerUnder = 0
+		case t.cleaner != nil && pid == t.cleaner.pid:
+			t.cleaner.pid = 0
+			t.cleaner.died <- struct{}{}
+		case pid == t.formerCleaner:
+			t.formerCleaner = 0
 		default:
-			t.ended(ending{pid: pid, ended: true, status: status, cpu: usage.Utime.Nano() + usage.Stime.Nano()})
+			t.exited(exitState{pid: pid, exited: true, status: status, cpu: usage.Utime.Nano() + usage.Stime.Nano()})
 		}
 	}
 }
 
-func (t *table) isUndertaker(pid int) bool {
+func (t *table) isCleaner(pid int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.under != nil && pid == t.under.pid
+	return t.cleaner != nil && pid == t.cleaner.pid
 }
 
-func (t *table) ended(e ending) {
+func (t *table) exited(e exitState) {
 	known := t.tracked[e.pid]
-	if known == nil || known.ended {
+	if known == nil || known.exited {
 		t.remember(e)
 		return
 	}

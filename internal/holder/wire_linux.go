@@ -14,15 +14,15 @@ type kind uint8
 
 // From the daemon; the first three carry or free descriptors.
 const (
-	wantKeep   kind = iota + 1 // a slot, with a descriptor; flags: keepNew
-	wantDrop                   // a slot
-	wantTake                   // a slot → gotTake with the descriptor
-	wantSync                   // → gotSync
-	wantGroup                  // num: pid → gotGroup
-	wantTrack                  // num: pid → gotExit, when it has ended
-	wantForget                 // num: pid, whose exit is recorded
-	wantCount                  // → gotCount
-	wantBye                    // value: exit code, flags: a Parting
+	wantKeep     kind = iota + 1 // a slot, with a descriptor; flags: keepNew
+	wantDrop                     // a slot
+	wantTake                     // a slot → gotTake with the descriptor
+	wantSync                     // → gotSync
+	wantGroup                    // num: pid → gotGroup
+	wantTrack                    // num: pid → gotExit, when it has ended
+	wantForget                   // num: pid, whose exit is recorded
+	wantCount                    // → gotCount
+	wantExitMode                 // value: exit code, flags: a Parting
 )
 
 // From the holder.
@@ -43,31 +43,31 @@ const (
 // are tags: a program skips those that it does not know, and does without those
 // that an earlier one did not write. Numbers are never given another meaning.
 const (
-	leftFirst      kind = iota + 129 // num: pid of the holder, value: oom_score_adj of the others, id: the host's number, extra: how many untracked processes were reaped
-	leftRecent                       // as gotExit, of an untracked process
-	leftUnder                        // num: pid of the undertaker, value: writing end of its pipe
-	leftAll                          // nothing follows
-	leftGeneration                   // extra: the last generation that was used
+	savedHeader     kind = iota + 129 // num: pid of the holder, value: oom_score_adj of the others, id: the host's number, extra: how many untracked processes were reaped
+	savedRecent                       // as gotExit, of an untracked process
+	savedCleaner                      // num: pid of the undertaker, value: writing end of its pipe
+	savedEnd                          // nothing follows
+	savedGeneration                   // extra: the last generation that was used
 )
 
 // Parting says what is to become of the sessions of a daemon that ends on
 // purpose.
-type Parting uint8
+type ExitMode uint8
 
 // The ways to part.
 const (
-	End   Parting = iota // they have ended, and the holder ends too
-	Keep                 // they are kept without a daemon until SIGUSR1 asks for one
-	Again                // another daemon follows at once, of the program that is now in its place
+	Stop    ExitMode = iota // they have ended, and the holder ends too
+	Detach                  // they are kept without a daemon until SIGUSR1 asks for one
+	Restart                 // another daemon follows at once, of the program that is now in its place
 )
 
 const (
-	helloAgain = 1 // of gotHello: there was a daemon before this one
-	keepNew    = 1 // of wantKeep: the number is free, and nothing is replaced
+	helloRestarted = 1 // of gotHello: there was a daemon before this one
+	keepNew        = 1 // of wantKeep: the number is free, and nothing is replaced
 )
 
 // errOther is the errno of ErrOther.
-const errOther = unix.ESTALE
+const errnoStale = unix.ESTALE
 
 // slotRecord is a record about a slot.
 func slotRecord(k kind, slot Slot) record {
@@ -130,7 +130,7 @@ func readRecord(b []byte) record {
 var errMalformed = errors.New("malformed message")
 
 // packets reads from one end of a connection. It belongs to one goroutine.
-type packets struct {
+type packetReader struct {
 	conn int
 	buf  [packetRecords * recordSize]byte
 	oob  [64]byte // room for more than the one descriptor that may come
@@ -139,7 +139,7 @@ type packets struct {
 // next reads a packet. fd is -1 if none came with it, lostFD if it could not be
 // received, and the caller's else.
 // io.EOF means that the other end is gone.
-func (p *packets) next(each func(record, int) error) error {
+func (p *packetReader) next(each func(record, int) error) error {
 	n, nrights, flags, _, err := unix.Recvmsg(p.conn, p.buf[:], p.oob[:], unix.MSG_CMSG_CLOEXEC)
 	switch {
 	case errors.Is(err, unix.EINTR):
@@ -151,7 +151,7 @@ func (p *packets) next(each func(record, int) error) error {
 	case n == 0 && nrights == 0:
 		return io.EOF
 	}
-	fds := descriptors(p.oob[:nrights])
+	fds := parseFDs(p.oob[:nrights])
 	fd := -1
 	if len(fds) == 1 {
 		fd = fds[0]
@@ -182,7 +182,7 @@ func (p *packets) next(each func(record, int) error) error {
 }
 
 // descriptors returns what came with a packet.
-func descriptors(oob []byte) (fds []int) {
+func parseFDs(oob []byte) (fds []int) {
 	if len(oob) == 0 {
 		return nil // as most do
 	}

@@ -7,7 +7,7 @@ func (j *Journal) append(st Stream, p []byte) {
 	if j.closed || len(p) == 0 {
 		return
 	}
-	j.enter()
+	j.attachSegment()
 	if j.spill == nil {
 		if int64(len(p)) <= j.memoryRoom(st) {
 			j.appendMemory(st, p)

@@ -2,11 +2,11 @@ package journal
 
 // point is a place between two instructions at which a journal must be whole
 // for who finds it after this process.
-type point int
+type crashPoint int
 
 const (
-	beforeNote point = iota + 1
-	afterNote
+	beforeSave crashPoint = iota + 1
+	afterSave
 	afterSplice
 	afterCommit
 	beforeSwitch // to the spill file
@@ -19,10 +19,10 @@ const (
 
 // halt, if not nil, is called wherever one comes by such a place. Only tests set
 // it, to end the process there.
-var halt func(point)
+var crashHook func(crashPoint)
 
-func reached(p point) {
-	if halt != nil {
-		halt(p)
+func reached(p crashPoint) {
+	if crashHook != nil {
+		crashHook(p)
 	}
 }

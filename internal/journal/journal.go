@@ -27,10 +27,10 @@ type Journal struct {
 	store  *Store
 	bounds // one that was restored has those it was made with
 
-	wmu      sync.Mutex
-	big      uint8 // bit per stream: its pipe was asked to grow. Under wmu.
-	noSplice bool  // its file system refused splice. Under wmu.
-	unstaged bool  // nothing is in the staging pipe of its terminal. Under wmu.
+	wmu        sync.Mutex
+	grownPipes uint8 // bit per stream: its pipe was asked to grow. Under wmu.
+	noSplice   bool  // its file system refused splice. Under wmu.
+	stageEmpty bool  // nothing is in the staging pipe of its terminal. Under wmu.
 
 	// stopped is when it was last found that the file takes no more, since
 	// store.began. Under wmu.
@@ -43,11 +43,11 @@ type Journal struct {
 	wake     chan struct{} // closed at the next append; nil while nobody waits
 	size     int64
 	total    [streams]int64
-	charged  int64  // what of store.memory is this journal's
-	lane     *lane  // what the slices below are in while it runs; nil before the first byte and after the end
-	mem      []byte // bytes from 0 on, unless they are in the spill's file
-	head     index  // runs from 0 on, up to the gap or the tail's runs
-	spill    *spill // nil while everything is in mem
+	charged  int64        // what of store.memory is this journal's
+	segment  *liveSegment // what the slices below are in while it runs; nil before the first byte and after the end
+	mem      []byte       // bytes from 0 on, unless they are in the spill's file
+	head     index        // runs from 0 on, up to the gap or the tail's runs
+	spill    *spill       // nil while everything is in mem
 	lossy    error
 	origin   time.Duration // what times are counted from, since store.began
 	times    *times        // when later bytes came; nil: with the first
@@ -174,10 +174,10 @@ func (j *Journal) Close() {
 	defer j.wmu.Unlock()
 	j.mu.Lock()
 	j.seal()
-	l, used := j.leave()
+	l, used := j.detachSegment()
 	j.mu.Unlock()
 	if l != nil {
-		j.store.putLane(l, used)
+		j.store.putSegment(l, used)
 	}
 }
 
@@ -200,17 +200,17 @@ func (j *Journal) Release() {
 		return
 	}
 	j.closed, j.released = true, true
-	sp, l, used := j.spill, j.lane, j.held()
+	sp, l, used := j.spill, j.segment, j.memoryUse()
 	if l != nil {
-		j.sayFilled()
+		j.recordFilled()
 	}
-	j.mem, j.head, j.spill, j.times, j.lane = nil, index{}, nil, nil, nil
+	j.mem, j.head, j.spill, j.times, j.segment = nil, index{}, nil, nil, nil
 	j.charge()
 	j.broadcast()
 	j.mu.Unlock()
 
 	if l != nil {
-		j.store.putLane(l, used)
+		j.store.putSegment(l, used)
 	}
 	if sp != nil {
 		j.store.spilled.Add(-sp.written)
@@ -223,7 +223,7 @@ func (j *Journal) Release() {
 // charge brings the store's count of memory up to date with this journal's. The
 // caller holds mu.
 func (j *Journal) charge() {
-	if n := j.held(); n != j.charged {
+	if n := j.memoryUse(); n != j.charged {
 		j.store.memory.Add(n - j.charged)
 		j.charged = n
 	}
@@ -231,7 +231,7 @@ func (j *Journal) charge() {
 
 // held returns how many bytes of memory the journal takes. The caller holds a
 // lock.
-func (j *Journal) held() int64 {
+func (j *Journal) memoryUse() int64 {
 	n := int64(len(j.mem)) + runSize*int64(j.head.n) + j.times.memory()
 	if sp := j.spill; sp != nil {
 		n += runSize*int64(sp.tail.most) + int64(len(sp.ring))

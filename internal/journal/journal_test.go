@@ -13,51 +13,51 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-type chunk struct {
+type input struct {
 	st   Stream
 	text string
 }
 
-func appendAll(j *Journal, chunks []chunk) {
+func appendAll(j *Journal, chunks []input) {
 	for _, c := range chunks {
 		j.Append(c.st, []byte(c.text))
 	}
 }
 
-func out(offset int64, text string) Segment {
-	return Segment{Stream: Stdout, Offset: offset, Data: []byte(text)}
+func out(offset int64, text string) Chunk {
+	return Chunk{Stream: Stdout, Offset: offset, Data: []byte(text)}
 }
 
-func errs(offset int64, text string) Segment {
-	return Segment{Stream: Stderr, Offset: offset, Data: []byte(text)}
+func errs(offset int64, text string) Chunk {
+	return Chunk{Stream: Stderr, Offset: offset, Data: []byte(text)}
 }
 
 func TestRead(t *testing.T) {
-	both := []chunk{{Stdout, "abc"}, {Stdout, "de"}, {Stderr, "XY"}, {Stdout, "f"}}
+	both := []input{{Stdout, "abc"}, {Stdout, "de"}, {Stderr, "XY"}, {Stdout, "f"}}
 	small := Config{ExecMemory: 2, ExecQuota: 8} // head of 4, ring of 4
 	tests := []struct {
 		name   string
 		cfg    Config
-		chunks []chunk
+		chunks []input
 		offset int64
 		max    int
-		want   []Segment
+		want   []Chunk
 		next   int64
 	}{
 		{"empty", Config{}, nil, 0, 10, nil, 0},
-		{"all", Config{}, both, 0, 100, []Segment{out(0, "abcde"), errs(5, "XY"), out(7, "f")}, 8},
-		{"cut by max", Config{}, both, 1, 5, []Segment{out(1, "bcde"), errs(5, "X")}, 6},
+		{"all", Config{}, both, 0, 100, []Chunk{out(0, "abcde"), errs(5, "XY"), out(7, "f")}, 8},
+		{"cut by max", Config{}, both, 1, 5, []Chunk{out(1, "bcde"), errs(5, "X")}, 6},
 		{"at the end", Config{}, both, 8, 5, nil, 8},
 		{"past the end", Config{}, both, 99, 5, nil, 99},
-		{"negative offset", Config{}, both, -5, 2, []Segment{out(0, "ab")}, 2},
-		{"max of nothing", Config{}, both, 0, 0, []Segment{out(0, "a")}, 1},
-		{"from a file", Config{ExecMemory: 1}, both, 1, 100, []Segment{out(1, "bcde"), errs(5, "XY"), out(7, "f")}, 8},
-		{"head and ring full", small, both, 0, 100, []Segment{out(0, "abcde"), errs(5, "XY"), out(7, "f")}, 8},
-		{"gap in the middle", small, append(both, chunk{Stdout, "ghi"}), 0, 100, []Segment{out(0, "abcd"), {Offset: 4, Gap: 3}, out(7, "fghi")}, 11},
-		{"from inside the gap", small, append(both, chunk{Stdout, "ghi"}), 5, 2, []Segment{{Offset: 5, Gap: 2}, out(7, "fg")}, 9},
-		{"up to the gap", small, append(both, chunk{Stdout, "ghi"}), 2, 2, []Segment{out(2, "cd")}, 4},
-		{"one append over the quota", small, []chunk{{Stdout, "abcdefghijklmnopqrst"}}, 0, 100, []Segment{out(0, "abcd"), {Offset: 4, Gap: 12}, out(16, "qrst")}, 20},
-		{"quota of one byte", Config{ExecQuota: 1}, both, 0, 100, []Segment{{Offset: 0, Gap: 7}, out(7, "f")}, 8},
+		{"negative offset", Config{}, both, -5, 2, []Chunk{out(0, "ab")}, 2},
+		{"max of nothing", Config{}, both, 0, 0, []Chunk{out(0, "a")}, 1},
+		{"from a file", Config{ExecMemory: 1}, both, 1, 100, []Chunk{out(1, "bcde"), errs(5, "XY"), out(7, "f")}, 8},
+		{"head and ring full", small, both, 0, 100, []Chunk{out(0, "abcde"), errs(5, "XY"), out(7, "f")}, 8},
+		{"gap in the middle", small, append(both, input{Stdout, "ghi"}), 0, 100, []Chunk{out(0, "abcd"), {Offset: 4, Gap: 3}, out(7, "fghi")}, 11},
+		{"from inside the gap", small, append(both, input{Stdout, "ghi"}), 5, 2, []Chunk{{Offset: 5, Gap: 2}, out(7, "fg")}, 9},
+		{"up to the gap", small, append(both, input{Stdout, "ghi"}), 2, 2, []Chunk{out(2, "cd")}, 4},
+		{"one append over the quota", small, []input{{Stdout, "abcdefghijklmnopqrst"}}, 0, 100, []Chunk{out(0, "abcd"), {Offset: 4, Gap: 12}, out(16, "qrst")}, 20},
+		{"quota of one byte", Config{ExecQuota: 1}, both, 0, 100, []Chunk{{Offset: 0, Gap: 7}, out(7, "f")}, 8},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -75,12 +75,12 @@ func TestRead(t *testing.T) {
 }
 
 func TestHeadTail(t *testing.T) {
-	both := []chunk{{Stdout, "abc"}, {Stderr, "12"}, {Stdout, "def"}, {Stderr, "345"}, {Stdout, "g"}}
+	both := []input{{Stdout, "abc"}, {Stderr, "12"}, {Stdout, "def"}, {Stderr, "345"}, {Stdout, "g"}}
 	small := Config{ExecMemory: 2, ExecQuota: 8} // keeps abc1 and 345g
 	tests := []struct {
 		name       string
 		cfg        Config
-		chunks     []chunk
+		chunks     []input
 		st         Stream
 		head, tail int
 		h, t       string
@@ -97,9 +97,9 @@ func TestHeadTail(t *testing.T) {
 		{"from a file", Config{ExecMemory: 1}, both, Stdout, 2, 3, "ab", "efg", 2},
 		{"quota dropped the middle", small, both, Stdout, 99, 99, "abc", "g", 3},
 		{"quota dropped and asked for less", small, both, Stderr, 1, 2, "1", "45", 2},
-		{"whole on both sides of the gap", small, []chunk{{Stdout, "ab"}, {Stderr, "123456"}, {Stdout, "cd"}}, Stdout, 9, 9, "abcd", "", 0},
-		{"tail reaches over the gap", small, []chunk{{Stdout, "ab"}, {Stderr, "123456"}, {Stdout, "cd"}}, Stdout, 0, 3, "", "bcd", 1},
-		{"all of it dropped", small, []chunk{{Stdout, "abcd"}, {Stderr, "12"}, {Stdout, "efgh"}}, Stderr, 9, 9, "", "", 2},
+		{"whole on both sides of the gap", small, []input{{Stdout, "ab"}, {Stderr, "123456"}, {Stdout, "cd"}}, Stdout, 9, 9, "abcd", "", 0},
+		{"tail reaches over the gap", small, []input{{Stdout, "ab"}, {Stderr, "123456"}, {Stdout, "cd"}}, Stdout, 0, 3, "", "bcd", 1},
+		{"all of it dropped", small, []input{{Stdout, "abcd"}, {Stderr, "12"}, {Stdout, "efgh"}}, Stderr, 9, 9, "", "", 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -348,7 +348,7 @@ func heap() int64 {
 
 func TestHeadTailAllocatesItsResultOnly(t *testing.T) {
 	j := newJournal(t, Config{})
-	appendAll(j, []chunk{{Stdout, "abc"}, {Stderr, "12"}, {Stdout, "def"}})
+	appendAll(j, []input{{Stdout, "abc"}, {Stderr, "12"}, {Stdout, "def"}})
 	got := testing.AllocsPerRun(100, func() {
 		if _, _, _, err := j.HeadTail(Stdout, 2, 2); err != nil {
 			t.Fatal(err)

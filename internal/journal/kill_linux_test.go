@@ -62,35 +62,35 @@ func checkStream(t *testing.T, j *Journal, st Stream, wr *writer) {
 
 // patience is the longest that an owner lives when it is killed at random: it
 // takes some of it to start.
-const patience = 50 * time.Millisecond
+const maxOwnerLife = 50 * time.Millisecond
 
 func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 	large := Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 8 << 30}
 	const all = 1 << 30
 	tests := []struct {
 		name       string
-		sc         scene
+		sc         scenario
 		kills      int
 		most, step int
 	}{
-		{"pipe", scene{cfg: large}, 60, all, 100_000},
-		{"terminal", scene{cfg: large, terminal: true}, 60, all, 5000},
-		{"two pipes", scene{cfg: large, both: true}, 60, all, 100_000}, // in steps large enough for the index
-		{"memory", scene{cfg: Config{ExecMemory: 512 << 20, ExecQuota: 4 << 30, TotalQuota: 8 << 30}}, 20, 256 << 20, 20_000},
-		{"ring", scene{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 300_001, TotalQuota: 8 << 30}}, 20, all, 50_000},
-		{"ring in memory", scene{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 200_000}}, 20, all, 50_000},
-		{"room comes and goes", scene{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 3_000_001, TotalQuota: 200_000}, flap: 500 * time.Microsecond}, 20, all, 50_000},
-		{"room comes at once", scene{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 200_000}, flap: 1}, 20, all, 50_000},
+		{"pipe", scenario{cfg: large}, 60, all, 100_000},
+		{"terminal", scenario{cfg: large, terminal: true}, 60, all, 5000},
+		{"two pipes", scenario{cfg: large, both: true}, 60, all, 100_000}, // in steps large enough for the index
+		{"memory", scenario{cfg: Config{ExecMemory: 512 << 20, ExecQuota: 4 << 30, TotalQuota: 8 << 30}}, 20, 256 << 20, 20_000},
+		{"ring", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 300_001, TotalQuota: 8 << 30}}, 20, all, 50_000},
+		{"ring in memory", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 200_000}}, 20, all, 50_000},
+		{"room comes and goes", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 3_000_001, TotalQuota: 200_000}, flap: 500 * time.Microsecond}, 20, all, 50_000},
+		{"room comes at once", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 200_000}, flap: 1}, 20, all, 50_000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			const seed = 1
-			var sg *stage
+			var sg *harness
 			var writers []*writer
 			if tt.sc.terminal {
 				master, slave := rawTerminal(t)
 				r, w := pipeFiles(t)
-				sg = newStage(t, "owner", tt.sc, master, r, w)
+				sg = newHarness(t, "owner", tt.sc, master, r, w)
 				writers = append(writers, startWriter(t, slave, seed, tt.most, tt.step))
 			} else {
 				r, w := pipeFiles(t)
@@ -101,24 +101,24 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 					files = append(files, r)
 					writers = append(writers, startWriter(t, w, seed+1, tt.most, tt.step))
 				}
-				sg = newStage(t, "owner", tt.sc, files...)
+				sg = newHarness(t, "owner", tt.sc, files...)
 			}
 			rnd := rand.New(rand.NewPCG(seed, 2))
 			for range kills(tt.kills) {
-				if sg.play(1 + time.Duration(rnd.Int64N(int64(patience)))) {
+				if sg.runOwner(1 + time.Duration(rnd.Int64N(int64(maxOwnerLife)))) {
 					break // all is written
 				}
 			}
 			for _, wr := range writers {
 				wr.stop.Close()
 			}
-			if !sg.play(0) {
+			if !sg.runOwner(0) {
 				t.Fatal("the last owner did not come to the end")
 			}
-			if sg.crash < tt.kills {
-				t.Errorf("all was written after %d kills, %d were meant", sg.crash, tt.kills)
+			if sg.crashes < tt.kills {
+				t.Errorf("all was written after %d kills, %d were meant", sg.crashes, tt.kills)
 			}
-			t.Logf("%d killed", sg.crash)
+			t.Logf("%d killed", sg.crashes)
 			j := sg.journal()
 			if tt.sc.terminal {
 				checkStream(t, j, TTY, writers[0])
@@ -133,7 +133,7 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 
 // Owners that end between two steps, each at the same place, lose nothing either.
 func TestMustKeepBytesBetweenSteps(t *testing.T) {
-	bounds := map[string]scene{
+	bounds := map[string]scenario{
 		"file":           {cfg: Config{ExecMemory: 8 << 10, ExecQuota: 1 << 30, TotalQuota: 8 << 30}},
 		"ring":           {cfg: Config{ExecMemory: 4 << 10, ExecQuota: 100_001, TotalQuota: 8 << 30}},
 		"ring in memory": {cfg: Config{ExecMemory: 4 << 10, ExecQuota: 1 << 30, TotalQuota: 100_000}},
@@ -142,19 +142,19 @@ func TestMustKeepBytesBetweenSteps(t *testing.T) {
 	ended := make([]int, points)
 	for name, sc := range bounds {
 		t.Run(name, func(t *testing.T) {
-			for p := point(1); p < points; p++ {
+			for p := crashPoint(1); p < points; p++ {
 				r, w := pipeFiles(t)
 				wr := startWriter(t, w, 7, 1<<20, 20_000)
 				sc.point = p
-				sg := newStage(t, "owner", sc, r)
+				sg := newHarness(t, "owner", sc, r)
 				done := false
 				for i := 0; i < kills(6) && !done; i++ {
 					sg.sc.count = 1 + i%3
-					done = sg.play(0)
+					done = sg.runOwner(0)
 				}
-				ended[p] += sg.crash
+				ended[p] += sg.crashes
 				sg.sc.point = 0
-				if !sg.play(0) {
+				if !sg.runOwner(0) {
 					t.Fatal("the last owner did not come to the end")
 				}
 				checkStream(t, sg.journal(), Stdout, wr)
@@ -162,7 +162,7 @@ func TestMustKeepBytesBetweenSteps(t *testing.T) {
 		})
 	}
 	t.Logf("ended at each: %v", ended[1:])
-	for p := point(1); p < points; p++ {
+	for p := crashPoint(1); p < points; p++ {
 		if ended[p] == 0 {
 			t.Errorf("no owner ended at point %d", p)
 		}
@@ -179,30 +179,30 @@ func TestNaiveOwnerLosesBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sg := newStage(t, "naive", scene{}, r, out)
+			sg := newHarness(t, "naive", scenario{}, r, out)
 			wr := startWriter(t, w, 3, 1<<30, 100_000)
 			rnd := rand.New(rand.NewPCG(3, 3))
 			for i := range kills(30) {
-				after := 1 + time.Duration(rnd.Int64N(int64(patience)))
+				after := 1 + time.Duration(rnd.Int64N(int64(maxOwnerLife)))
 				if sg.sc.count = i % 3; sg.sc.count > 0 {
 					after = 0 // it ends itself: on a busy machine no other may come so far
 				}
-				if sg.play(after) {
+				if sg.runOwner(after) {
 					break
 				}
 			}
 			wr.stop.Close()
 			sg.sc.count = 0
-			sg.play(0)
+			sg.runOwner(0)
 			n, _ := wr.end(t)
 			st, err := out.Stat()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if st.Size() >= n {
-				t.Errorf("%d bytes of %d are there after %d kills: nothing was lost", st.Size(), n, sg.crash)
+				t.Errorf("%d bytes of %d are there after %d kills: nothing was lost", st.Size(), n, sg.crashes)
 			}
-			t.Logf("%d of %d bytes lost in %d kills", n-st.Size(), n, sg.crash)
+			t.Logf("%d of %d bytes lost in %d kills", n-st.Size(), n, sg.crashes)
 		})
 	}
 }

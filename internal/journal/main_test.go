@@ -41,9 +41,9 @@ func newJournal(t testing.TB, cfg Config) *Journal {
 }
 
 // readAll reads from offset to the end in steps of limit bytes.
-func readAll(t testing.TB, j *Journal, offset int64, limit int) []Segment {
+func readAll(t testing.TB, j *Journal, offset int64, limit int) []Chunk {
 	t.Helper()
-	var all []Segment
+	var all []Chunk
 	for offset < j.Size() {
 		segs, next, err := j.Read(offset, limit)
 		if err != nil {

@@ -45,7 +45,7 @@ func (m *model) changes() int {
 
 // checkSegments reports where segs, read from offset on, differ from the model,
 // and returns the gap in them.
-func (m *model) checkSegments(t *rapid.T, segs []Segment, offset int64) gap {
+func (m *model) checkChunks(t *rapid.T, segs []Chunk, offset int64) gap {
 	var g gap
 	for _, seg := range segs {
 		if seg.Offset != offset {
@@ -134,7 +134,7 @@ func TestAgainstModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.checkSegments(t, segs, offset)
+				m.checkChunks(t, segs, offset)
 				n, end := 0, offset
 				for _, seg := range segs {
 					n, end = n+len(seg.Data), seg.End()
@@ -162,7 +162,7 @@ func restarted(t *rapid.T, j *Journal) *Journal {
 	after.resumeAfter, after.resumeRoom = s.resumeAfter, s.resumeRoom
 	var k *Journal
 	var err error
-	if lane, ok := j.Lane(); ok {
+	if lane, ok := j.LiveSegment(); ok {
 		k, err = after.Restore(lane)
 	} else {
 		k, err = after.RestoreValue(j.Value())
@@ -179,8 +179,8 @@ func restarted(t *rapid.T, j *Journal) *Journal {
 
 // forget gives up what of a journal is this process's, and none of what is kept.
 func forget(j *Journal) {
-	if j.lane != nil {
-		j.lane.close()
+	if j.segment != nil {
+		j.segment.close()
 	}
 	if j.spill != nil {
 		j.spill.close()
@@ -196,7 +196,7 @@ func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 	if j.Size() != size || j.Total(Stdout)+j.Total(Stderr) != size || j.store.Stats().CapturedBytes != size {
 		t.Fatalf("Size %d, totals %d and %d, want %d", j.Size(), j.Total(Stdout), j.Total(Stderr), size)
 	}
-	var all []Segment
+	var all []Chunk
 	for offset := int64(0); offset < size; {
 		segs, next, err := j.Read(offset, step)
 		if err != nil || len(segs) == 0 {
@@ -204,7 +204,7 @@ func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 		}
 		all, offset = append(all, segs...), next
 	}
-	g := m.checkSegments(t, all, 0)
+	g := m.checkChunks(t, all, 0)
 	if first := j.FirstHeld(g.start); !g.none() && first != g.end {
 		t.Fatalf("FirstHeld(%d) = %d, want %d", g.start, first, g.end)
 	}
@@ -219,7 +219,7 @@ func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 			t.Fatalf("gap %v within the quota", g)
 		}
 	case lossy == nil:
-		if want := (gap{s.fresh.headQuota, size - s.fresh.ringQuota}); g != want {
+		if want := (gap{s.newBounds.headQuota, size - s.newBounds.ringQuota}); g != want {
 			t.Fatalf("gap %v, want %v", g, want)
 		}
 	case lossy == ErrTotalQuota:

@@ -44,8 +44,8 @@ func (j *Journal) appendFrom(st Stream, fd int) (n int, err error) {
 		n, err = j.pullBuffered(st, fd)
 	}
 	bit := uint8(1) << st
-	if n >= pullSize && j.big&bit == 0 {
-		j.big |= bit
+	if n >= pullSize && j.grownPipes&bit == 0 {
+		j.grownPipes |= bit
 		growPipe(fd)
 	}
 	return n, err
@@ -59,8 +59,8 @@ func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 	if j.closed || j.noSplice {
 		return 0, errNoSplice
 	}
-	j.enter()
-	if j.lane.fd < 0 {
+	j.attachSegment()
+	if j.segment.fd < 0 {
 		return 0, errNoSplice
 	}
 	for {
@@ -78,9 +78,9 @@ func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 			return 0, err
 		case errors.Is(err, unix.EINVAL) && to == toSpill:
 			j.noSplice = true
-			j.store.inexact(fmt.Errorf("journal: splice to spill file: %w", err))
+			j.store.reportInexact(fmt.Errorf("journal: splice to spill file: %w", err))
 			return 0, errNoSplice
-		case errors.Is(err, unix.EBADF) || to == toLane:
+		case errors.Is(err, unix.EBADF) || to == toSegment:
 			return 0, errNoSplice // read says what it is
 		}
 		j.stop(fmt.Errorf("journal: splice to spill file: %w", err))
@@ -94,7 +94,7 @@ func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) {
 	if j.spill == nil {
 		if room := j.memoryRoom(st); room > 0 {
-			return toLane, dataAt + j.lane.base + int64(len(j.mem)), int(min(room, spliceSize)), nil
+			return toSegment, dataAt + j.segment.base + int64(len(j.mem)), int(min(room, spliceSize)), nil
 		}
 	}
 	want := spliceSize
@@ -118,7 +118,7 @@ func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	pos, room = j.reserveRing(st, want)
-	return toLane, ringAt + pos, room, nil
+	return toSegment, ringAt + pos, room, nil
 }
 
 // headOpen reports whether bytes of st are to be added to the head of the file,
@@ -133,7 +133,7 @@ func (j *Journal) headOpen(st Stream) bool {
 // them visible. Whenever this process ends, the bytes that were moved are those
 // between the position that was noted and the one the file then has.
 func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error) {
-	out, at := j.lane.fd, &j.lane.pos
+	out, at := j.segment.fd, &j.segment.pos
 	if to == toSpill {
 		out, at = int(j.spill.file.Fd()), &j.spill.pos
 	}
@@ -144,9 +144,9 @@ func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error
 		}
 		*at = pos
 	}
-	reached(beforeNote)
+	reached(beforeSave)
 	j.saveWith(int64(st)+1, to, pos)
-	reached(afterNote)
+	reached(afterSave)
 	n, err := splicePipe(fd, out, room)
 	reached(afterSplice)
 	if n <= 0 {
@@ -196,27 +196,27 @@ func (j *Journal) pullBuffered(st Stream, fd int) (int, error) {
 func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err error) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
-	if !j.unstaged {
+	if !j.stageEmpty {
 		n, err := j.appendFrom(TTY, stageR)
 		if n > 0 || !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
-		j.unstaged = true
+		j.stageEmpty = true
 	}
 	// It takes no more than the pipe has room for, and the pipe is empty.
 	n, err = splicePipe(master, stageW, pullSize)
 	switch {
 	case n > 0:
-		j.unstaged = false
+		j.stageEmpty = false
 		moved, err := j.appendFrom(TTY, stageR)
-		j.unstaged = moved == n
+		j.stageEmpty = moved == n
 		return moved, err
 	case err == nil || errors.Is(err, unix.EIO):
 		return 0, io.EOF // EIO: nobody has the other side
 	case errors.Is(err, unix.EAGAIN):
 		return 0, err
 	case errors.Is(err, unix.EINVAL):
-		j.store.inexact(fmt.Errorf("journal: splice from terminal: %w", err))
+		j.store.reportInexact(fmt.Errorf("journal: splice from terminal: %w", err))
 		n, err := j.pullBuffered(TTY, master)
 		if errors.Is(err, unix.EIO) {
 			err = io.EOF

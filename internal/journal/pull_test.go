@@ -103,7 +103,7 @@ func TestAppendFrom(t *testing.T) {
 	}
 }
 
-func TestAppendFromDrainsForNobody(t *testing.T) {
+func TestAppendFromDiscardsAfterClose(t *testing.T) {
 	j := newJournal(t, Config{})
 	fd, w := pipe(t)
 	j.Release()

@@ -10,7 +10,7 @@ import (
 const maxRead = 1 << 20
 
 // Segment is a stretch of a journal: bytes of one stream, or a gap.
-type Segment struct {
+type Chunk struct {
 	Stream Stream
 	Offset int64  // of the first byte
 	Data   []byte // the caller's to keep
@@ -18,7 +18,7 @@ type Segment struct {
 }
 
 // End is the offset that follows the segment.
-func (s Segment) End() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
+func (s Chunk) End() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
 
 // Read returns what follows from offset on, in order, with at most limit bytes of
 // data (at least 1 and at most 1 MiB, whatever limit is). Dropped bytes come as
@@ -27,17 +27,17 @@ func (s Segment) End() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
 // Size; a negative offset reads from 0.
 //
 // An error is ErrReleased, or one of the disk.
-func (j *Journal) Read(offset int64, limit int) (segs []Segment, next int64, err error) {
+func (j *Journal) Read(offset int64, limit int) (segs []Chunk, next int64, err error) {
 	return j.read(offset, limit, nil)
 }
 
 // ReadInto is Read of at most len(buf) bytes, which the segments point into: a
 // reader that goes through gigabytes makes no garbage.
-func (j *Journal) ReadInto(offset int64, buf []byte) (segs []Segment, next int64, err error) {
+func (j *Journal) ReadInto(offset int64, buf []byte) (segs []Chunk, next int64, err error) {
 	return j.read(offset, len(buf), buf)
 }
 
-func (j *Journal) read(offset int64, limit int, into []byte) (segs []Segment, next int64, err error) {
+func (j *Journal) read(offset int64, limit int, into []byte) (segs []Chunk, next int64, err error) {
 	offset, limit = clamp(offset, 0, never), int(clamp(int64(limit), 1, maxRead))
 	j.mu.Lock()
 	if j.released {
@@ -74,7 +74,7 @@ type unread struct {
 // plan lays out the segments that follow from offset on, with at most limit
 // bytes of data. Data from memory is in place; what else there is to read,
 // before the gap and after it, is in rest. The caller holds mu.
-func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, rest [2]unread, next int64) {
+func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Chunk, rest [2]unread, next int64) {
 	next = offset
 	if offset >= j.size {
 		return nil, rest, next
@@ -95,7 +95,7 @@ func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, re
 		st, start, end := j.run(i)
 		if start > next {
 			flush()
-			segs = append(segs, Segment{Offset: next, Gap: start - next})
+			segs = append(segs, Chunk{Offset: next, Gap: start - next})
 			next, stretch = start, start
 		}
 		n := int(min(end-next, int64(len(buf)-used)))
@@ -107,25 +107,25 @@ func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Segment, re
 			from := used - len(segs[k].Data)
 			segs[k].Data = buf[from : used+n : used+n]
 		} else {
-			segs = append(segs, Segment{Stream: st, Offset: next, Data: buf[used : used+n : used+n]})
+			segs = append(segs, Chunk{Stream: st, Offset: next, Data: buf[used : used+n : used+n]})
 		}
 		used, next = used+n, next+int64(n)
 	}
 	flush()
 	if len(segs) == 0 {
 		// The whole tail was let go for a write that is under way.
-		segs, next = append(segs, Segment{Offset: next, Gap: j.size - next}), j.size
+		segs, next = append(segs, Chunk{Offset: next, Gap: j.size - next}), j.size
 	}
 	return segs, rest, next
 }
 
 // cut replaces what of segs lies in g by one gap.
-func cut(segs []Segment, g gap) []Segment {
-	out := make([]Segment, 0, len(segs)+2)
+func cut(segs []Chunk, g gap) []Chunk {
+	out := make([]Chunk, 0, len(segs)+2)
 	from := segs[0].Offset
-	part := func(s Segment, start, end int64) {
+	part := func(s Chunk, start, end int64) {
 		if start, end = max(start, s.Offset), min(end, s.End()); start < end && s.Gap == 0 {
-			out = append(out, Segment{Stream: s.Stream, Offset: start, Data: s.Data[start-s.Offset : end-s.Offset]})
+			out = append(out, Chunk{Stream: s.Stream, Offset: start, Data: s.Data[start-s.Offset : end-s.Offset]})
 		}
 	}
 	for _, s := range segs {
@@ -133,7 +133,7 @@ func cut(segs []Segment, g gap) []Segment {
 	}
 	if from < g.end {
 		start := max(from, g.start)
-		out = append(out, Segment{Offset: start, Gap: g.end - start})
+		out = append(out, Chunk{Offset: start, Gap: g.end - start})
 	}
 	for _, s := range segs {
 		part(s, g.end, never)

@@ -15,7 +15,7 @@ import (
 
 var (
 	// errNoLane says that a slot has no lane of a journal of that number.
-	errNoLane = errors.New("journal: no such lane")
+	errNoSegment = errors.New("journal: no such lane")
 
 	// errDamaged says that what was found contradicts itself.
 	errDamaged = errors.New("journal: what was kept is damaged")
@@ -27,12 +27,12 @@ var (
 // offsets; one that was sealed is closed.
 //
 // When there is an error the slots are left as they are.
-func (s *Store) Restore(at Lane) (*Journal, error) {
+func (s *Store) Restore(at LiveSegment) (*Journal, error) {
 	fd, err := s.cfg.Keeper.Take(at.Slot)
 	if err != nil {
 		return nil, fmt.Errorf("journal: take lane: %w", err)
 	}
-	l, err := s.remapLane(fd)
+	l, err := s.remapSegment(fd)
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +42,14 @@ func (s *Store) Restore(at Lane) (*Journal, error) {
 		l.close()
 		return nil, err
 	}
-	s.lanes.Adopt()
+	s.segments.Adopt()
 	return j, nil
 }
 
-func (s *Store) restore(l *lane, number uint64) (*Journal, error) {
+func (s *Store) restore(l *liveSegment, number uint64) (*Journal, error) {
 	h := l.header
-	if h.magic != laneMagic || number == 0 || h.number != number {
-		return nil, errNoLane
+	if h.magic != segmentMagic || number == 0 || h.number != number {
+		return nil, errNoSegment
 	}
 	st := h.states[h.seq&1]
 	j := &Journal{store: s, bounds: h.bounds}
@@ -62,11 +62,11 @@ func (s *Store) restore(l *lane, number uint64) (*Journal, error) {
 	}
 	j.mu.Unlock()
 	if err == nil {
-		err = j.locate()
+		err = j.readPositions()
 	}
 	var moved int
 	if err == nil {
-		moved, err = j.moved(&st)
+		moved, err = j.pulled(&st)
 	}
 	if err != nil {
 		if j.spill != nil {
@@ -84,7 +84,7 @@ func (s *Store) restore(l *lane, number uint64) (*Journal, error) {
 }
 
 // load makes an empty journal what a lane says.
-func (j *Journal) load(l *lane, st *laneState) error {
+func (j *Journal) load(l *liveSegment, st *segmentState) error {
 	within := func(n int64, room int) bool { return 0 <= n && n <= int64(room) }
 	if !within(st.base, slack) || !within(st.headRuns, len(l.head)) || !within(st.tailRuns, maxRuns) || !within(st.tailFirst, maxRuns) ||
 		!within(st.tailMost, len(l.tail)) || !within(st.marks, maxMarks) || !within(st.half, 1) || !within(st.first, math.MaxUint32) ||
@@ -92,7 +92,7 @@ func (j *Journal) load(l *lane, st *laneState) error {
 		return errDamaged
 	}
 	l.base = st.base
-	j.inhabit(l)
+	j.useSegment(l)
 	j.size, j.total, j.closed = st.size, st.total, st.closed != 0
 	j.origin, j.first = time.Duration(st.origin-j.store.clock), uint32(st.first)
 	j.head.n = int(st.headRuns)
@@ -152,9 +152,9 @@ func (j *Journal) takeSpill() error {
 }
 
 // locate asks where the positions of the files are.
-func (j *Journal) locate() error {
+func (j *Journal) readPositions() error {
 	var err error
-	if j.lane.pos, err = unix.Seek(j.lane.fd, 0, io.SeekCurrent); err != nil {
+	if j.segment.pos, err = unix.Seek(j.segment.fd, 0, io.SeekCurrent); err != nil {
 		return fmt.Errorf("journal: position in lane: %w", err)
 	}
 	if sp := j.spill; sp != nil && sp.file != nil {
@@ -166,17 +166,17 @@ func (j *Journal) locate() error {
 }
 
 // moved returns how many bytes the pull that was under way has moved.
-func (j *Journal) moved(st *laneState) (int, error) {
+func (j *Journal) pulled(st *segmentState) (int, error) {
 	if st.pullFrom == noPull {
 		return 0, nil
 	}
 	sp := j.spill
-	at := j.lane.pos
+	at := j.segment.pos
 	var pos, room int64
 	switch {
-	case st.pullTo == toLane && sp == nil:
-		pos, room = dataAt+j.lane.base+j.size, j.data-j.size
-	case st.pullTo == toLane && sp.ring != nil:
+	case st.pullTo == toSegment && sp == nil:
+		pos, room = dataAt+j.segment.base+j.size, j.data-j.size
+	case st.pullTo == toSegment && sp.ring != nil:
 		ring := int64(len(sp.ring))
 		in := (j.size - sp.stopBase) % ring
 		pos, room = ringAt+in, min(ring-in, ring-j.tailHeld())

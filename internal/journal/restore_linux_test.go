@@ -58,7 +58,7 @@ func newKind(t testing.TB, name string) *Journal {
 	}
 	for i := range 300 {
 		if i%50 == 0 {
-			s.pass(time.Minute)
+			s.advance(time.Minute)
 		}
 		j.Append(Stream(i/3%2), bytes.Repeat([]byte{byte(i)}, i%20))
 	}
@@ -70,7 +70,7 @@ func TestRestore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newKind(t, name)
 			before := j.store
-			lane, ok := j.Lane()
+			lane, ok := j.LiveSegment()
 			if !ok {
 				t.Fatal("no lane")
 			}
@@ -109,7 +109,7 @@ func TestRestore(t *testing.T) {
 			if !bytes.Equal(value, l.Value()) {
 				t.Error("the value changes when the lane is given back")
 			}
-			if _, err := sealed.Restore(lane); !errors.Is(err, errNoLane) {
+			if _, err := sealed.Restore(lane); !errors.Is(err, errNoSegment) {
 				t.Errorf("of a lane that was given back: %v", err)
 			}
 			want = wholeState(t, l)
@@ -121,7 +121,7 @@ func TestRestore(t *testing.T) {
 			if diff := cmp.Diff(want, wholeState(t, m)); diff != "" {
 				t.Fatalf("value (-before +after):\n%s", diff)
 			}
-			if _, ok := m.Lane(); ok {
+			if _, ok := m.LiveSegment(); ok {
 				t.Error("a closed journal has a lane")
 			}
 			forget(l)
@@ -138,7 +138,7 @@ func TestRestoreUnderOtherBounds(t *testing.T) {
 	for name := range kinds {
 		t.Run(name, func(t *testing.T) {
 			j, whole := newKind(t, name), newKind(t, name)
-			lane, ok := j.Lane()
+			lane, ok := j.LiveSegment()
 			if !ok {
 				t.Fatal("no lane")
 			}
@@ -181,18 +181,18 @@ func TestRestoreUnderOtherBounds(t *testing.T) {
 			k.Close()
 			fresh := after.New() // it must not get the lane of another size
 			fresh.Append(Stdout, []byte("x"))
-			if got := fresh.lane.header.bounds; got != after.fresh || fresh.bounds != after.fresh {
-				t.Errorf("a new journal has the bounds %v, want %v", got, after.fresh)
+			if got := fresh.segment.header.bounds; got != after.newBounds || fresh.bounds != after.newBounds {
+				t.Errorf("a new journal has the bounds %v, want %v", got, after.newBounds)
 			}
 		})
 	}
 }
 
 // Descriptors that were kept are given up with what they were kept for.
-func TestNothingIsKeptForNobody(t *testing.T) { synctest.Test(t, nothingIsKeptForNobody) }
+func TestSlotsAreDropped(t *testing.T) { synctest.Test(t, slotsAreDropped) }
 
-func nothingIsKeptForNobody(t *testing.T) {
-	k := &counting{Keeper: holder.Alone()}
+func slotsAreDropped(t *testing.T) {
+	k := &countingKeeper{Keeper: holder.NewLocalKeeper()}
 	s := newStore(t, Config{Keeper: k, ExecMemory: 100})
 	var js []*Journal
 	for range 20 {
@@ -231,32 +231,32 @@ func nothingIsKeptForNobody(t *testing.T) {
 }
 
 // counting counts what is kept.
-type counting struct {
+type countingKeeper struct {
 	holder.Keeper
 	kept, made int
 }
 
-func (c *counting) Keep(fd int) (holder.Slot, error) {
+func (c *countingKeeper) Keep(fd int) (holder.Slot, error) {
 	c.kept++
 	c.made++
 	return c.Keeper.Keep(fd)
 }
 
-func (c *counting) Drop(slot holder.Slot) {
+func (c *countingKeeper) Drop(slot holder.Slot) {
 	c.kept--
 	c.Keeper.Drop(slot)
 }
 
 // unable is a keeper that keeps nothing.
-type unable struct{ holder.Keeper }
+type failingKeeper struct{ holder.Keeper }
 
-func (unable) Keep(int) (holder.Slot, error) { return 0, os.ErrClosed }
+func (failingKeeper) Keep(int) (holder.Slot, error) { return 0, os.ErrClosed }
 
 // Without a keeper output is as good as ever until this process ends, and the
 // owner is told once.
 func TestNothingCanBeKept(t *testing.T) {
 	var told []error
-	s := newStore(t, Config{Keeper: unable{}, ExecMemory: 1000, Inexact: func(err error) { told = append(told, err) }})
+	s := newStore(t, Config{Keeper: failingKeeper{}, ExecMemory: 1000, Inexact: func(err error) { told = append(told, err) }})
 	text := strings.Repeat("0123456789", 1000)
 	for range 3 {
 		j := s.New()
@@ -271,7 +271,7 @@ func TestNothingCanBeKept(t *testing.T) {
 		if h, _, _, err := j.HeadTail(Stdout, len(text), 0); err != nil || string(h) != text {
 			t.Errorf("content differs (%v)", err)
 		}
-		if _, ok := j.Lane(); ok {
+		if _, ok := j.LiveSegment(); ok {
 			t.Error("it has a lane")
 		}
 		j.Release()
@@ -282,19 +282,19 @@ func TestNothingCanBeKept(t *testing.T) {
 }
 
 // A lane that was given back says nothing of who had it to who takes it next.
-func TestLanesAreUsedAgain(t *testing.T) {
+func TestLiveSegmentsAreReused(t *testing.T) {
 	s := newStore(t, Config{})
 	j := s.New()
 	j.Append(Stdout, bytes.Repeat([]byte("secret"), 5000))
-	first, _ := j.Lane()
+	first, _ := j.LiveSegment()
 	j.Close()
 	k := s.New()
 	defer k.Release()
-	second, ok := k.Lane()
+	second, ok := k.LiveSegment()
 	if !ok || second.Slot != first.Slot || second.Number == first.Number {
 		t.Fatalf("%+v after %+v", second, first)
 	}
-	if _, err := s.Restore(first); !errors.Is(err, errNoLane) {
+	if _, err := s.Restore(first); !errors.Is(err, errNoSegment) {
 		t.Errorf("the first is found: %v", err)
 	}
 	fd, w := pipe(t)
@@ -304,7 +304,7 @@ func TestLanesAreUsedAgain(t *testing.T) {
 	if _, err := k.AppendFrom(Stderr, fd); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Segment{errs(0, "public")}, readAll(t, k, 0, 100)); diff != "" {
+	if diff := cmp.Diff([]Chunk{errs(0, "public")}, readAll(t, k, 0, 100)); diff != "" {
 		t.Error(diff)
 	}
 	j.Release()
@@ -334,7 +334,7 @@ func TestAppendFromTerminal(t *testing.T) {
 	if err := drain(m, func() (int, error) { return j.AppendFromTerminal(m, sr, sw) }); err != nil {
 		t.Fatal(err)
 	}
-	want := []Segment{{Stream: TTY, Data: []byte("left and new")}}
+	want := []Chunk{{Stream: TTY, Data: []byte("left and new")}}
 	if diff := cmp.Diff(want, readAll(t, j, 0, 100)); diff != "" {
 		t.Error(diff)
 	}
@@ -383,7 +383,7 @@ func FuzzRestoreValue(f *testing.F) {
 
 // FuzzRestore changes what a lane says.
 func FuzzRestore(f *testing.F) {
-	size := int(unsafe.Sizeof(laneState{}))
+	size := int(unsafe.Sizeof(segmentState{}))
 	for i := range size / 8 {
 		for _, v := range []int64{-1, 0, 1, 2, 7, 1 << 20, never, -never - 1} {
 			f.Add(uint8(i), uint8(i), v, uint16(i), int64(-1))
@@ -393,16 +393,16 @@ func FuzzRestore(f *testing.F) {
 	names := []string{"memory", "file", "ring", "ring in memory", "no file"}
 	f.Fuzz(func(t *testing.T, kind, word uint8, v int64, place uint16, r int64) {
 		j := newKind(t, names[int(kind)%len(names)])
-		lane, ok := j.Lane()
+		lane, ok := j.LiveSegment()
 		if !ok {
 			t.Fatal("no lane")
 		}
-		h := j.lane.header
+		h := j.segment.header
 		words := unsafe.Slice((*int64)(unsafe.Pointer(&h.states[h.seq&1])), size/8)
 		words[int(word)%len(words)] = v
 		if place > 0 {
-			j.lane.head[int(place)%200], j.lane.tail[int(place)%200] = run(r), run(r)
-			j.lane.marks[0][place%8].offset = r
+			j.segment.head[int(place)%200], j.segment.tail[int(place)%200] = run(r), run(r)
+			j.segment.marks[0][place%8].offset = r
 		}
 		after := NewStore(j.store.cfg)
 		k, err := after.Restore(lane)

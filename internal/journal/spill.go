@@ -55,12 +55,12 @@ func (sp *spill) tailBase() int64 {
 // toFile moves the content from memory to a new spill file. When that fails
 // the journal is stopped with its content as the head. The caller holds wmu.
 func (j *Journal) toFile() {
-	sp := &spill{ringBase: never, ringPos: j.headQuota, slot: notKept, tail: index{ring: j.lane.tail}}
+	sp := &spill{ringBase: never, ringPos: j.headQuota, slot: notKept, tail: index{ring: j.segment.tail}}
 	f, slot, err := j.makeFile()
 	j.mu.Lock()
 	j.spill = sp
 	if err == nil {
-		j.fill(f, slot)
+		j.setFile(f, slot)
 		j.charge()
 		reached(beforeSwitch)
 		j.save()
@@ -89,14 +89,14 @@ func (j *Journal) makeFile() (f *os.File, slot int64, err error) {
 		return nil, notKept, fmt.Errorf("journal: write spill file: %w", err)
 	}
 	if slot, err = s.keep(int(f.Fd())); err != nil {
-		s.inexact(fmt.Errorf("journal: keep spill file: %w", err))
+		s.reportInexact(fmt.Errorf("journal: keep spill file: %w", err))
 	}
 	return f, slot, nil
 }
 
 // fill makes f the file, which has all that was in memory. The caller holds both
 // locks.
-func (j *Journal) fill(f *os.File, slot int64) {
+func (j *Journal) setFile(f *os.File, slot int64) {
 	n := int64(len(j.mem))
 	j.spill.file, j.spill.slot, j.spill.pos = f, slot, n
 	j.setWritten(n)
@@ -117,9 +117,9 @@ func (j *Journal) stop(reason error) {
 	if s.memory.Load()+n > s.cfg.TotalMemory {
 		n = min(n, smallJournal)
 	}
-	ring := j.lane.ring[:n:n]
+	ring := j.segment.ring[:n:n]
 	base := j.size
-	all := sp.gap.none() && j.head.n+sp.tail.n <= len(j.lane.head)
+	all := sp.gap.none() && j.head.n+sp.tail.n <= len(j.segment.head)
 	if !all {
 		// Keeping the file's ring behind the gap would make the next drop a
 		// second gap. Only its newest bytes are kept, in memory.
@@ -208,7 +208,7 @@ func (j *Journal) resume() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if sp.file == nil {
-		j.fill(f, slot)
+		j.setFile(f, slot)
 	}
 	if whole {
 		j.tailToHead()
@@ -228,7 +228,7 @@ func (j *Journal) tailToHead() {
 	for i := range sp.tail.n {
 		j.head.push(sp.tail.at(i))
 	}
-	sp.tail = index{ring: j.lane.tail, most: sp.tail.most}
+	sp.tail = index{ring: j.segment.tail, most: sp.tail.most}
 }
 
 // moveRing writes what is in the memory ring, from an offset on, to its place.

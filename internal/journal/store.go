@@ -91,7 +91,7 @@ const (
 // and the lanes of running ones. It is safe for concurrent use.
 type Store struct {
 	cfg        Config
-	fresh      bounds // of new journals
+	newBounds  bounds // of new journals
 	maxRuns    int
 	maxMarks   int
 	tailMemory int64
@@ -108,10 +108,10 @@ type Store struct {
 	journals atomic.Int64
 	lossy    atomic.Int64
 
-	bufs       sync.Pool // *[pullSize]byte
-	lanes      freelist.List[*lane]
-	laneNumber atomic.Uint64 // of the last journal that took one
-	told       sync.Once     // about what can't be kept
+	bufs        sync.Pool // *[pullSize]byte
+	segments    freelist.List[*liveSegment]
+	lastSegment atomic.Uint64 // of the last journal that took one
+	inexactOnce sync.Once     // about what can't be kept
 }
 
 // Stats counts what the journals of a store hold.
@@ -131,14 +131,14 @@ func NewStore(cfg Config) *Store {
 	cfg.ExecQuota = orDefault(cfg.ExecQuota, 256<<20)
 	cfg.TotalQuota = orDefault(cfg.TotalQuota, 8<<30)
 	// Content moves from memory to the head of the file in one piece.
-	cfg.ExecMemory = min(cfg.ExecMemory, cfg.ExecQuota/2, laneMemory)
+	cfg.ExecMemory = min(cfg.ExecMemory, cfg.ExecQuota/2, maxSegmentMemory)
 	if cfg.Keeper == nil {
-		cfg.Keeper = holder.Alone()
+		cfg.Keeper = holder.NewLocalKeeper()
 	}
 
 	s := &Store{
 		cfg:        cfg,
-		fresh:      bounds{data: cfg.ExecMemory, headQuota: cfg.ExecQuota / 2, ringQuota: cfg.ExecQuota - cfg.ExecQuota/2},
+		newBounds:  bounds{data: cfg.ExecMemory, headQuota: cfg.ExecQuota / 2, ringQuota: cfg.ExecQuota - cfg.ExecQuota/2},
 		maxRuns:    maxRuns,
 		maxMarks:   maxMarks,
 		tailMemory: tailMemory,
@@ -150,8 +150,8 @@ func NewStore(cfg Config) *Store {
 		clock: clockNow(),
 	}
 	// Numbers of journals are not used again after a restart.
-	s.laneNumber.Store(uint64(s.began.UnixNano()))
-	s.lanes.Make, s.lanes.End = s.makeLane, s.endLane
+	s.lastSegment.Store(uint64(s.began.UnixNano()))
+	s.segments.Make, s.segments.End = s.makeSegment, s.closeSegment
 	s.bufs.New = func() any { return new([pullSize]byte) }
 	return s
 }
@@ -167,7 +167,7 @@ func orDefault(v, def int64) int64 {
 // Release.
 func (s *Store) New() *Journal {
 	s.journals.Add(1)
-	return &Journal{store: s, bounds: s.fresh, origin: time.Since(s.began)}
+	return &Journal{store: s, bounds: s.newBounds, origin: time.Since(s.began)}
 }
 
 // Stats returns the counters as they are now. They are read one after the

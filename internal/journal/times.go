@@ -107,13 +107,13 @@ func (j *Journal) mark() {
 		return
 	}
 	if j.times == nil {
-		j.times = &times{step: markStep, marks: j.lane.marks[0][:0]}
+		j.times = &times{step: markStep, marks: j.segment.marks[0][:0]}
 	}
 	t := j.times
 	if n := len(t.marks); !j.store.marksMayGrow(n) {
 		// It is made smaller as a copy, for a restart finds the table whole.
 		t.half, t.waste = 1-t.half, max(n, t.waste)
-		t.marks = append(j.lane.marks[t.half][:0], t.marks...)
+		t.marks = append(j.segment.marks[t.half][:0], t.marks...)
 		t.forget(j.gap())
 		t.thin(int64(j.first), n*3/4)
 		if at-t.last(int64(j.first)) < t.step {

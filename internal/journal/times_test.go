@@ -9,20 +9,20 @@ import (
 )
 
 // pass lets time go by for the journals of a store.
-func (s *Store) pass(d time.Duration) { s.began = s.began.Add(-d) }
+func (s *Store) advance(d time.Duration) { s.began = s.began.Add(-d) }
 
 // rest is what a test itself takes, at the very most.
-const rest = 5 * time.Second
+const maxTestTime = 5 * time.Second
 
 func TestMarks(t *testing.T) {
 	j := newJournal(t, Config{})
 	if got := j.Marks(0, 1); got != nil {
 		t.Errorf("marks of nothing: %v", got)
 	}
-	j.store.pass(time.Hour)
+	j.store.advance(time.Hour)
 	j.Begin(time.Now())
 	hours := func(n int) {
-		j.store.pass(time.Duration(n) * time.Hour)
+		j.store.advance(time.Duration(n) * time.Hour)
 		j.Append(Stdout, []byte("abc"))
 	}
 	hours(0)
@@ -34,7 +34,7 @@ func TestMarks(t *testing.T) {
 	hours(2)
 	got := j.Marks(0, 12)
 	for i := range got {
-		if over := got[i].At % time.Hour; over > rest {
+		if over := got[i].At % time.Hour; over > maxTestTime {
 			t.Errorf("%v is not when it was", got[i])
 		}
 		got[i].At = got[i].At.Truncate(time.Hour)
@@ -95,7 +95,7 @@ func TestMarksAgainstModel(t *testing.T) {
 		var pauses []int64       // offsets of the bytes after a pause
 		for range rapid.IntRange(1, 300).Draw(t, "writes") {
 			pause := rapid.SampledFrom([]time.Duration{0, 0, 3, 11, 50, 1000, 1 << 22}).Draw(t, "pause") * time.Millisecond
-			s.pass(pause)
+			s.advance(pause)
 			passed += pause
 			if pause == 1<<22*time.Millisecond {
 				pauses = append(pauses, int64(len(came)))
@@ -146,7 +146,7 @@ func TestMarksAgainstModel(t *testing.T) {
 func TestMarksAreBounded(t *testing.T) {
 	j := newJournal(t, Config{})
 	for range 5 * maxMarks {
-		j.store.pass(markStep * time.Millisecond)
+		j.store.advance(markStep * time.Millisecond)
 		j.Append(TTY, []byte("x"))
 	}
 	if n := cap(j.times.marks); n > maxMarks || len(j.times.marks) < maxMarks/4 {
@@ -162,7 +162,7 @@ func TestMarksAreBounded(t *testing.T) {
 func TestMarksUnderPressure(t *testing.T) {
 	j := newJournal(t, Config{TotalMemory: 1})
 	for range 10 * minMarks {
-		j.store.pass(markStep * time.Millisecond)
+		j.store.advance(markStep * time.Millisecond)
 		j.Append(TTY, []byte("x"))
 	}
 	if n := len(j.times.marks); n > minMarks {
@@ -177,7 +177,7 @@ func TestMarksOfTheGap(t *testing.T) {
 	j := s.New()
 	defer j.Release()
 	for range 100 * s.maxMarks {
-		s.pass(2 * markStep * time.Millisecond)
+		s.advance(2 * markStep * time.Millisecond)
 		j.Append(TTY, []byte("x"))
 	}
 	if n := len(j.times.marks); j.times.step != markStep || n > s.maxMarks {

@@ -163,7 +163,7 @@ func CheckValue(b []byte) error {
 // journal makes the closed journal of a value, without its spill file.
 func (v *value) journal() (*Journal, error) {
 	j := &Journal{closed: true, bounds: bounds{headQuota: v.headQuota, ringQuota: v.ringQuota}}
-	if !j.good() {
+	if !j.valid() {
 		return nil, errDamaged
 	}
 	j.total, j.first = v.total, v.first

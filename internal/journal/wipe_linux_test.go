@@ -10,7 +10,7 @@ import (
 
 // A lane that a journal has left holds nothing of it: the keeper has a copy, which
 // every later command can open.
-func TestLanesAreLeftEmpty(t *testing.T) {
+func TestLiveSegmentsAreWiped(t *testing.T) {
 	const canary = "canary-4711 "
 	for name, c := range map[string]struct {
 		cfg   Config
@@ -26,7 +26,7 @@ func TestLanesAreLeftEmpty(t *testing.T) {
 			s := newStore(t, c.cfg)
 			for round, leave := range []func(*Journal){(*Journal).Release, (*Journal).Close, (*Journal).Release} {
 				j := s.New()
-				at, ok := j.Lane()
+				at, ok := j.LiveSegment()
 				if !ok {
 					t.Fatal("it has no lane")
 				}

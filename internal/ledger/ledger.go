@@ -40,7 +40,7 @@ const (
 	headerSize = 4 + 4 + 1 + 2
 	opPut      = 1
 	opDelete   = 2 // written by programs that did not wipe
-	opGone     = 3
+	opWiped    = 3
 	maxKey     = 1<<16 - 1
 
 	// The first record is gone. In it, at endAt, is how far the records go, or
@@ -74,24 +74,24 @@ var ErrLost = errors.New("nothing in it can be read")
 
 // Ledger is safe for concurrent use.
 type Ledger struct {
-	keep holder.Keeper // has it under holder.Root
+	keeper holder.Keeper // has it under holder.Root
 
-	mu      sync.Mutex
-	fd      int
-	copies  int   // how often it was written anew
-	end     int64 // where the next record goes
-	live    int64 // bytes of records that count
-	records map[string]place
-	first   []byte // mapped memory: the first record
-	window  []byte // mapped memory; nil: none
-	from    int64  // where the window begins
-	buf     []byte
-	damage  []Damage
-	failed  error // why nothing is written any more
+	mu       sync.Mutex
+	fd       int
+	rewrites int   // how often it was written anew
+	end      int64 // where the next record goes
+	live     int64 // bytes of records that count
+	records  map[string]location
+	first    []byte // mapped memory: the first record
+	window   []byte // mapped memory; nil: none
+	from     int64  // where the window begins
+	buf      []byte
+	damage   []Damage
+	failed   error // why nothing is written any more
 }
 
 // place is where the record of a key is.
-type place struct {
+type location struct {
 	offset  int64
 	size    int // of the whole record
 	keySize int
@@ -106,7 +106,7 @@ func New(keep holder.Keeper) (*Ledger, error) {
 	if err := keep.Replace(holder.Root, fd); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
-	l := &Ledger{keep: keep, fd: fd, end: firstSize, records: map[string]place{}}
+	l := &Ledger{keeper: keep, fd: fd, end: firstSize, records: map[string]location{}}
 	if err := l.mapFirst(); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))
 	}
@@ -120,7 +120,7 @@ func Open(keep holder.Keeper) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	l := &Ledger{keep: keep, fd: fd, records: map[string]place{}}
+	l := &Ledger{keeper: keep, fd: fd, records: map[string]location{}}
 	if err := l.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(l.fd))
 	}
@@ -141,7 +141,7 @@ func (l *Ledger) open() error {
 	l.records, l.live, l.end, l.damage = found.records, found.live, found.end, found.damage
 	if first := recordAt(mem, 0); !sealed || first.size != firstSize {
 		// Of a program that did not seal or wipe, or not say how far records go.
-		return l.writeAnew()
+		return l.compact()
 	}
 	for _, p := range found.unwiped {
 		if err := l.wipeFile(p); err != nil {
@@ -165,7 +165,7 @@ func (l *Ledger) mapFirst() (err error) {
 
 // sayEnd says how far the records go, once they do: a page that is lost at the end
 // is noticed. The caller holds mu.
-func (l *Ledger) sayEnd() { binary.LittleEndian.PutUint64(l.first[endAt:], uint64(l.end)) }
+func (l *Ledger) storeEnd() { binary.LittleEndian.PutUint64(l.first[endAt:], uint64(l.end)) }
 
 // Read returns what is in the ledger behind a descriptor, and what of it can't be
 // read, and changes nothing. A daemon may write to it meanwhile.
@@ -218,7 +218,7 @@ func (l *Ledger) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		l.mu.Lock()
 		keys := slices.Sorted(maps.Keys(l.records))
-		copies := l.copies
+		copies := l.rewrites
 		mem, release, err := memoryOf(l.fd, true)
 		l.mu.Unlock()
 		if err != nil {
@@ -227,7 +227,7 @@ func (l *Ledger) All() iter.Seq2[string, []byte] {
 		defer release()
 		for _, key := range keys {
 			l.mu.Lock()
-			if l.copies != copies {
+			if l.rewrites != copies {
 				mem = nil
 			}
 			value, ok := l.get(key, mem)
@@ -295,13 +295,13 @@ func (l *Ledger) Put(key string, value []byte) error {
 	}
 	before, ok := l.records[key]
 	l.live += int64(size - before.size)
-	l.records[key] = place{offset, size, len(key)}
+	l.records[key] = location{offset, size, len(key)}
 	if ok {
 		// Only now: a process that is killed in between leaves both, of which the
 		// later counts. One that can't be wiped is replaced all the same.
 		_ = l.wipe(before)
 	}
-	return l.tidy()
+	return l.compactIfNeeded()
 }
 
 // Delete takes a key out. Its record is the only one it has, so that to wipe it
@@ -321,7 +321,7 @@ func (l *Ledger) Delete(key string) error {
 	}
 	l.live -= int64(p.size)
 	delete(l.records, key)
-	return l.tidy()
+	return l.compactIfNeeded()
 }
 
 // add appends one record. The caller holds mu.
@@ -339,7 +339,7 @@ func (l *Ledger) add(key string, value []byte) (offset int64, size int, err erro
 		return 0, 0, fmt.Errorf("ledger: %w", err)
 	}
 	l.end += int64(size)
-	l.sayEnd()
+	l.storeEnd()
 	if cap(l.buf) > copyBytes {
 		l.buf = nil
 	}
@@ -386,12 +386,12 @@ func (l *Ledger) unmap() {
 
 // wipe makes a record gone. A process that is killed meanwhile leaves one that is
 // known to be gone by its first byte that is changed. The caller holds mu.
-func (l *Ledger) wipe(p place) error {
+func (l *Ledger) wipe(p location) error {
 	if at := p.offset - l.from; l.window != nil && at >= 0 && at+int64(p.size) <= int64(len(l.window)) {
 		rec := l.window[at : at+int64(p.size)]
-		rec[opAt] = opGone
+		rec[opAt] = opWiped
 		clear(rec[headerSize:])
-		binary.LittleEndian.PutUint32(rec, goneSum(rec))
+		binary.LittleEndian.PutUint32(rec, wipedSum(rec))
 		return nil
 	}
 	return l.wipeFile(p)
@@ -401,8 +401,8 @@ func (l *Ledger) wipe(p place) error {
 const opAt = 8
 
 // wipeFile is wipe of a record that is not mapped: it is not one of the last.
-func (l *Ledger) wipeFile(p place) error {
-	l.buf = appendGone(l.buf[:0], p.size, p.keySize)
+func (l *Ledger) wipeFile(p location) error {
+	l.buf = appendWiped(l.buf[:0], p.size, p.keySize)
 	long := p.size > maxMapped
 	if !long {
 		l.buf = slices.Grow(l.buf, p.size)[:p.size]
@@ -435,42 +435,42 @@ func appendRecord(b []byte, op byte, key string, value []byte) []byte {
 }
 
 // appendGone adds the header of a record that is gone.
-func appendGone(b []byte, size, keySize int) []byte {
+func appendWiped(b []byte, size, keySize int) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(size))
-	b = append(b, opGone)
+	b = append(b, opWiped)
 	b = binary.LittleEndian.AppendUint16(b, uint16(keySize))
-	binary.LittleEndian.PutUint32(b[start:], goneSum(b[start:]))
+	binary.LittleEndian.PutUint32(b[start:], wipedSum(b[start:]))
 	return b
 }
 
 // goneSum is the checksum of a record that is gone.
-func goneSum(rec []byte) uint32 { return crc32.Checksum(rec[4:headerSize], table) }
+func wipedSum(rec []byte) uint32 { return crc32.Checksum(rec[4:headerSize], table) }
 
 // tidy writes the ledger anew when most of it is replaced. The caller holds mu.
-func (l *Ledger) tidy() error {
+func (l *Ledger) compactIfNeeded() error {
 	if garbage := l.end - l.live; garbage < minGarbage || garbage < l.live {
 		return nil
 	}
-	_ = l.writeAnew() // else it is larger than it need be, and right
+	_ = l.compact() // else it is larger than it need be, and right
 	return nil
 }
 
 // writeAnew writes the records that count to new memory, which takes the place
 // of this one. The caller holds mu.
-func (l *Ledger) writeAnew() error { return l.writeAnewBy(l.copyTo) }
+func (l *Ledger) compact() error { return l.rewriteWith(l.copyTo) }
 
 // writeAnewBy is writeAnew with another function that writes the records.
-func (l *Ledger) writeAnewBy(write func(fd int, records map[string]place) (end int64, err error)) error {
+func (l *Ledger) rewriteWith(write func(fd int, records map[string]location) (end int64, err error)) error {
 	fd, err := newMemory()
 	if err != nil {
 		return err
 	}
-	records := make(map[string]place, len(l.records))
+	records := make(map[string]location, len(l.records))
 	end, err := write(fd, records)
 	if err == nil {
-		err = l.replaceBy(fd)
+		err = l.replaceMemory(fd)
 	}
 	if err != nil {
 		return errors.Join(err, unix.Close(fd))
@@ -485,20 +485,20 @@ func (l *Ledger) writeAnewBy(write func(fd int, records map[string]place) (end i
 	for _, p := range records {
 		l.live += int64(p.size)
 	}
-	l.copies++
+	l.rewrites++
 	if l.failed = l.mapFirst(); l.failed == nil {
-		l.sayEnd()
+		l.storeEnd()
 	}
 	return l.failed
 }
 
 // replaceBy puts other memory in the place of the ledger's, and makes sure that
 // it is there: the old one is wiped then.
-func (l *Ledger) replaceBy(fd int) error {
-	if err := l.keep.Replace(holder.Root, fd); err != nil {
+func (l *Ledger) replaceMemory(fd int) error {
+	if err := l.keeper.Replace(holder.Root, fd); err != nil {
 		return err
 	}
-	kept, err := l.keep.Take(holder.Root)
+	kept, err := l.keeper.Take(holder.Root)
 	if err != nil {
 		return err
 	}
@@ -515,7 +515,7 @@ func (l *Ledger) replaceBy(fd int) error {
 
 // copyTo writes the records that count. It leaves out what was overwritten and
 // adds it to damage.
-func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error) {
+func (l *Ledger) copyTo(fd int, records map[string]location) (end int64, err error) {
 	end = firstSize
 	buf := make([]byte, 0, copyBytes)
 	flush := func() error {
@@ -535,7 +535,7 @@ func (l *Ledger) copyTo(fd int, records map[string]place) (end int64, err error)
 			buf = buf[:at]
 			continue
 		}
-		records[key] = place{end + int64(at), p.size, p.keySize}
+		records[key] = location{end + int64(at), p.size, p.keySize}
 		if len(buf) >= copyBytes {
 			if err := flush(); err != nil {
 				return 0, err

@@ -18,25 +18,25 @@ import (
 )
 
 // kept is a keeper that counts.
-type kept struct {
+type testKeeper struct {
 	holder.Keeper
-	t     testing.TB
-	times int
+	t        testing.TB
+	replaced int
 }
 
-func newKept(t testing.TB) *kept {
-	k := &kept{Keeper: holder.Alone(), t: t}
+func newTestKeeper(t testing.TB) *testKeeper {
+	k := &testKeeper{Keeper: holder.NewLocalKeeper(), t: t}
 	t.Cleanup(func() { k.Drop(holder.Root) })
 	return k
 }
 
-func (k *kept) Replace(slot holder.Slot, fd int) error {
-	k.times++
+func (k *testKeeper) Replace(slot holder.Slot, fd int) error {
+	k.replaced++
 	return k.Keeper.Replace(slot, fd)
 }
 
 // fd is the keeper's own descriptor.
-func (k *kept) fd() int {
+func (k *testKeeper) fd() int {
 	k.t.Helper()
 	fd, err := k.Take(holder.Root)
 	if err != nil {
@@ -47,7 +47,7 @@ func (k *kept) fd() int {
 }
 
 // put makes the kept ledger one with these bytes.
-func (k *kept) put(file []byte, sealed bool) {
+func (k *testKeeper) put(file []byte, sealed bool) {
 	k.t.Helper()
 	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -63,7 +63,7 @@ func (k *kept) put(file []byte, sealed bool) {
 }
 
 // bytes are all that is in the kept memory.
-func (k *kept) bytes() []byte {
+func (k *testKeeper) bytes() []byte {
 	k.t.Helper()
 	mem, _, err := memoryOf(k.fd(), false)
 	if err != nil {
@@ -72,9 +72,9 @@ func (k *kept) bytes() []byte {
 	return mem
 }
 
-func newLedger(t testing.TB) (*kept, *Ledger) {
+func newLedger(t testing.TB) (*testKeeper, *Ledger) {
 	t.Helper()
-	k := newKept(t)
+	k := newTestKeeper(t)
 	l, err := New(k)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func contents(l *Ledger) map[string]string {
 }
 
 // reopen is what a daemon does that comes after one which was killed.
-func reopen(t testing.TB, k *kept) *Ledger {
+func reopen(t testing.TB, k *testKeeper) *Ledger {
 	t.Helper()
 	l, err := Open(k)
 	if err != nil {
@@ -133,8 +133,8 @@ func TestAgainstModel(t *testing.T) {
 	if diff := cmp.Diff(model, contents(l)); diff != "" {
 		t.Error("after the last:", diff)
 	}
-	if k.times < 3 || l.end > 2*l.live+minGarbage+1100 {
-		t.Errorf("written anew %d times; %d bytes, of which %d count", k.times-1, l.end, l.live)
+	if k.replaced < 3 || l.end > 2*l.live+minGarbage+1100 {
+		t.Errorf("written anew %d times; %d bytes, of which %d count", k.replaced-1, l.end, l.live)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestCutOff(t *testing.T) {
 	cut := func(n int, file []byte) {
 		t.Helper()
 		for _, sealed := range []bool{true, false} {
-			cutIn(t, k, n, sealed, slices.Concat(first, file), before)
+			checkTruncated(t, k, n, sealed, slices.Concat(first, file), before)
 		}
 	}
 	for n := range len(whole) {
@@ -211,7 +211,7 @@ func TestLostEnd(t *testing.T) {
 }
 
 // cutIn opens a ledger that was cut off after n bytes of its last record.
-func cutIn(t *testing.T, k *kept, n int, sealed bool, file []byte, before map[string]string) {
+func checkTruncated(t *testing.T, k *testKeeper, n int, sealed bool, file []byte, before map[string]string) {
 	t.Helper()
 	k.put(file, sealed)
 	l := reopen(t, k)
@@ -254,7 +254,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(appendRecord(appendRecord(nil, opPut, "a", []byte("1")), opDelete, "a", nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		k := newKept(t)
+		k := newTestKeeper(t)
 		k.put(data, len(data)%2 == 0)
 		l, err := Open(k)
 		if err != nil {
@@ -270,7 +270,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func BenchmarkPut(b *testing.B) {
-	l, err := New(newKept(b))
+	l, err := New(newTestKeeper(b))
 	if err != nil {
 		b.Fatal(err)
 	}

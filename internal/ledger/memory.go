@@ -15,7 +15,7 @@ func newMemory() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	err = writeFull(fd, append(appendGone(nil, firstSize, 0), make([]byte, firstSize-headerSize)...), 0)
+	err = writeFull(fd, append(appendWiped(nil, firstSize, 0), make([]byte, firstSize-headerSize)...), 0)
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}

@@ -25,28 +25,28 @@ func (d Damage) String() string {
 }
 
 // found is what a walk through a ledger has found.
-type found struct {
+type replayResult struct {
 	any     bool // there are records, or were
-	records map[string]place
+	records map[string]location
 	live    int64 // bytes of these
 	end     int64 // where the next record goes
-	unwiped []place
+	unwiped []location
 	damage  []Damage
 }
 
 // replay goes through the records of a ledger. What is behind the last one was
 // never acknowledged.
-func replay(mem []byte) found {
-	f := found{records: map[string]place{}}
+func replay(mem []byte) replayResult {
+	f := replayResult{records: map[string]location{}}
 	for {
 		rec := recordAt(mem, f.end)
-		if rec.is == isHalfGone && !leads(mem, f.end+int64(rec.size)) {
-			rec.is = isNothing // its length may be wrong
+		if rec.state == isPartlyWiped && !leadsToRecord(mem, f.end+int64(rec.size)) {
+			rec.state = isInvalid // its length may be wrong
 		}
-		if rec.is == isNothing {
-			next, ok := resume(mem, f.end)
+		if rec.state == isInvalid {
+			next, ok := nextRecord(mem, f.end)
 			if !ok {
-				if said := saidEnd(mem); said > f.end {
+				if said := storedEnd(mem); said > f.end {
 					f.damage = append(f.damage, Damage{Offset: f.end, Size: said - f.end})
 				}
 				return f
@@ -56,24 +56,24 @@ func replay(mem []byte) found {
 			continue
 		}
 		f.any = true
-		f.take(rec)
+		f.add(rec)
 		f.end += int64(rec.size)
 	}
 }
 
 // saidEnd returns how far the records go, as the first one says; 0: it does not.
-func saidEnd(mem []byte) int64 {
-	if first := recordAt(mem, 0); first.is != isGone || first.size != firstSize {
+func storedEnd(mem []byte) int64 {
+	if first := recordAt(mem, 0); first.state != isWiped || first.size != firstSize {
 		return 0
 	}
 	return int64(binary.LittleEndian.Uint64(mem[endAt:]))
 }
 
 // take takes in one record.
-func (f *found) take(rec record) {
-	here := place{rec.offset, rec.size, rec.keySize}
-	if rec.is != isWhole {
-		if rec.is == isHalfGone {
+func (f *replayResult) add(rec record) {
+	here := location{rec.offset, rec.size, rec.keySize}
+	if rec.state != isWhole {
+		if rec.state == isPartlyWiped {
 			f.unwiped = append(f.unwiped, here)
 		}
 		return
@@ -92,15 +92,15 @@ func (f *found) take(rec record) {
 
 // What there may be at a place in a ledger.
 const (
-	isNothing  = iota
-	isWhole    // a record
-	isGone     // one that was wiped
-	isHalfGone // one whose wiping was cut off
+	isInvalid     = iota
+	isWhole       // a record
+	isWiped       // one that was wiped
+	isPartlyWiped // one whose wiping was cut off
 )
 
 // record is one change.
 type record struct {
-	is     int
+	state  int
 	offset int64
 	size   int
 	op     byte
@@ -118,7 +118,7 @@ func header(mem []byte, at int64) (rec record, ok bool) {
 	size := int64(binary.LittleEndian.Uint32(b[4:]))
 	keySize := int(binary.LittleEndian.Uint16(b[opAt+1:]))
 	rec = record{offset: at, size: int(size), op: b[opAt], keySize: keySize}
-	ok = size >= int64(headerSize+keySize) && size <= int64(len(b)) && (rec.op == opPut || rec.op == opDelete || rec.op == opGone) && (keySize > 0 || rec.op == opGone)
+	ok = size >= int64(headerSize+keySize) && size <= int64(len(b)) && (rec.op == opPut || rec.op == opDelete || rec.op == opWiped) && (keySize > 0 || rec.op == opWiped)
 	return rec, ok
 }
 
@@ -131,12 +131,12 @@ func recordAt(mem []byte, at int64) record {
 	b := mem[at : at+int64(rec.size)]
 	sum := binary.LittleEndian.Uint32(b)
 	switch {
-	case rec.op == opGone && sum == goneSum(b):
-		rec.is = isGone
-	case rec.op == opGone:
-		rec.is = isHalfGone
+	case rec.op == opWiped && sum == wipedSum(b):
+		rec.state = isWiped
+	case rec.op == opWiped:
+		rec.state = isPartlyWiped
 	case sum == crc32.Checksum(b[4:], table):
-		rec.is = isWhole
+		rec.state = isWhole
 		rec.key = b[headerSize : headerSize+rec.keySize]
 	}
 	return rec
@@ -144,7 +144,7 @@ func recordAt(mem []byte, at int64) record {
 
 // resume returns where records go on behind a place at which there is none;
 // false: they do not.
-func resume(mem []byte, at int64) (int64, bool) {
+func nextRecord(mem []byte, at int64) (int64, bool) {
 	if rec, ok := header(mem, at); ok {
 		// If its length is right it is known where to look, and what a value
 		// holds is not taken for a record.
@@ -157,7 +157,7 @@ func resume(mem []byte, at int64) (int64, bool) {
 		}
 	}
 	for at++; int64(len(mem))-at >= headerSize; at++ {
-		if op := mem[at+opAt]; op != opPut && op != opDelete && op != opGone {
+		if op := mem[at+opAt]; op != opPut && op != opDelete && op != opWiped {
 			continue
 		}
 		if isRecord(recordAt(mem, at)) {
@@ -169,23 +169,23 @@ func resume(mem []byte, at int64) (int64, bool) {
 
 // leads reports whether a length that no checksum covers led to a record, or to
 // the end.
-func leads(mem []byte, at int64) bool {
-	return recordAt(mem, at).is != isNothing || isZero(mem[at:])
+func leadsToRecord(mem []byte, at int64) bool {
+	return recordAt(mem, at).state != isInvalid || isZero(mem[at:])
 }
 
 // isRecord reports whether a checksum says so.
-func isRecord(rec record) bool { return rec.is == isWhole || rec.is == isGone }
+func isRecord(rec record) bool { return rec.state == isWhole || rec.state == isWiped }
 
 // isRecordOf reports whether rec is the whole record of a key.
 func isRecordOf(key string, rec []byte) bool {
 	r := recordAt(rec, 0)
-	return r.is == isWhole && r.size == len(rec) && r.op == opPut && string(r.key) == key
+	return r.state == isWhole && r.size == len(rec) && r.op == opPut && string(r.key) == key
 }
 
 // keyOf returns the key of a damaged record, if it looks like one.
 func keyOf(b []byte) string {
 	rec, ok := header(b, 0)
-	if !ok || rec.op == opGone {
+	if !ok || rec.op == opWiped {
 		return ""
 	}
 	key := b[headerSize : headerSize+rec.keySize]

@@ -16,7 +16,7 @@ import (
 func (l *Ledger) Rewrite(values map[string][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.writeAnewBy(func(fd int, records map[string]place) (end int64, err error) {
+	err := l.rewriteWith(func(fd int, records map[string]location) (end int64, err error) {
 		end = firstSize
 		var buf []byte
 		for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -24,7 +24,7 @@ func (l *Ledger) Rewrite(values map[string][]byte) error {
 			if err := writeFull(fd, buf, end); err != nil {
 				return 0, err
 			}
-			records[key] = place{end, len(buf), len(key)}
+			records[key] = location{end, len(buf), len(key)}
 			end += int64(len(buf))
 		}
 		return end, nil
@@ -44,7 +44,7 @@ func (l *Ledger) Copy() (fd int, err error) {
 		return -1, fmt.Errorf("ledger: %w", err)
 	}
 	known := len(l.damage)
-	_, err = l.copyTo(fd, map[string]place{})
+	_, err = l.copyTo(fd, map[string]location{})
 	if err == nil && len(l.damage) > known {
 		err = fmt.Errorf("what was written is overwritten: %v", l.damage[known:])
 	}

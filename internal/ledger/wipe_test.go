@@ -78,9 +78,9 @@ func TestKilledWhileWiping(t *testing.T) {
 	both := appendRecord(k.bytes()[:l.end:l.end], opPut, "b", []byte("new"))
 	wiped := slices.Clone(both)
 	rec := wiped[p.offset : p.offset+int64(p.size)]
-	rec[opAt] = opGone
+	rec[opAt] = opWiped
 	clear(rec[headerSize:])
-	binary.LittleEndian.PutUint32(rec, goneSum(rec))
+	binary.LittleEndian.PutUint32(rec, wipedSum(rec))
 
 	// The steps, of which each may be done in part: op, then the content in any
 	// order, then the checksum.
@@ -88,7 +88,7 @@ func TestKilledWhileWiping(t *testing.T) {
 	step := func(from int, to []byte) { // bytes of the record from here on are as in to
 		b := slices.Clone(both)
 		at := int(p.offset)
-		b[at+opAt] = opGone
+		b[at+opAt] = opWiped
 		copy(b[at+from:at+from+len(to)], to)
 		steps = append(steps, b)
 	}
@@ -151,7 +151,7 @@ func TestSealed(t *testing.T) {
 	for range 3000 { // it is written anew
 		mustPut(t, l, "b", strings.Repeat("b", 1000))
 	}
-	if k.times < 2 {
+	if k.replaced < 2 {
 		t.Fatalf("it was not written anew")
 	}
 	check()
@@ -169,8 +169,8 @@ func TestOldMemoryIsEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.times < 2 || !isZero(mem) {
-		t.Errorf("written anew %d times, the first has %q", k.times-1, bytes.Trim(mem, "\x00"))
+	if k.replaced < 2 || !isZero(mem) {
+		t.Errorf("written anew %d times, the first has %q", k.replaced-1, bytes.Trim(mem, "\x00"))
 	}
 	if got := contents(reopen(t, k))["a"]; got != canary {
 		t.Errorf("%q", got)
@@ -188,7 +188,7 @@ func TestFormat2(t *testing.T) {
 		"s/s-1": `{"Number":1,"Env":["SECRET=canary-of-a-session"]}`, "x/e-1": "exited", "h/s-1": "\x00\x01\x02\x04",
 		"v/s-1": strings.Repeat("screen ", 40), "k/s-1/key": "",
 	}
-	k := newKept(t)
+	k := newTestKeeper(t)
 	k.put(file, false)
 	old := k.fd()
 	values, damage, err := Read(old)
@@ -310,7 +310,7 @@ func TestLost(t *testing.T) {
 	}
 	for name, file := range map[string][]byte{"empty": {}, "zeros": make([]byte, 5000), "garbage": garbage, "text": bytes.Repeat([]byte("text "), 1000)} {
 		for _, sealed := range []bool{true, false} {
-			k := newKept(t)
+			k := newTestKeeper(t)
 			k.put(file, sealed)
 			if l, err := Open(k); !errors.Is(err, ErrLost) {
 				t.Errorf("%s, sealed %v: %v, %v", name, sealed, l, err)
@@ -375,7 +375,7 @@ func TestReadWhileWriting(t *testing.T) {
 
 // Many ended sessions cost a new daemon one pass.
 func BenchmarkOpen(b *testing.B) {
-	k := newKept(b)
+	k := newTestKeeper(b)
 	l, err := New(k)
 	if err != nil {
 		b.Fatal(err)

@@ -29,7 +29,7 @@ func TestMustEndWithWhatItBelongsTo(t *testing.T) {
 	child := made(api.SessionCreateParams{Parent: parent.SessionID, Argv: []string{"sleep", "3600"}})
 	kept, left := made(bound), made(bound)
 	maker.Close()
-	used := r.patient()
+	used := r.patientClient()
 	for range 3 {
 		r.killDaemon()
 		// The client makes its connection anew, and so is there again in time.

@@ -59,20 +59,20 @@ func TestMustSurviveChurn(t *testing.T) {
 	ch := &churn{rig: r, binary: binary, config: config}
 
 	ch.warmUp(rnd)
-	first := ch.quiet(1)
+	first := ch.measureIdle(1)
 	ch.makeEnded()
 	began := time.Now()
 	end := ch.begin(rnd)
 	ch.disturb(rnd, kills, upgrades)
 	end()
 	took := time.Since(began)
-	kept := ch.quiet(churnEnded)
-	last := ch.quiet(1)
+	kept := ch.measureIdle(churnEnded)
+	last := ch.measureIdle(1)
 
 	for _, wrong := range ch.wrong {
 		t.Error(wrong)
 	}
-	losses := lossesIn(r.Log())
+	losses := unexpectedWarnings(r.Log())
 	for _, line := range losses[:min(len(losses), 20)] {
 		t.Errorf("the log has: %s", line)
 	}
@@ -110,7 +110,7 @@ func (ch *churn) report(err error) {
 	ch.stopped = len(ch.wrong) >= churnWrong
 }
 
-func (ch *churn) hopeless() bool {
+func (ch *churn) tooManyFailures() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.stopped || ch.ctx.Err() != nil
@@ -129,8 +129,8 @@ func (ch *churn) begin(rnd *rand.Rand) (end func()) {
 		a := &churner{churn: ch, client: c, n: n, rnd: rand.New(rand.NewPCG(rnd.Uint64(), uint64(n)))}
 		wg.Go(func() {
 			defer c.Close()
-			for a.round = 0; !ch.hopeless(); a.round++ {
-				if err := a.live(over); err != nil {
+			for a.round = 0; !ch.tooManyFailures(); a.round++ {
+				if err := a.runSession(over); err != nil {
 					ch.report(fmt.Errorf("client %d, session %s (%s), command %d: %w", n, a.session, a.shell, a.count, err))
 				}
 				select {
@@ -228,7 +228,7 @@ func (ch *churn) reconfigure(n int) {
 // disturb kills the daemon at random moments, and upgrades it now and then.
 func (ch *churn) disturb(rnd *rand.Rand, kills, upgrades int) {
 	every := kills / upgrades
-	for n := 1; n <= kills && !ch.hopeless(); n++ {
+	for n := 1; n <= kills && !ch.tooManyFailures(); n++ {
 		// Some daemons die while they adopt, and some after they have worked for long
 		// enough to have rewritten what they leave to the next.
 		life := time.Duration(rnd.IntN(300)) * time.Millisecond
@@ -259,7 +259,7 @@ func (ch *churn) kill() {
 func (ch *churn) upgrade(rnd *rand.Rand, disturbed bool) {
 	find := trltest.Binary
 	if ch.upgrades.Load()%2 == 0 {
-		find = trltest.Other
+		find = trltest.OtherBinary
 	}
 	binary, err := find()
 	if err == nil {
@@ -287,18 +287,18 @@ func (ch *churn) upgrade(rnd *rand.Rand, disturbed bool) {
 }
 
 // held is what holder and daemon have open and in memory at a quiet moment.
-type held struct {
+type resourceUse struct {
 	fds            int
 	holder, daemon resident
 }
 
-func (h held) String() string {
+func (h resourceUse) String() string {
 	return fmt.Sprintf("%d descriptors and %.1f + %.1f MiB", h.fds, mib(h.holder.anonymous), mib(h.daemon.anonymous))
 }
 
 // quiet destroys the sessions of which the answer was lost, lets the daemon forget
 // ended sessions but so many, and looks at what the next daemon and the holder have.
-func (ch *churn) quiet(ended int) held {
+func (ch *churn) measureIdle(ended int) resourceUse {
 	ch.t.Helper()
 	ch.reconfigure(ended)
 	ch.reconnect()
@@ -325,7 +325,7 @@ func (ch *churn) quiet(ended int) held {
 		ch.t.Fatal(err)
 	}
 	ch.killDaemon() // the next one has never had more than this
-	h := held{fds: ch.footprint().fds.held}
+	h := resourceUse{fds: ch.footprint().fds.held}
 	var errs [2]error
 	h.holder, errs[0] = residentOf(ch.PID)
 	h.daemon, errs[1] = residentOf(daemonOf(ch.PID))
@@ -358,17 +358,17 @@ const pastExecs = 50
 // churnWork are the kinds of commands; each gets its own id.
 var churnWork = []func(*churner, string) error{
 	(*churner).echo, (*churner).flood, (*churner).timeOut, (*churner).exit, (*churner).leaveBehind, (*churner).stream,
-	(*churner).killShell, (*churner).pipe, (*churner).fail, (*churner).crash, (*churner).strew, (*churner).lookBack,
+	(*churner).killShell, (*churner).pipe, (*churner).fail, (*churner).crash, (*churner).leaveStray, (*churner).rereadPast,
 }
 
 // live makes a session, uses it, and destroys it.
-func (a *churner) live(over <-chan struct{}) error {
-	a.shell, a.tty = outliving[a.rnd.IntN(len(outliving))], a.rnd.IntN(5) == 0
+func (a *churner) runSession(over <-chan struct{}) error {
+	a.shell, a.tty = outliveShells[a.rnd.IntN(len(outliveShells))], a.rnd.IntN(5) == 0
 	if err := a.create(); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	a.sessions.Add(1)
-	err := a.again(a.setState())
+	err := a.restoreState(a.setState())
 	for range 3 + a.rnd.IntN(10) {
 		if err != nil {
 			break
@@ -381,7 +381,7 @@ func (a *churner) live(over <-chan struct{}) error {
 		a.count++
 		a.commands.Add(1)
 		kind := a.rnd.IntN(len(churnWork))
-		if err = a.again(churnWork[kind](a, fmt.Sprintf("c%d-%d-%d", a.n, a.round, a.count))); err != nil {
+		if err = a.restoreState(churnWork[kind](a, fmt.Sprintf("c%d-%d-%d", a.n, a.round, a.count))); err != nil {
 			err = fmt.Errorf("work %d: %w", kind, err)
 		}
 	}
@@ -389,8 +389,8 @@ func (a *churner) live(over <-chan struct{}) error {
 }
 
 // again sets the state of the shell again if it was rolled back.
-func (a *churner) again(err error) error {
-	for errors.Is(err, errRolledBack) && !a.hopeless() {
+func (a *churner) restoreState(err error) error {
+	for errors.Is(err, errRolledBack) && !a.tooManyFailures() {
 		a.rolledBack.Add(1)
 		err = a.setState()
 	}
@@ -410,7 +410,7 @@ func (a *churner) create() error {
 			a.session = s.SessionID
 			return nil
 		}
-		if !cutOff(err) || a.ctx.Err() != nil {
+		if !outcomeUnknown(err) || a.ctx.Err() != nil {
 			return err
 		}
 		a.mu.Lock()
@@ -424,7 +424,7 @@ func (a *churner) destroy() error {
 	for cut := false; ; {
 		res, err := a.client.DestroySession(a.ctx, api.SessionDestroyParams{SessionID: a.session, Force: true})
 		switch {
-		case cutOff(err) && a.ctx.Err() == nil:
+		case outcomeUnknown(err) && a.ctx.Err() == nil:
 			cut = true
 		case cut && api.IsCode(err, api.CodeSessionTerminated):
 			return nil // by the call that was cut off
@@ -452,10 +452,10 @@ var errRolledBack = errors.New("the shell was rolled back")
 func (a *churner) run(p api.ExecRunParams, outcome api.Outcome, code int, stdout, stderr string) (*api.ExecResult, error) {
 	res, err := a.start(p, outcome, code)
 	if err == nil && (a.plain(res.Stdout) != stdout || a.plain(res.Stderr) != stderr) {
-		err = fmt.Errorf("%s: it ended with %s, want %q and %q", p.Command, described(res), stdout, stderr)
+		err = fmt.Errorf("%s: it ended with %s, want %q and %q", p.Command, describe(res), stdout, stderr)
 	}
 	if errors.Is(err, errRolledBack) && (!strings.HasPrefix(stdout, a.plain(res.Stdout)) || !strings.HasPrefix(stderr, a.plain(res.Stderr))) {
-		err = fmt.Errorf("%s: it ended with %s, want a part of %q and %q", p.Command, described(res), stdout, stderr)
+		err = fmt.Errorf("%s: it ended with %s, want a part of %q and %q", p.Command, describe(res), stdout, stderr)
 	}
 	return res, err
 }
@@ -476,7 +476,7 @@ func endedWith(res *api.ExecResult, command string, outcome api.Outcome, code in
 	case res.RolledBack && outcome != api.OutcomeShellDied && (right || res.Outcome == api.OutcomeShellDied):
 		return errRolledBack
 	case !right:
-		return fmt.Errorf("%s: it ended with %s, want %s %d", command, described(res), outcome, code)
+		return fmt.Errorf("%s: it ended with %s, want %s %d", command, describe(res), outcome, code)
 	default:
 		return nil
 	}
@@ -491,18 +491,18 @@ func (a *churner) plain(text string) string {
 }
 
 // shellSays is what shells say on a terminal of a program that was killed.
-var shellSays = regexp.MustCompile(`^((/proc/\d+/fd/\d+: line \d+: +\d+ )?(Killed|Terminated)[^\n]*\n)?$`)
+var shellKillMessage = regexp.MustCompile(`^((/proc/\d+/fd/\d+: line \d+: +\d+ )?(Killed|Terminated)[^\n]*\n)?$`)
 
 // wrote reports whether output is the text. On a terminal the shell may add how a
 // program was ended.
-func (a *churner) wrote(output, text string) bool {
+func (a *churner) outputIs(output, text string) bool {
 	rest, ok := strings.CutPrefix(a.plain(output), text)
-	return ok && (rest == "" || a.tty && shellSays.MatchString(rest))
+	return ok && (rest == "" || a.tty && shellKillMessage.MatchString(rest))
 }
 
 // whole compares all output of a command, once nothing can come any more, and keeps
 // it to look at it again.
-func (a *churner) whole(exec, want string) error {
+func (a *churner) checkWholeOutput(exec, want string) error {
 	text, err := a.output(exec)
 	if err != nil {
 		return err
@@ -560,7 +560,7 @@ func (a *churner) echo(id string) error {
 	if err != nil {
 		return err
 	}
-	return a.whole(res.ExecID, want)
+	return a.checkWholeOutput(res.ExecID, want)
 }
 
 // flood writes more than a result carries, and more than is held in memory.
@@ -570,7 +570,7 @@ func (a *churner) flood(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.whole(res.ExecID, strings.Repeat(id+"\n", n/(len(id)+1)+1)[:n]); err != nil {
+	if err := a.checkWholeOutput(res.ExecID, strings.Repeat(id+"\n", n/(len(id)+1)+1)[:n]); err != nil {
 		return err
 	}
 	if !a.tty {
@@ -586,8 +586,8 @@ func (a *churner) timeOut(id string) error {
 	if err != nil {
 		return err
 	}
-	if !res.TimedOut || res.Outcome != api.OutcomeTimedOut || !a.wrote(res.Stdout, id+"\n") && !a.wrote(res.Stdout, "") {
-		return fmt.Errorf("it ended with %s, want a timeout", described(res))
+	if !res.TimedOut || res.Outcome != api.OutcomeTimedOut || !a.outputIs(res.Stdout, id+"\n") && !a.outputIs(res.Stdout, "") {
+		return fmt.Errorf("it ended with %s, want a timeout", describe(res))
 	}
 	if res.RolledBack { // the shell had not come to start the program, and was stopped itself
 		return a.setState()
@@ -610,7 +610,7 @@ func (a *churner) leaveBehind(id string) error {
 	if err != nil {
 		return err
 	}
-	return a.whole(res.ExecID, id+" early\n"+id+" late\n")
+	return a.checkWholeOutput(res.ExecID, id+" early\n"+id+" late\n")
 }
 
 // stream streams a command that writes for a while.
@@ -679,21 +679,21 @@ func (a *churner) fail(id string) error {
 // crash has a program be killed.
 func (a *churner) crash(id string) error {
 	res, err := a.start(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "echo " + id + "; sh -c 'kill -9 $$'"}}, api.OutcomeSignaled, 137)
-	if err == nil && !a.wrote(res.Stdout, id+"\n") {
-		err = fmt.Errorf("it ended with %s", described(res))
+	if err == nil && !a.outputIs(res.Stdout, id+"\n") {
+		err = fmt.Errorf("it ended with %s", describe(res))
 	}
 	return err
 }
 
 // strew leaves a process that only the end of the session ends.
-func (a *churner) strew(id string) error {
+func (a *churner) leaveStray(id string) error {
 	_, err := a.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "sleep 1000 >/dev/null 2>&1 & echo " + id}}, api.OutcomeExited, 0, id+"\n", "")
 	return err
 }
 
 // lookBack reads again what an earlier command wrote, in a session that may have
 // ended, or may be forgotten by now.
-func (a *churner) lookBack(string) error {
+func (a *churner) rereadPast(string) error {
 	if len(a.past) == 0 {
 		return nil
 	}
@@ -716,21 +716,21 @@ func (a *churner) lookBack(string) error {
 
 // harmless are the events and messages of the log, from warnings on, that belong to
 // a daemon that is killed. Every other one fails the test.
-var harmless = []string{
+var expectedWarnings = []string{
 	`"event":"daemon_died"`,
 	"its timeout passed while no daemon was there",
 	"killing an orphan of a session that is gone", // which was just being made
 }
 
 // lossesIn returns the lines of a log that must not be there.
-func lossesIn(log string) (losses []string) {
+func unexpectedWarnings(log string) (losses []string) {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
 		var record struct{ Level string }
 		if err := json.Unmarshal([]byte(line), &record); err == nil && record.Level != "WARN" && record.Level != "ERROR" {
 			continue
 		}
-		if line != "" && !slices.ContainsFunc(harmless, func(s string) bool { return strings.Contains(line, s) }) {
+		if line != "" && !slices.ContainsFunc(expectedWarnings, func(s string) bool { return strings.Contains(line, s) }) {
 			losses = append(losses, line)
 		}
 	}

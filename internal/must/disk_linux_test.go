@@ -85,11 +85,11 @@ func TestMustOutliveAFullDisk(t *testing.T) {
 
 // heldOutput is what of a command's output is held: all but the bytes from gap up to
 // end.
-type heldOutput struct{ gap, end, size int64 }
+type keptOutput struct{ gap, end, size int64 }
 
 // readHeld reads all output of an exec, and compares what is held of it with the
 // file that it repeats.
-func (r *rig) readHeld(c *client.Client, exec string, file []byte) (h heldOutput, err error) {
+func (r *rig) readKept(c *client.Client, exec string, file []byte) (h keptOutput, err error) {
 	most := int64(1 << 20)
 	for {
 		res, err := c.Output(r.ctx, api.ExecOutputParams{ExecID: exec, From: h.size, MaxBytes: &most})
@@ -136,7 +136,7 @@ func diskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := r.patient()
+	c := r.patientClient()
 	other := r.create(api.SessionCreateParams{})
 	s := r.create(api.SessionCreateParams{})
 	// More than what is free, then again once it is told to, and a moment
@@ -165,7 +165,7 @@ func diskFull(t *testing.T) {
 	if err := unix.Kill(daemonOf(r.PID), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := r.readHeld(c, res.ExecID, file); err != nil || h.size > 8*diskKept || h.end == 0 {
+	if h, err := r.readKept(c, res.ExecID, file); err != nil || h.size > 8*diskKept || h.end == 0 {
 		t.Fatalf("while there is no room: %+v, %v", h, err)
 	}
 	d.free()
@@ -175,7 +175,7 @@ func diskFull(t *testing.T) {
 	if _, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil {
 		t.Fatal(err)
 	}
-	h, err := r.readHeld(c, res.ExecID, file)
+	h, err := r.readKept(c, res.ExecID, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func diskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := r.readHeld(c, whole.ExecID, file)
+	after, err := r.readKept(c, whole.ExecID, file)
 	if err != nil || after.size != diskKept || after.end != 0 {
 		t.Errorf("the next command has %+v, %v", after, err)
 	}
@@ -214,7 +214,7 @@ func diskStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := r.patient()
+	c := r.patientClient()
 	enough := filepath.Join(t.TempDir(), "enough")
 	s := r.create(api.SessionCreateParams{})
 	res, err := c.Run(r.ctx, api.ExecRunParams{
@@ -235,7 +235,7 @@ func diskStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := r.readHeld(c, res.ExecID, file)
+	h, err := r.readKept(c, res.ExecID, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func (r *rig) storm(d *disk, rnd *rand.Rand, kills int) (changes int) {
 }
 
 // patient returns a client that waits for a daemon to come back.
-func (r *rig) patient() *client.Client {
+func (r *rig) patientClient() *client.Client {
 	r.t.Helper()
 	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
 	if err != nil {

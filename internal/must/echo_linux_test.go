@@ -17,7 +17,7 @@ const echoVariable = "MUST_ECHO"
 // beEcho turns this process into the echo server, if it was started as one. It
 // is a process of its own because a daemon is: to be switched to is a part of
 // what a bare round trip costs.
-func beEcho() {
+func runEcho() {
 	path := os.Getenv(echoVariable)
 	if path == "" {
 		return

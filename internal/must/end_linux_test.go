@@ -69,7 +69,7 @@ func TestMustEndTogether(t *testing.T) {
 				r.stopThenKill(daemonOf(r.PID), r.PID)
 				return r.gone("both in a storm")
 			})
-			measured(t, "undertaker before", func(t *testing.T) error { return killUndertakerBefore(t, c.cgroup) })
+			measured(t, "undertaker before", func(t *testing.T) error { return killCleanerFirst(t, c.cgroup) })
 			t.Run("all three", func(t *testing.T) { killAllThree(t, c.cgroup) })
 			t.Run("whole cgroup", func(t *testing.T) { killCgroup(t, c.cgroup) })
 		})
@@ -226,21 +226,21 @@ func (c *crowd) left() error {
 
 // stillFor is for how long nothing must be seen to die: a chain of processes in
 // which each starts the next leaves a dead one every few milliseconds.
-const stillFor = 200 * time.Millisecond
+const quietPeriod = 200 * time.Millisecond
 
 // processesLeft says which processes there still are, dead ones included unless
 // they are ours to bury, as they would be init's. One that dies meanwhile shows
 // that something goes on.
 func (c *crowd) processesLeft() (err error) {
-	buryZombies(c.PID)
+	reapZombies(c.PID)
 	for _, p := range strays() {
 		err = errors.Join(err, fmt.Errorf("process left: %s", p))
 	}
 	if err != nil {
 		return err
 	}
-	time.Sleep(stillFor) // absence: nothing forks
-	if n := buryZombies(c.PID); n > 0 {
+	time.Sleep(quietPeriod) // absence: nothing forks
+	if n := reapZombies(c.PID); n > 0 {
 		return fmt.Errorf("something forks: %d more have died", n)
 	}
 	return nil
@@ -248,7 +248,7 @@ func (c *crowd) processesLeft() (err error) {
 
 // buryZombies reaps what became ours when its parent died, and says how many it
 // were. The daemon itself is waited for elsewhere.
-func buryZombies(but int) (n int) {
+func reapZombies(but int) (n int) {
 	for _, p := range strays() {
 		if p.State == "Z" && p.PPID == os.Getpid() && p.PID != but {
 			if got, _ := syscall.Wait4(p.PID, nil, syscall.WNOHANG, nil); got == p.PID {
@@ -262,10 +262,10 @@ func buryZombies(but int) (n int) {
 // killHolder leaves the daemon alive, which tells for a while what happened.
 func killHolder(t *testing.T, cgroup string) {
 	r := crowded(t, cgroup, storm)
-	daemon, undertaker := daemonOf(r.PID), undertakerOf(r.PID)
+	daemon, undertaker := daemonOf(r.PID), cleanerOf(r.PID)
 	r.stopThenKill(r.PID)
 	if err := eventually(endTime, func() (err error) {
-		buryZombies(r.PID)
+		reapZombies(r.PID)
 		for _, p := range strays() {
 			if p.PID != daemon && p.PID != undertaker {
 				err = errors.Join(err, fmt.Errorf("process left: %s", p))
@@ -284,7 +284,7 @@ func killHolder(t *testing.T, cgroup string) {
 		t.Errorf("a command after the death of the holder: %v", err)
 	}
 	if cgroup == "off" { // the other waits until it goes by itself
-		r.again() // it gives way to the next
+		r.restart() // it gives way to the next
 	}
 	if err := eventually(20*time.Second, r.left); err != nil {
 		t.Error(err)
@@ -309,15 +309,15 @@ func (c *crowd) allLost() error {
 }
 
 // killUndertakerBefore sees that another takes its place, which does its work.
-func killUndertakerBefore(t *testing.T, cgroup string) error {
+func killCleanerFirst(t *testing.T, cgroup string) error {
 	r := crowded(t, cgroup)
-	first := undertakerOf(r.PID)
+	first := cleanerOf(r.PID)
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first))
 	name, nameErr := os.ReadFile(fmt.Sprintf("/proc/%d/comm", first))
 	if err != nil || nameErr != nil || strings.Contains(string(line)+string(name), "trl") {
 		t.Errorf("the undertaker is called %q, %q (%v): who kills all that is called trl kills it", name, line, errors.Join(err, nameErr))
 	}
-	r.killAndAwaitNext(undertakerOf)
+	r.killAndAwaitNext(cleanerOf)
 	r.stopThenKill(daemonOf(r.PID), r.PID)
 	return r.gone("the undertaker, and then of both")
 }
@@ -325,7 +325,7 @@ func killUndertakerBefore(t *testing.T, cgroup string) error {
 // killAllThree leaves it to the next start to end what is left.
 func killAllThree(t *testing.T, cgroup string) {
 	r := crowded(t, cgroup)
-	keepers := []int{undertakerOf(r.PID), daemonOf(r.PID), r.PID}
+	keepers := []int{cleanerOf(r.PID), daemonOf(r.PID), r.PID}
 	r.stopThenKill(keepers...)
 	r.await()
 	living := 0
@@ -337,20 +337,20 @@ func killAllThree(t *testing.T, cgroup string) {
 	if living < 2*len(r.sessions) { // what is on a terminal goes with it
 		t.Errorf("%d processes live on, want more: there was nobody to end them", living)
 	}
-	r.again()
+	r.restart()
 	r.tell("all three, and after a new start")
 }
 
 // again starts another daemon in the place of one that died, which must leave
 // no trace of the first. It is ended too.
-func (c *crowd) again() {
+func (c *crowd) restart() {
 	c.t.Helper()
 	next, err := trltest.Start(trltest.Config{Dir: c.Dir})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer next.Kill()
-	buryZombies(next.PID)
+	reapZombies(next.PID)
 	if left := trltest.Remaining(c.victims); len(left) > 0 {
 		c.t.Errorf("a new start leaves of the dead one: %v", left)
 	}
@@ -419,7 +419,7 @@ func killCgroup(t *testing.T, cgroup string) {
 	func() {
 		join(group)
 		defer join(filepath.Dir(group))
-		r.again()
+		r.restart()
 	}()
 	r.tell("their whole cgroup, and after a new start")
 }

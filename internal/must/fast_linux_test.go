@@ -59,7 +59,7 @@ func tries(t *testing.T, measure func(t *testing.T) error) {
 // bare is a shell that is driven right here, with nothing around it.
 type bare struct {
 	host *process.Host
-	hub  *shell.Hub
+	hub  *shell.Driver
 	tree *process.Tree
 	sh   *shell.Shell
 	mark uint32
@@ -70,7 +70,7 @@ func openBare(t *testing.T) *bare {
 	b := &bare{}
 	var errs [3]error
 	b.host, errs[0] = process.NewHost(process.Config{})
-	b.hub, errs[1] = shell.NewHub(nil)
+	b.hub, errs[1] = shell.NewDriver(nil)
 	b.tree, errs[2] = b.host.NewTree("bare")
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)

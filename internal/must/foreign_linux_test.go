@@ -63,7 +63,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.notAmong("processes", info.Processes)
+			f.checkAbsent("processes", info.Processes)
 			if _, err := r.client.Input(r.ctx, api.ExecInputParams{ExecID: res.ExecID, EOF: true}); err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			f.notAmong("survivors", res.Survivors)
+			f.checkAbsent("survivors", res.Survivors)
 
 			gone, err := r.client.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: s.SessionID, Force: tc.force})
 			if err != nil {
@@ -85,7 +85,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 			if len(gone.Survivors) > 0 {
 				t.Errorf("survivors of a session: %v", gone.Survivors)
 			}
-			f.livesOn()
+			f.checkAlive()
 			r.client.Close()
 			if err := r.Stop(); err != nil {
 				t.Error(err)
@@ -205,7 +205,7 @@ func forge(t *testing.T, shell int) *forgery {
 	return f
 }
 
-func (f *forgery) notAmong(what string, processes []api.Process) {
+func (f *forgery) checkAbsent(what string, processes []api.Process) {
 	f.t.Helper()
 	for _, p := range processes {
 		if strings.Contains(p.Command, forgedText) {
@@ -215,7 +215,7 @@ func (f *forgery) notAmong(what string, processes []api.Process) {
 }
 
 // livesOn sees that nobody has signalled the forger.
-func (f *forgery) livesOn() {
+func (f *forgery) checkAlive() {
 	f.t.Helper()
 	for _, p := range trltest.Descendants(f.cmd.Process.Pid) {
 		if p.State != "Z" {

@@ -155,15 +155,15 @@ func (r *rig) adoption(sessions int) (time.Duration, error) {
 
 // loneVariable makes this test binary a daemon without a holder, on the socket
 // it names.
-const loneVariable = "MUST_LONE"
+const noHolderVariable = "MUST_LONE"
 
 // beLone turns this process into that daemon, if it was started as one.
-func beLone() {
-	path, ok := os.LookupEnv(loneVariable)
+func runNoHolder() {
+	path, ok := os.LookupEnv(noHolderVariable)
 	if !ok {
 		return
 	}
-	_ = os.Unsetenv(loneVariable)
+	_ = os.Unsetenv(noHolderVariable)
 	env := daemon.SystemEnvironment()
 	cfg := daemon.Defaults(env)
 	cfg.Socket = path
@@ -179,7 +179,7 @@ func beLone() {
 
 // startLone starts a daemon without a holder, and returns its socket and how to
 // stop it.
-func startLone(t *testing.T) (socket string, stop func() error) {
+func startNoHolder(t *testing.T) (socket string, stop func() error) {
 	t.Helper()
 	dir, err := trltest.NewDir()
 	if err != nil {
@@ -189,7 +189,7 @@ func startLone(t *testing.T) (socket string, stop func() error) {
 	socket = trltest.SocketIn(dir)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Dir = filepath.Dir(socket)
-	cmd.Env = append(trltest.Environ(dir), loneVariable+"="+socket)
+	cmd.Env = append(trltest.Environ(dir), noHolderVariable+"="+socket)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func startLone(t *testing.T) (socket string, stop func() error) {
 // time and never takes from it.
 func holdLatency(t *testing.T) {
 	r := start(t)
-	socket, stop := startLone(t)
+	socket, stop := startNoHolder(t)
 	c, err := client.Dial(r.ctx, socket)
 	if err != nil {
 		t.Fatal(err)
@@ -236,12 +236,12 @@ func holdLatency(t *testing.T) {
 		}
 		rounds = append(rounds, turn{median(held.all), median(lone.all)})
 		held.all, lone.all = held.all[:0], lone.all[:0]
-		if quiet = rounds.quiet(); i >= fastRoundsLeast && quiet.over() <= heldOver {
+		if quiet = rounds.quietest(); i >= fastRoundsLeast && quiet.ratio() <= heldOver {
 			break
 		}
 	}
-	over := quiet.over()
-	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.held, quiet.lone, over, len(rounds))
+	over := quiet.ratio()
+	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.withHolder, quiet.withoutHolder, over, len(rounds))
 	if over > heldOver {
 		t.Errorf("a holder makes exec.run true %.2f × as long, want at most %.2f", over, heldOver)
 	}
@@ -253,18 +253,18 @@ func holdLatency(t *testing.T) {
 
 // turn is what the same call took with a holder and without, in turns: medians
 // of one round.
-type turn struct{ held, lone time.Duration }
+type turn struct{ withHolder, withoutHolder time.Duration }
 
-func (t turn) over() float64 { return ratio(t.held, t.lone) }
+func (t turn) ratio() float64 { return ratio(t.withHolder, t.withoutHolder) }
 
 type turns []turn
 
 // quiet is the round with the median ratio among the quietest eighth of them.
 // Which those are is decided by both times together, so that neither side gains.
-func (all turns) quiet() turn {
+func (all turns) quietest() turn {
 	best := slices.Clone(all)
-	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.held+a.lone, b.held+b.lone) })
+	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.withHolder+a.withoutHolder, b.withHolder+b.withoutHolder) })
 	best = best[:(len(best)+7)/8]
-	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.over(), b.over()) })
+	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.ratio(), b.ratio()) })
 	return best[len(best)/2]
 }

@@ -54,7 +54,7 @@ func TestMustSleepWithItsCommands(t *testing.T) {
 		}
 		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 1000"}, YieldMS: 1})
 		if err == nil && res.State != api.ExecRunning {
-			err = fmt.Errorf("a sleep ended with %s", described(res))
+			err = fmt.Errorf("a sleep ended with %s", describe(res))
 		}
 		return err
 	}); err != nil {

@@ -37,7 +37,7 @@ func monotonic() int64 {
 }
 
 // beTicker writes the time of each write, if this process was started for it.
-func beTicker() {
+func runTicker() {
 	if os.Getenv(tickVariable) == "" {
 		return
 	}
@@ -50,7 +50,7 @@ func beTicker() {
 
 // beRelay is the least that can stand between a command and a client: what a
 // pipe has goes to a socket.
-func beRelay() {
+func runRelay() {
 	path := os.Getenv(relayVariable)
 	if path == "" {
 		return

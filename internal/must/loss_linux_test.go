@@ -48,7 +48,7 @@ func loseOne(t *testing.T, victim int) {
 	was := positions(others)
 	r.whileDead(func() {
 		if err := r.changeLedger(func(l *ledger.Ledger) error {
-			return l.Put(sessionRecord(t, l, lost.session), unreadableValue)
+			return l.Put(sessionKey(t, l, lost.session), unreadableValue)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -128,14 +128,14 @@ func TestMustConfuseNobody(t *testing.T) {
 		{"shell", func(w *witness) string { return "h/" + w.session }},
 		{"command", func(w *witness) string { return "x/" + w.exec }},
 	} {
-		t.Run(of.name+" swapped", func(t *testing.T) { confuse(t, of.key, true) })
-		t.Run(of.name+" twice", func(t *testing.T) { confuse(t, of.key, false) })
+		t.Run(of.name+" swapped", func(t *testing.T) { swapStates(t, of.key, true) })
+		t.Run(of.name+" twice", func(t *testing.T) { swapStates(t, of.key, false) })
 	}
 }
 
 // confuse makes the record of the second session that of the first, and if swapped
 // the other way round too.
-func confuse(t *testing.T, key func(*witness) string, swapped bool) {
+func swapStates(t *testing.T, key func(*witness) string, swapped bool) {
 	r := start(t, "--grace-ms", "1000")
 	kinds := lossKinds()[:1] // which copy what they are given
 	all, end := r.beginWitnesses(kinds)
@@ -169,7 +169,7 @@ func confuse(t *testing.T, key func(*witness) string, swapped bool) {
 		t.Error(err)
 	}
 	for _, w := range all[:2] {
-		if _, err := w.unconfused(); err != nil {
+		if _, err := w.checkNotMixed(); err != nil {
 			t.Errorf("%s: %v", w, err)
 		}
 	}
@@ -180,13 +180,13 @@ func confuse(t *testing.T, key func(*witness) string, swapped bool) {
 // daemon is there. What it takes away is reported, and nobody gets what is another's.
 func TestMustNoticeAStalePage(t *testing.T) {
 	for part := range 3 {
-		t.Run(fmt.Sprint(part), func(t *testing.T) { turnBack(t, part) })
+		t.Run(fmt.Sprint(part), func(t *testing.T) { restoreStalePage(t, part) })
 	}
 }
 
 // turnBack puts back the page that the ledger ended in when a part of the commands
 // had begun.
-func turnBack(t *testing.T, part int) {
+func restoreStalePage(t *testing.T, part int) {
 	const page = 4 << 10
 	r := start(t, "--grace-ms", "1000")
 	var early [][]byte // what the ledger was while the commands began
@@ -230,7 +230,7 @@ func turnBack(t *testing.T, part int) {
 	end()
 	lost := 0
 	for _, w := range all {
-		reported, err := w.unconfused()
+		reported, err := w.checkNotMixed()
 		if err != nil && w.forgotten() && strings.Contains(r.Log(), "ledger_damaged") {
 			reported, err = true, nil
 		}
@@ -250,16 +250,16 @@ func turnBack(t *testing.T, part int) {
 
 // unconfused checks that a witness got nothing that another wrote, and that its
 // session goes on or is reported.
-func (w *witness) unconfused() (reported bool, err error) {
+func (w *witness) checkNotMixed() (reported bool, err error) {
 	if res, err := w.rig.client.Output(w.ctx, api.ExecOutputParams{ExecID: w.exec}); err == nil {
 		for _, chunk := range res.Chunks {
-			if err := w.strange(chunk.Data); err != nil {
+			if err := w.checkForeign(chunk.Data); err != nil {
 				return false, err
 			}
 		}
 	}
 	ended := w.kind.finish(w)
-	if err := w.strange(w.got.String()); ended == nil || err != nil {
+	if err := w.checkForeign(w.got.String()); ended == nil || err != nil {
 		return false, err
 	}
 	err = w.reports(w.session)
@@ -273,7 +273,7 @@ func (w *witness) forgotten() bool {
 }
 
 // strange returns an error for output that another witness wrote.
-func (w *witness) strange(output string) error {
+func (w *witness) checkForeign(output string) error {
 	for line := range strings.Lines(output) {
 		if !strings.HasPrefix(line, w.id) {
 			return fmt.Errorf("it got %q", line)
@@ -296,7 +296,7 @@ func (r *rig) reports(session string) error {
 	if info.Unreadable == "" && (info.Terminated == nil || info.Terminated.Reason != api.ReasonLost) {
 		return fmt.Errorf("session.info says of a session that can't be read that it is %s (%+v), and not why", info.State, info.Terminated)
 	}
-	if !slices.ContainsFunc(lossesIn(r.Log()), func(line string) bool { return strings.Contains(line, session) }) {
+	if !slices.ContainsFunc(unexpectedWarnings(r.Log()), func(line string) bool { return strings.Contains(line, session) }) {
 		return fmt.Errorf("the log does not name %s, which can't be read", session)
 	}
 	binary, err := trltest.Binary()
@@ -341,7 +341,7 @@ func (r *rig) whileDead(fn func()) {
 var unreadableValue = bytes.Repeat([]byte{0xff}, 40)
 
 // sessionRecord is the key that a session has.
-func sessionRecord(t *testing.T, l *ledger.Ledger, session string) string {
+func sessionKey(t *testing.T, l *ledger.Ledger, session string) string {
 	t.Helper()
 	key := "s/" + session
 	if _, ok := l.Get(key); !ok {
@@ -370,7 +370,7 @@ func copyLedger(content []byte) (*ledger.Ledger, holder.Keeper, error) {
 	if _, err := unix.Pwrite(fd, content, 0); err != nil {
 		return nil, nil, err
 	}
-	keep := holder.Alone()
+	keep := holder.NewLocalKeeper()
 	if err := keep.Replace(holder.Root, fd); err != nil {
 		return nil, nil, err
 	}
@@ -415,7 +415,7 @@ func (r *rig) overwriteRecord(session string, whole bool) error {
 	if err != nil {
 		return err
 	}
-	key := sessionRecord(r.t, l, session)
+	key := sessionKey(r.t, l, session)
 	value, _ := l.Get(key)
 	keep.Drop(holder.Root)
 	if err := l.Close(); err != nil {
@@ -440,7 +440,7 @@ func (r *rig) overwriteRecord(session string, whole bool) error {
 
 // encodeRecord is how the ledger writes a record: as the only one of a new ledger.
 func encodeRecord(key string, value []byte) ([]byte, error) {
-	keep := holder.Alone()
+	keep := holder.NewLocalKeeper()
 	defer keep.Drop(holder.Root)
 	l, err := ledger.New(keep)
 	if err != nil {

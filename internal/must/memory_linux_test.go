@@ -231,7 +231,7 @@ func memoryKilled(t *testing.T) {
 	}
 	// A hog in the same group takes all: the kernel then kills who has the
 	// highest score, which is the daemon.
-	c := r.patient()
+	c := r.patientClient()
 	res, err := c.Run(r.ctx, api.ExecRunParams{
 		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("x=$(head -c %d /dev/zero | tr '\\0' x); echo ${#x} $v", memoryLimit/2)},
 	})

@@ -130,14 +130,14 @@ func leaveNothing(t *testing.T, cgroup string) {
 	}
 	n := &nothing{rig: r, rng: seeded(t), storms: make(chan struct{}, stormsAtOnce)}
 	began := time.Now()
-	n.live(nothingAtOnce) // what is made once is made now
-	n.calm()
+	n.runMany(nothingAtOnce) // what is made once is made now
+	n.awaitEmpty()
 	r.client.Close() // only who looks has a connection, and only while it looks
 	n.before = n.atRest()
-	n.provesLeftovers()
+	n.checkLeftoversFound()
 
-	n.live(nothingSessions - nothingLast)
-	n.calm()
+	n.runMany(nothingSessions - nothingLast)
+	n.awaitEmpty()
 	if err := eventually(5*time.Second, n.leftovers); err != nil {
 		t.Error(err)
 	}
@@ -146,7 +146,7 @@ func leaveNothing(t *testing.T, cgroup string) {
 
 	// The rest is alive, with commands that run, when the daemon ends.
 	load := r.dial()
-	if err := inParallel(nothingLast, nothingAtOnce, func(int) error { return n.leave(load) }); err != nil {
+	if err := inParallel(nothingLast, nothingAtOnce, func(int) error { return n.leaveRunning(load) }); err != nil {
 		t.Error(err)
 	}
 	last := len(trltest.Descendants(r.PID))
@@ -172,7 +172,7 @@ type nothing struct {
 }
 
 // live has sessions live and be destroyed, some at once.
-func (n *nothing) live(count int) {
+func (n *nothing) runMany(count int) {
 	n.t.Helper()
 	lives := make([]life, count)
 	for i := range lives {
@@ -183,7 +183,7 @@ func (n *nothing) live(count int) {
 		clients[i] = n.dial()
 	}
 	if err := inParallel(count, nothingAtOnce, func(i int) error {
-		if err := n.one(clients[i%len(clients)], lives[i]); err != nil {
+		if err := n.runOne(clients[i%len(clients)], lives[i]); err != nil {
 			return fmt.Errorf("%s: %w", lives[i], err)
 		}
 		return nil
@@ -196,7 +196,7 @@ func (n *nothing) live(count int) {
 }
 
 // one is the life of one session.
-func (n *nothing) one(c *client.Client, l life) error {
+func (n *nothing) runOne(c *client.Client, l life) error {
 	if l.storm {
 		n.stormy.Add(1)
 		n.storms <- struct{}{}
@@ -204,7 +204,7 @@ func (n *nothing) one(c *client.Client, l life) error {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, time.Minute)
 	defer cancel()
-	id, err := n.settle(ctx, c, l)
+	id, err := n.setUp(ctx, c, l)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (n *nothing) one(c *client.Client, l life) error {
 }
 
 // settle makes the session and its litter.
-func (n *nothing) settle(ctx context.Context, c *client.Client, l life) (string, error) {
+func (n *nothing) setUp(ctx context.Context, c *client.Client, l life) (string, error) {
 	s, err := c.CreateSession(ctx, api.SessionCreateParams{Shell: l.shell, TTY: l.tty})
 	if err != nil {
 		return "", err
@@ -259,11 +259,11 @@ func destroyed(ctx context.Context, c *client.Client, id string, force bool) err
 }
 
 // leave makes a session whose command runs when the daemon ends.
-func (n *nothing) leave(c *client.Client) error {
+func (n *nothing) leaveRunning(c *client.Client) error {
 	ctx, cancel := context.WithTimeout(n.ctx, time.Minute)
 	defer cancel()
 	l := life{shell: shells[rand.IntN(len(shells))], litter: litter + stubborn, work: works[rand.IntN(len(works))]}
-	id, err := n.settle(ctx, c, l)
+	id, err := n.setUp(ctx, c, l)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func (n *nothing) leave(c *client.Client) error {
 }
 
 // calm waits until the daemon has forgotten all sessions and execs.
-func (n *nothing) calm() {
+func (n *nothing) awaitEmpty() {
 	n.t.Helper()
 	if err := eventually(trltest.Patience, func() error {
 		st := n.stats()
@@ -325,7 +325,7 @@ func (n *nothing) atRest() footprint {
 // leftovers says what a daemon without sessions has that it should not have.
 func (n *nothing) leftovers() error {
 	var wrong []error
-	daemon, undertaker := daemonOf(n.PID), undertakerOf(n.PID)
+	daemon, undertaker := daemonOf(n.PID), cleanerOf(n.PID)
 	for _, p := range trltest.Descendants(n.PID) {
 		if p.PID != daemon && p.PID != undertaker {
 			wrong = append(wrong, fmt.Errorf("process left: %s", p))
@@ -334,7 +334,7 @@ func (n *nothing) leftovers() error {
 	// A chain of processes in which each starts the next can be missed by every
 	// look at the process table; but each of its links is reaped by the daemon.
 	reaped := n.stats().Orphans
-	time.Sleep(stillFor) // absence: nothing forks
+	time.Sleep(quietPeriod) // absence: nothing forks
 	if more := n.stats().Orphans - reaped; more > 0 {
 		wrong = append(wrong, fmt.Errorf("something forks: %d more processes have been reaped", more))
 	}
@@ -362,7 +362,7 @@ func (n *nothing) leftovers() error {
 
 // provesLeftovers sees that each thing that leftovers looks for is found while
 // it is there, and not when it is gone.
-func (n *nothing) provesLeftovers() {
+func (n *nothing) checkLeftoversFound() {
 	n.t.Helper()
 	if err := eventually(5*time.Second, n.leftovers); err != nil {
 		n.t.Errorf("nothing was left yet: %v", err)
@@ -390,5 +390,5 @@ func (n *nothing) provesLeftovers() {
 	if err := os.Remove(filepath.Join(n.Dir, "tmp", "left")); err != nil {
 		n.t.Error(err)
 	}
-	n.calm()
+	n.awaitEmpty()
 }

@@ -40,7 +40,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 	feed := func(session string, send func(exec, line string, n int) error) (broken, lines int) {
 		t.Helper()
 		before := kills.Load()
-		c := r.patient()
+		c := r.patientClient()
 		exec, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: countLines, StdinOpen: true}, YieldMS: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 		}
 		return r.brokenLines(c, exec.ExecID, lines), lines
 	}
-	c := r.patient()
+	c := r.patientClient()
 	broken, lines := feed(s.SessionID, func(exec, line string, n int) error {
 		res, err := c.Input(r.ctx, api.ExecInputParams{ExecID: exec, Data: line, Key: strconv.Itoa(n), Whole: true})
 		if err == nil && (res.Bytes != len(line) || res.Next == nil || *res.Next != int64(n+1)*(fedLine+1)) {
@@ -82,7 +82,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 	torn, sent := feed(naive.SessionID, func(exec, line string, _ int) error {
 		for {
 			err := c.Call(r.ctx, api.MethodExecInput, api.ExecInputParams{ExecID: exec, Data: line}, nil)
-			if !cutOff(err) {
+			if !outcomeUnknown(err) {
 				return err
 			}
 		}

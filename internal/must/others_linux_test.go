@@ -35,7 +35,7 @@ const (
 
 // beDrain reads a terminal until the command on it is done, and says when it is
 // at it.
-func beDrain() {
+func runDrain() {
 	command := os.Getenv(drainVariable)
 	if command == "" {
 		return
@@ -88,7 +88,7 @@ func TestMustNotSlowOthers(t *testing.T) {
 	alone, outside, inside := runs(), runs(), runs()
 	var slower float64
 	for i := range othersRounds {
-		if err := errors.Join(alone.round(), besideDrain(outside), r.besideFlood(flooded, inside)); err != nil {
+		if err := errors.Join(alone.round(), duringDrain(outside), r.duringFlood(flooded, inside)); err != nil {
 			t.Fatal(err)
 		}
 		if slower = ratio(inside.best, outside.best); i >= othersRoundsLeast && slower <= othersSlower {
@@ -100,7 +100,7 @@ func TestMustNotSlowOthers(t *testing.T) {
 	if slower > othersSlower {
 		t.Errorf("a command takes %.2f × as long as beside the same load outside, want at most %.1f", slower, othersSlower)
 	}
-	r.keepsLittle(flooded)
+	r.checkQuota(flooded)
 	r.client.Close()
 	if err := r.Stop(); err != nil {
 		t.Error(err)
@@ -108,7 +108,7 @@ func TestMustNotSlowOthers(t *testing.T) {
 }
 
 // besideDrain makes a round while another process floods a terminal of its own.
-func besideDrain(s *series) error {
+func duringDrain(s *series) error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), drainVariable+"="+fmt.Sprintf(othersCommand, floodBytes))
 	out, err := cmd.StdoutPipe()
@@ -127,7 +127,7 @@ func besideDrain(s *series) error {
 }
 
 // besideFlood makes a round while a session floods its terminal.
-func (r *rig) besideFlood(flooded *api.Session, s *series) error {
+func (r *rig) duringFlood(flooded *api.Session, s *series) error {
 	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes)}, YieldMS: 1})
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *rig) besideFlood(flooded *api.Session, s *series) error {
 // keepsLittle lets a session write to the end. No terminal takes more than some
 // ten megabytes a second of such lines, so it is all of the flood in the long run
 // alone.
-func (r *rig) keepsLittle(flooded *api.Session) {
+func (r *rig) checkQuota(flooded *api.Session) {
 	r.t.Helper()
 	size := int64(64 << 20)
 	if os.Getenv("TRL_LONG") == "1" {

@@ -81,7 +81,7 @@ func (r *rig) streamThrough(i int, file, want string, size int64) error {
 		return err
 	}
 	defer c.Close()
-	params := api.SessionCreateParams{Shell: outliving[i/2%len(outliving)]}
+	params := api.SessionCreateParams{Shell: outliveShells[i/2%len(outliveShells)]}
 	command := "cat " + file
 	if i%2 == 1 {
 		params.TTY = &api.TTYSize{Rows: 24, Cols: 80}
@@ -122,21 +122,21 @@ func (r *rig) streamThrough(i int, file, want string, size int64) error {
 }
 
 // outliving are the shells of these sessions.
-var outliving = []string{"dash", "bash", "zsh", "dash"}
+var outliveShells = []string{"dash", "bash", "zsh", "dash"}
 
 // createThrough makes a session: a create that was cut off is not repeated by
 // itself.
 func (r *rig) createThrough(c *client.Client, params api.SessionCreateParams) (*api.Session, error) {
 	for {
 		s, err := c.CreateSession(r.ctx, params)
-		if !cutOff(err) {
+		if !outcomeUnknown(err) {
 			return s, err
 		}
 	}
 }
 
 // cutOff reports whether a call may have had its effect, or not.
-func cutOff(err error) bool {
+func outcomeUnknown(err error) bool {
 	return errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrNoDaemon)
 }
 
@@ -164,7 +164,7 @@ func killed(pid int) bool { return unix.Kill(pid, unix.SIGKILL) == nil }
 func daemonOf(holder int) int { return childOf(holder, "be-daemon") }
 
 // undertakerOf finds its undertaker.
-func undertakerOf(holder int) int { return childOf(holder, "be-undertaker") }
+func cleanerOf(holder int) int { return childOf(holder, "be-undertaker") }
 
 // childOf finds the child that was started as something.
 func childOf(holder int, word string) int {

@@ -32,15 +32,15 @@ var shells = []string{"dash", "ash", "bash", "zsh"}
 
 func TestMain(m *testing.M) {
 	process.RunChild() // the bare driver starts helpers of its own
-	beEcho()
-	beTicker()
-	beRelay()
-	beDrain()
+	runEcho()
+	runTicker()
+	runRelay()
+	runDrain()
 	if err := process.CleanSelf(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	beLone()
+	runNoHolder()
 	// What a daemon leaves behind when it ends becomes a child of ours, however
 	// far it strayed, and so is seen.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

@@ -38,7 +38,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 			r := startWith(t, trltest.Config{HTTP: carrier != "unix", Args: plenty})
 			file, want := randomFile(t, rnd, size)
 			// Base64 makes four bytes of three; a few connections carry no data.
-			proxy, c := r.through(carrier, int(size*4/3)/cuts*8/10, rnd.Uint64())
+			proxy, c := r.proxied(carrier, int(size*4/3)/cuts*8/10, rnd.Uint64())
 			s := r.create(api.SessionCreateParams{})
 			began := time.Now()
 			st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + file + "; exit 3"}})
@@ -62,7 +62,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 				}
 			}
 			took := time.Since(began)
-			proxy.Rest()
+			proxy.StopCutting()
 			if got := hex.EncodeToString(hash.Sum(nil)); got != want || next != size {
 				t.Errorf("received %d bytes with hash %s, want %d with %s", next, got, size, want)
 			}
@@ -109,7 +109,7 @@ func randomFile(t *testing.T, rnd *rand.Rand, size int64) (path, hash string) {
 
 // through returns a client over one of the carriers, behind a proxy that cuts
 // its connections.
-func (r *rig) through(carrier string, cut int, seed uint64) (*trltest.Proxy, *client.Client) {
+func (r *rig) proxied(carrier string, cut int, seed uint64) (*trltest.Proxy, *client.Client) {
 	r.t.Helper()
 	network, address, target := "tcp", "127.0.0.1:0", r.HTTP
 	if carrier == "unix" {

@@ -112,7 +112,7 @@ func (to *takeover) checkHistory() {
 		if len(s.Argv) == 0 || i%20 > 0 {
 			continue
 		}
-		text, err := (&worker{rig: to.rig, client: to.client}).whole(s.ExecID)
+		text, err := (&worker{rig: to.rig, client: to.client}).wholeOutput(s.ExecID)
 		if want := s.Argv[1] + "\n"; err != nil || text != want {
 			to.t.Errorf("an ended session wrote %q, want %q (%v)", text, want, err)
 		}

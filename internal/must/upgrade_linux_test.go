@@ -121,7 +121,7 @@ func startInstalled(t *testing.T, args ...string) (*rig, string) {
 		err = trltest.Install(binary, path)
 	}
 	if err == nil {
-		_, err = trltest.Other() // before anything is measured
+		_, err = trltest.OtherBinary() // before anything is measured
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func (r *rig) install(other bool, path string) {
 	r.t.Helper()
 	find := trltest.Binary
 	if other {
-		find = trltest.Other
+		find = trltest.OtherBinary
 	}
 	binary, err := find()
 	if err == nil {

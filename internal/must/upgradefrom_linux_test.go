@@ -68,7 +68,7 @@ func upgradeFrom(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "trl")
-	old, err := trltest.Earlier(commit)
+	old, err := trltest.EarlierBinary(commit)
 	if err == nil {
 		err = trltest.Install(old, path)
 	}
@@ -76,7 +76,7 @@ func upgradeFrom(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	r := startWith(t, trltest.Config{Binary: path, Args: []string{"--max-sessions", "100", "--grace-ms", "1000"}})
-	earlier, now, other := r.release(trltest.Earlier(commit)), r.release(trltest.Binary()), r.release(trltest.Other())
+	earlier, now, other := r.release(trltest.EarlierBinary(commit)), r.release(trltest.Binary()), r.release(trltest.OtherBinary())
 	if earlier.version != commit {
 		t.Fatalf("the binary of %s says that it is %s", commit, earlier.version)
 	}

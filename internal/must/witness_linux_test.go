@@ -37,7 +37,7 @@ type witness struct {
 	child   string   // pid of a background process
 
 	over  <-chan struct{}
-	feed  *numbered      // what the command copies; nil if it copies nothing
+	feed  *numberedFeed  // what the command copies; nil if it copies nothing
 	acked map[int]bool   // of each number that was typed: its call was answered
 	got   bytes.Buffer   // its output so far; owned by the goroutine that follows until that has ended
 	moved atomic.Int64   // bytes of output that have come so far
@@ -64,9 +64,9 @@ func witnessKinds() []*witnessKind {
 		{"terminal", 8, api.StateRunning, (*witness).copyFeed, (*witness).checkFeed},
 		{"direct", 5, api.StateRunning, (*witness).copyDirectly, (*witness).checkFeed},
 		{"queued", 8, api.StateRunning, (*witness).queue, (*witness).checkQueue},
-		{"background", 7, api.StateIdle, (*witness).copyBehind, (*witness).checkBehind},
-		{"held", 10, api.StateIdle, (*witness).hold, (*witness).checkHold},
-		{"idle", 40, api.StateIdle, (*witness).remember, (*witness).checkMemory},
+		{"background", 7, api.StateIdle, (*witness).copyAfterExit, (*witness).checkAfterExit},
+		{"held", 10, api.StateIdle, (*witness).takeLease, (*witness).checkLease},
+		{"idle", 40, api.StateIdle, (*witness).runHistory, (*witness).checkHistory},
 	}
 }
 
@@ -189,7 +189,7 @@ func (w *witness) take(chunk *api.Chunk, next int64) error {
 // copyFeed streams a command that copies the feed, through pipes or through a
 // terminal.
 func (w *witness) copyFeed() (err error) {
-	if w.feed, err = newNumbered(w.rig, w.id, w.over); err != nil {
+	if w.feed, err = newNumberedFeed(w.rig, w.id, w.over); err != nil {
 		return err
 	}
 	params, command := api.SessionCreateParams{}, "cat "+w.feed.path
@@ -224,7 +224,7 @@ func (w *witness) copyFeed() (err error) {
 
 // copyDirectly is copyFeed in a session that is one command.
 func (w *witness) copyDirectly() (err error) {
-	if w.feed, err = newNumbered(w.rig, w.id, w.over); err != nil {
+	if w.feed, err = newNumberedFeed(w.rig, w.id, w.over); err != nil {
 		return err
 	}
 	if err := w.create(api.SessionCreateParams{Argv: []string{"sh", "-c", fmt.Sprintf("cat %s; exit %d", w.feed.path, w.code)}}); err != nil {
@@ -251,7 +251,7 @@ func (w *witness) checkExit(exec string, code int) error {
 		return err
 	}
 	if res.State != api.ExecExited || res.Outcome != api.OutcomeExited || res.ExitCode == nil || *res.ExitCode != code || res.RolledBack {
-		return fmt.Errorf("it ended with %s, want exit code %d", described(res), code)
+		return fmt.Errorf("it ended with %s, want exit code %d", describe(res), code)
 	}
 	return nil
 }
@@ -274,9 +274,9 @@ func (w *witness) readInput() error {
 	w.busy.Go(func() {
 		tick := time.NewTicker(witnessLine)
 		defer tick.Stop()
-		for n := 1; due(tick, w.over); n++ {
+		for n := 1; waitTick(tick, w.over); n++ {
 			_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: w.exec, Data: fmt.Sprintf("%s %d\n", w.id, n)})
-			if err != nil && !cutOff(err) {
+			if err != nil && !outcomeUnknown(err) {
 				w.fail(fmt.Errorf("input: %w", err))
 				return
 			}
@@ -291,7 +291,7 @@ func (w *witness) readInput() error {
 func (w *witness) endInput() {
 	for {
 		_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: w.exec, EOF: true})
-		if !cutOff(err) || w.ctx.Err() != nil {
+		if !outcomeUnknown(err) || w.ctx.Err() != nil {
 			if err != nil && !complains(err, "closed") {
 				w.fail(fmt.Errorf("end of input: %w", err))
 			}
@@ -365,7 +365,7 @@ func (w *witness) checkQueue() error {
 				return fmt.Errorf("input of queued command %d: %w", i, err)
 			}
 		}
-		text, err := (&worker{rig: w.rig, client: w.client}).whole(exec)
+		text, err := (&worker{rig: w.rig, client: w.client}).wholeOutput(exec)
 		if err != nil {
 			return err
 		}
@@ -385,8 +385,8 @@ func (w *witness) checkQueue() error {
 
 // copyBehind leaves a process behind that copies the feed to the output of a
 // command that has ended.
-func (w *witness) copyBehind() (err error) {
-	if w.feed, err = newNumbered(w.rig, w.id, w.over); err != nil {
+func (w *witness) copyAfterExit() (err error) {
+	if w.feed, err = newNumberedFeed(w.rig, w.id, w.over); err != nil {
 		return err
 	}
 	if err := w.create(api.SessionCreateParams{}); err != nil {
@@ -402,15 +402,15 @@ func (w *witness) copyBehind() (err error) {
 }
 
 // checkBehind is checkFeed, and the session must still be of use.
-func (w *witness) checkBehind() error {
+func (w *witness) checkAfterExit() error {
 	if err := w.checkFeed(); err != nil {
 		return err
 	}
-	return w.says("echo "+w.id+" lives", w.id+" lives")
+	return w.checkOutput("echo "+w.id+" lives", w.id+" lives")
 }
 
 // says compares the output of a short command.
-func (w *witness) says(command, want string) error {
+func (w *witness) checkOutput(command, want string) error {
 	res, err := w.run(command)
 	if err != nil || strings.TrimSpace(res.Stdout) != want {
 		return fmt.Errorf("%s wrote %q, want %q (%w)", command, res.Stdout, want, err)
@@ -419,7 +419,7 @@ func (w *witness) says(command, want string) error {
 }
 
 // hold takes the keyboard of a session, of which every other has a terminal.
-func (w *witness) hold() error {
+func (w *witness) takeLease() error {
 	params := api.SessionCreateParams{}
 	if w.n%2 == 0 {
 		params.TTY = &api.TTYSize{Rows: 24, Cols: 80}
@@ -438,7 +438,7 @@ func (w *witness) hold() error {
 }
 
 // checkHold runs commands with and without the lease.
-func (w *witness) checkHold() error {
+func (w *witness) checkLease() error {
 	_, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "true"}})
 	if !api.IsCode(err, api.CodeSessionHeld) {
 		return fmt.Errorf("without its lease a command is answered with %w, want %s", err, api.CodeSessionHeld)
@@ -447,12 +447,12 @@ func (w *witness) checkHold() error {
 	if err != nil || info.Held == nil || info.Held.Holder != w.id {
 		return fmt.Errorf("it is held by %+v (%w)", info.Held, err)
 	}
-	return w.says("echo $n", w.id)
+	return w.checkOutput("echo $n", w.id)
 }
 
 // remember gives the shell a state, leaves the result of a command, and in every
 // fourth session a process in the background.
-func (w *witness) remember() error {
+func (w *witness) runHistory() error {
 	if err := w.create(api.SessionCreateParams{}); err != nil {
 		return err
 	}
@@ -474,8 +474,8 @@ func (w *witness) remember() error {
 }
 
 // checkMemory asks for all of it again.
-func (w *witness) checkMemory() error {
-	text, err := (&worker{rig: w.rig, client: w.client}).whole(w.exec)
+func (w *witness) checkHistory() error {
+	text, err := (&worker{rig: w.rig, client: w.client}).wholeOutput(w.exec)
 	if err != nil || text != w.id+" was here\n" {
 		return fmt.Errorf("its first command is said to have written %q (%w)", text, err)
 	}
@@ -483,11 +483,11 @@ func (w *witness) checkMemory() error {
 		return err
 	}
 	if w.child != "" {
-		if err := w.says(`kill -0 $child && echo $child`, w.child); err != nil {
+		if err := w.checkOutput(`kill -0 $child && echo $child`, w.child); err != nil {
 			return err
 		}
 	}
-	return w.says(`echo "$PWD $n"`, "/usr "+w.id)
+	return w.checkOutput(`echo "$PWD $n"`, "/usr "+w.id)
 }
 
 // checkWitnesses reports what is wrong with sessions while their work goes on:
@@ -570,14 +570,14 @@ func (r *rig) finishWitnesses(all []*witness) (int64, error) {
 }
 
 // numbered is a pipe that is fed numbered lines until the test is over.
-type numbered struct {
+type numberedFeed struct {
 	path string
 	text bytes.Buffer  // what was written; read it after done
 	done chan struct{} // closed when nothing more is written
 }
 
-func newNumbered(r *rig, id string, over <-chan struct{}) (*numbered, error) {
-	n := &numbered{path: filepath.Join(r.t.TempDir(), id), done: make(chan struct{})}
+func newNumberedFeed(r *rig, id string, over <-chan struct{}) (*numberedFeed, error) {
+	n := &numberedFeed{path: filepath.Join(r.t.TempDir(), id), done: make(chan struct{})}
 	if err := unix.Mkfifo(n.path, 0o600); err != nil {
 		return nil, err
 	}
@@ -592,7 +592,7 @@ func newNumbered(r *rig, id string, over <-chan struct{}) (*numbered, error) {
 		defer to.Close()
 		tick := time.NewTicker(witnessLine)
 		defer tick.Stop()
-		for i := 0; due(tick, over); i++ {
+		for i := 0; waitTick(tick, over); i++ {
 			line := fmt.Sprintf("%s %d %s\n", id, i, strings.Repeat(id, i*7%50))
 			if _, err := to.WriteString(line); err != nil {
 				return
@@ -604,7 +604,7 @@ func newNumbered(r *rig, id string, over <-chan struct{}) (*numbered, error) {
 }
 
 // due waits for the next tick; false: it is over.
-func due(tick *time.Ticker, over <-chan struct{}) bool {
+func waitTick(tick *time.Ticker, over <-chan struct{}) bool {
 	select {
 	case <-over:
 		return false
@@ -614,7 +614,7 @@ func due(tick *time.Ticker, over <-chan struct{}) bool {
 }
 
 // differs compares what came out with what went in, once all has been written.
-func (n *numbered) differs(got []byte) error {
+func (n *numberedFeed) differs(got []byte) error {
 	<-n.done
 	want := n.text.Bytes()
 	if bytes.Equal(got, want) {

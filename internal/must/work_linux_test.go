@@ -18,7 +18,7 @@ type worker struct {
 }
 
 // labours are the kinds of work. Each is done once in a round, which is numbered.
-var labours = []func(*worker, int) error{(*worker).count, (*worker).echo, (*worker).leaveBehind, (*worker).timeOut}
+var workKinds = []func(*worker, int) error{(*worker).count, (*worker).echo, (*worker).leaveBehind, (*worker).timeOut}
 
 // workThrough makes a session and has it do one kind of work, over and over, until
 // it is enough. It returns how many commands that were.
@@ -28,20 +28,20 @@ func (r *rig) workThrough(i int, enough <-chan struct{}) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	s, err := r.createThrough(c, api.SessionCreateParams{Shell: outliving[i/len(labours)%len(outliving)]})
+	s, err := r.createThrough(c, api.SessionCreateParams{Shell: outliveShells[i/len(workKinds)%len(outliveShells)]})
 	if err != nil {
 		return 0, err
 	}
 	w := &worker{rig: r, client: c, session: s.SessionID}
 	for round := 0; ; round++ {
-		if err := labours[i%len(labours)](w, round); err != nil {
-			return w.n, fmt.Errorf("work %d, round %d: %w", i%len(labours), round, err)
+		if err := workKinds[i%len(workKinds)](w, round); err != nil {
+			return w.n, fmt.Errorf("work %d, round %d: %w", i%len(workKinds), round, err)
 		}
 		select {
 		case <-enough:
 			for { // one that was cut off is not repeated by itself
 				_, err := c.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: w.session})
-				if !cutOff(err) {
+				if !outcomeUnknown(err) {
 					return w.n, err
 				}
 			}
@@ -60,13 +60,13 @@ func (w *worker) run(p api.ExecRunParams, outcome api.Outcome, code int) (*api.E
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", p.Command, err)
 	case res.Outcome != outcome || res.ExitCode == nil || *res.ExitCode != code || res.RolledBack || res.Truncated:
-		return nil, fmt.Errorf("%s: it ended with %s", p.Command, described(res))
+		return nil, fmt.Errorf("%s: it ended with %s", p.Command, describe(res))
 	}
 	return res, nil
 }
 
 // described is a result in full.
-func described(res *api.ExecResult) string {
+func describe(res *api.ExecResult) string {
 	text, err := json.Marshal(res)
 	if err != nil {
 		return err.Error()
@@ -113,18 +113,18 @@ func (w *worker) echo(int) error {
 	taken := map[int]bool{}
 	for i := range echoPieces {
 		_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: res.ExecID, Data: fmt.Sprintln(i)})
-		if err != nil && !cutOff(err) {
+		if err != nil && !outcomeUnknown(err) {
 			return fmt.Errorf("input: %w", err)
 		}
 		taken[i] = err == nil
 	}
 	for cut := true; cut; {
 		_, err := w.client.Input(w.ctx, api.ExecInputParams{ExecID: res.ExecID, EOF: true})
-		if cut = cutOff(err); err != nil && !cut && !complains(err, "closed") {
+		if cut = outcomeUnknown(err); err != nil && !cut && !complains(err, "closed") {
 			return fmt.Errorf("end of input: %w", err)
 		}
 	}
-	text, err := w.whole(res.ExecID)
+	text, err := w.wholeOutput(res.ExecID)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (w *worker) leaveBehind(round int) error {
 	if err != nil {
 		return err
 	}
-	text, err := w.whole(res.ExecID)
+	text, err := w.wholeOutput(res.ExecID)
 	if want := fmt.Sprintf("now %d\nlate %d\n", round, round); err == nil && text != want {
 		err = fmt.Errorf("it wrote %q, want %q", text, want)
 	}
@@ -166,13 +166,13 @@ func (w *worker) timeOut(int) error {
 	w.n++
 	res, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "sleep 60", TimeoutMS: ms(timeout)}})
 	if err == nil && (!res.TimedOut || res.Outcome != api.OutcomeTimedOut || res.DurationMS < timeout || res.DurationMS > most) {
-		err = fmt.Errorf("a command with a timeout of %d ms ended with %s", timeout, described(res))
+		err = fmt.Errorf("a command with a timeout of %d ms ended with %s", timeout, describe(res))
 	}
 	return err
 }
 
 // whole is all output of an exec, once nothing can come any more.
-func (w *worker) whole(exec string) (string, error) {
+func (w *worker) wholeOutput(exec string) (string, error) {
 	var text strings.Builder
 	for next := int64(0); ; {
 		res, err := w.client.Output(w.ctx, api.ExecOutputParams{ExecID: exec, From: next, WaitMS: 1000})

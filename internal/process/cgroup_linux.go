@@ -20,7 +20,7 @@ import (
 type cgroupRoot struct {
 	path  string
 	fd    int // of path; trees are opened relative to it
-	lists lists
+	lists procLists
 	mu    sync.Mutex // held to make the directory anew
 }
 
@@ -90,7 +90,7 @@ func cgroupCandidates() ([]string, error) {
 func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	path := filepath.Join(dir, cgroupPrefix+h.Name().String())
 	err := os.Mkdir(path, 0o755)
-	again := errors.Is(err, fs.ErrExist) && h.held != nil && h.held.Hello().Again
+	again := errors.Is(err, fs.ErrExist) && h.holder != nil && h.holder.Hello().Restarted
 	if err != nil && !again {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
-	root := &cgroupRoot{path: path, fd: fd, lists: lists{linger: listLinger}}
+	root := &cgroupRoot{path: path, fd: fd, lists: procLists{linger: listLinger}}
 	if again {
 		return root, nil // it was tried by who made it
 	}
@@ -136,7 +136,7 @@ func (h *Host) probeStart() error {
 }
 
 // sweepTime bounds the end of what a dead daemon left in its cgroup.
-const sweepTime = 5 * time.Second
+const sweepTimeout = 5 * time.Second
 
 // sweepCgroups removes the groups of daemons that are gone, and kills what is
 // left in them. A group whose daemon's pid is alive is not touched, nor one of
@@ -151,14 +151,14 @@ func sweepCgroups(dir string) {
 		rest, ok := strings.CutPrefix(e.Name(), cgroupPrefix)
 		name, err := ParseHostName(rest)
 		if ok && err == nil && name.Namespace == here && unix.Kill(name.Parent, 0) == unix.ESRCH {
-			endCgroup(filepath.Join(dir, e.Name()), time.Now().Add(sweepTime))
+			killCgroup(filepath.Join(dir, e.Name()), time.Now().Add(sweepTimeout))
 		}
 	}
 }
 
 // endCgroup kills what is in a host's group and the groups of its trees, frozen
 // or not, and removes them. It reports whether they are gone.
-func endCgroup(path string, deadline time.Time) bool {
+func killCgroup(path string, deadline time.Time) bool {
 	for wait := time.Millisecond; ; wait = min(wait*2, 50*time.Millisecond) {
 		// Again each time: what is forked into a group meanwhile dies with it,
 		// but a process may be moved into one.
@@ -212,13 +212,13 @@ func (r *cgroupRoot) make(name string) error {
 	if err != unix.ENOENT {
 		return err
 	}
-	if err := r.makeAnew(); err != nil {
+	if err := r.recreate(); err != nil {
 		return err
 	}
 	return unix.Mkdirat(r.fd, name, 0o755)
 }
 
-func (r *cgroupRoot) makeAnew() error {
+func (r *cgroupRoot) recreate() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.has("cgroup.procs") {
@@ -240,7 +240,9 @@ func (r *cgroupRoot) has(name string) bool {
 	return unix.Faccessat(r.fd, name, unix.F_OK, 0) == nil
 }
 
-func (r *cgroupRoot) drop(name string) error { return unix.Unlinkat(r.fd, name, unix.AT_REMOVEDIR) }
+func (r *cgroupRoot) removeGroup(name string) error {
+	return unix.Unlinkat(r.fd, name, unix.AT_REMOVEDIR)
+}
 
 func (r *cgroupRoot) open(name string) (int, error) {
 	return unix.Openat(r.fd, name, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -272,7 +274,7 @@ func (r *cgroupRoot) pids(name string) ([]int, error) {
 }
 
 // pidsAgain is pids for who will soon ask again.
-func (r *cgroupRoot) pidsAgain(name string) ([]int, error) {
+func (r *cgroupRoot) pidsCached(name string) ([]int, error) {
 	var small [512]byte
 	if l := r.lists.of(r.fd, name); l != nil {
 		if b, ok := l.read(small[:]); ok {

@@ -11,12 +11,12 @@ import (
 // The binary re-executes itself as a helper for what must happen in the child
 // before a program starts there.
 const (
-	childWord       = "be-child"
-	childStart      = "start"       // wait for the gate, then become the program that follows
-	childStartThere = "start-there" // the same, and keep the terminal
-	childPause      = "pause"       // do nothing until killed
-	childLead       = "lead"        // lead the session of a terminal
-	childOrphan     = "orphan"      // start the program that follows, and end
+	childCommand      = "be-child"
+	childStart        = "start"       // wait for the gate, then become the program that follows
+	childStartKeepTTY = "start-there" // the same, and keep the terminal
+	childPause        = "pause"       // do nothing until killed
+	childLeader       = "lead"        // lead the session of a terminal
+	childOrphan       = "orphan"      // start the program that follows, and end
 )
 
 // gateFD is the inherited end of the gate: a byte means go. It is closed by
@@ -24,13 +24,13 @@ const (
 const gateFD = 3
 
 func childArgv(mode string, argv ...string) []string {
-	return append([]string{"trl", childWord, mode}, argv...)
+	return append([]string{"trl", childCommand, mode}, argv...)
 }
 
 // RunChild turns this process into a helper if it was started as one, and then
 // does not return. It must be the first thing main does, in test binaries too.
 func RunChild() {
-	if len(os.Args) < 3 || os.Args[1] != childWord {
+	if len(os.Args) < 3 || os.Args[1] != childCommand {
 		return
 	}
 	switch os.Args[2] {
@@ -38,11 +38,11 @@ func RunChild() {
 		for { // not select: with nothing else to run Go takes that for a deadlock
 			time.Sleep(time.Hour)
 		}
-	case childLead:
-		lead()
+	case childLeader:
+		runLeader()
 	case childOrphan:
-		beParentForAMoment(os.Args[3:])
-	case childStart, childStartThere:
+		startAndExit(os.Args[3:])
+	case childStart, childStartKeepTTY:
 		if os.Args[2] == childStart {
 			leaveTerminal()
 		}

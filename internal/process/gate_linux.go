@@ -11,7 +11,7 @@ import (
 // Waiting is a process that waits at a gate until it may become its program.
 // Whoever has a copy of the gate can open it, also when the one who made it is
 // gone; it ends when nobody has one.
-type Waiting struct {
+type Gated struct {
 	*Proc
 	gate *os.File
 }
@@ -19,7 +19,7 @@ type Waiting struct {
 // Prepare starts a process that is tagged and becomes the program of spec when the
 // gate is opened. Programs that may fork at once are started so, for a child of theirs
 // is to carry the tag too.
-func (t *Tree) Prepare(spec Spec) (*Waiting, error) {
+func (t *Tree) Prepare(spec Spec) (*Gated, error) {
 	attr, done, err := t.attributes(spec)
 	if err != nil {
 		return nil, err
@@ -33,31 +33,31 @@ func (t *Tree) Prepare(spec Spec) (*Waiting, error) {
 	defer theirs.Close()
 	attr.Files = append(attr.Files, uintptr(pair[1]))
 	mode := childStart
-	if spec.Leads {
-		mode = childStartThere
+	if spec.SessionLeader {
+		mode = childStartKeepTTY
 	}
 	p, err := t.fork("/proc/self/exe", append(childArgv(mode, spec.Path), spec.Argv...), attr)
 	if err != nil {
 		ours.Close()
 		return nil, err
 	}
-	return &Waiting{p, ours}, nil
+	return &Gated{p, ours}, nil
 }
 
 // AtGate is a process that an earlier one prepared, whose gate is gate, which it owns
 // from now on. It may have become its program since.
-func (p *Proc) AtGate(gate int) *Waiting { return &Waiting{p, os.NewFile(uintptr(gate), "gate")} }
+func (p *Proc) AtGate(gate int) *Gated { return &Gated{p, os.NewFile(uintptr(gate), "gate")} }
 
 // Gate is the descriptor of the gate, valid until Open.
-func (w *Waiting) Gate() int { return int(w.gate.Fd()) }
+func (w *Gated) Gate() int { return int(w.gate.Fd()) }
 
 // Close leaves the gate shut.
-func (w *Waiting) Close() error { return w.gate.Close() }
+func (w *Gated) Close() error { return w.gate.Close() }
 
 // Open lets the process become its program, if nobody has yet, and returns when it
 // has. The gate's end of file says that; a text says why it could not, and then the
 // process has ended.
-func (w *Waiting) Open() error {
+func (w *Gated) Open() error {
 	defer w.gate.Close()
 	if _, err := w.gate.Write([]byte{1}); err != nil && !errors.Is(err, unix.EPIPE) {
 		return err

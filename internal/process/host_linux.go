@@ -23,7 +23,7 @@ type Config struct {
 	NoCgroup bool
 	// Untouched leaves alone what daemons that are gone have left in cgroups,
 	// for who only wants to know the Support.
-	Untouched bool
+	NoSweep bool
 	// OrphanScan is how often processes are looked for that belong to no
 	// living tree. Default 30 s: it is a second belt, Tree.Kill is the first.
 	OrphanScan time.Duration
@@ -41,13 +41,13 @@ type Config struct {
 // Lock order: spawn, then mu. Neither is held across a blocking call, except
 // spawn (shared) across fork and exec.
 type Host struct {
-	log    *slog.Logger
-	held   *holder.Client // nil: this process is the parent
-	parent int            // the pid of who is
-	id     uint16         // this host in the tags; random, so that two daemons differ
-	tag    tagger
-	cgroup *cgroupRoot // nil: tracking by tags alone
-	why    string      // why cgroup is nil
+	log            *slog.Logger
+	holder         *holder.Client // nil: this process is the parent
+	parent         int            // the pid of who is
+	id             uint16         // this host in the tags; random, so that two daemons differ
+	tag            tagger
+	cgroup         *cgroupRoot // nil: tracking by tags alone
+	noCgroupReason string      // why cgroup is nil
 	// gateAll sends every start through the gate, whose helper leaves the
 	// controlling terminal: this process could not, as the leader of a session
 	// (the first process of a container or a terminal).
@@ -60,7 +60,7 @@ type Host struct {
 
 	mu    sync.Mutex
 	procs map[int]*Proc    // every tracked process that has not been reaped
-	ends  map[int]end      // with a holder: what it told and was not told to forget
+	exits map[int]exitInfo // with a holder: what it told and was not told to forget
 	trees map[uint32]*Tree // by number, until killed
 
 	nextTree atomic.Uint32
@@ -94,30 +94,30 @@ func NewHost(cfg Config) (*Host, error) {
 	h := &Host{
 		log:     cfg.Log,
 		gateAll: hasTerminal(),
-		held:    cfg.Holder,
+		holder:  cfg.Holder,
 		parent:  os.Getpid(),
 		id:      uint16(rand.Uint32()),
 		tag:     tag,
 		procs:   map[int]*Proc{},
 		trees:   map[uint32]*Tree{},
-		ends:    map[int]end{},
+		exits:   map[int]exitInfo{},
 		sigs:    make(chan os.Signal, 1), // one pending wake-up is enough: the reaper drains all
 		stop:    make(chan struct{}),
 	}
 	h.scans.host = h
-	if h.held != nil {
-		hello := h.held.Hello()
+	if h.holder != nil {
+		hello := h.holder.Hello()
 		h.parent, h.id = hello.PID, hello.Host
-		h.held.Watch(h.ended)
+		h.holder.Watch(h.onExit)
 	} else {
 		signal.Notify(h.sigs, unix.SIGCHLD)
 		h.wg.Go(h.reapLoop)
 	}
 	if cfg.NoCgroup {
-		h.why = "turned off by configuration"
-	} else if h.cgroup, err = h.probeCgroup(!cfg.Untouched); err != nil {
-		h.why = err.Error()
-		h.log.Info("no cgroup for sessions, tracking processes by tags", "reason", h.why)
+		h.noCgroupReason = "turned off by configuration"
+	} else if h.cgroup, err = h.probeCgroup(!cfg.NoSweep); err != nil {
+		h.noCgroupReason = err.Error()
+		h.log.Info("no cgroup for sessions, tracking processes by tags", "reason", h.noCgroupReason)
 	}
 	h.wg.Go(func() { h.orphanLoop(cfg.OrphanScan) })
 	return h, nil
@@ -132,17 +132,17 @@ type Support struct {
 // Support returns what was found at start.
 func (h *Host) Support() Support {
 	if h.cgroup == nil {
-		return Support{Reason: h.why}
+		return Support{Reason: h.noCgroupReason}
 	}
 	return Support{Cgroup: h.cgroup.path}
 }
 
 // Orphans counts the dead descendants that were reaped without being tracked.
 func (h *Host) Orphans() int64 {
-	if h.held == nil {
+	if h.holder == nil {
 		return h.orphans.Load()
 	}
-	n, err := h.held.Orphans()
+	n, err := h.holder.Orphans()
 	if err != nil {
 		return 0 // the holder is gone, and everything with it
 	}
@@ -157,7 +157,7 @@ func (h *Host) Close() error {
 	close(h.stop)
 	signal.Stop(h.sigs)
 	h.wg.Wait()
-	if h.held == nil {
+	if h.holder == nil {
 		h.reap() // what died between the last signal and now
 		h.reapExiting()
 	}
@@ -182,7 +182,7 @@ func (h *Host) orphanLoop(every time.Duration) {
 		case <-h.stop:
 			return
 		case <-tick.C:
-			if h.held == nil {
+			if h.holder == nil {
 				h.reap() // a missed SIGCHLD must not leave a zombie for ever
 			}
 			h.killOrphans()

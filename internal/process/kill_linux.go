@@ -37,7 +37,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 		pids, err := cg.pids(t.name)
 		if err == nil && len(pids) == 0 {
 			t.awaitReaped(deadline)
-			if err := cg.drop(t.name); err == nil || err == unix.ENOENT {
+			if err := cg.removeGroup(t.name); err == nil || err == unix.ENOENT {
 				return nil
 			}
 		}
@@ -50,7 +50,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 
 // killTagged kills without a cgroup.
 func (t *Tree) killTagged(deadline time.Time) []int {
-	return t.hunt(func(int, uint32) bool { return true }, true).kill(deadline)
+	return t.tagKiller(func(int, uint32) bool { return true }, true).kill(deadline)
 }
 
 // KillMarked kills every process for which doomed says yes, and comes back when
@@ -58,17 +58,17 @@ func (t *Tree) killTagged(deadline time.Time) []int {
 // the doomed fork meanwhile dies too.
 func (t *Tree) KillMarked(doomed func(pid int, mark uint32) bool, deadline time.Time) []int {
 	if t.cgroup() != nil {
-		return inRounds(deadline, func(round int) ([]int, bool) { return t.killHeld(doomed, round > 1), false })
+		return inRounds(deadline, func(round int) ([]int, bool) { return t.killInCgroup(doomed, round > 1), false })
 	}
-	return t.hunt(doomed, false).kill(deadline)
+	return t.tagKiller(doomed, false).kill(deadline)
 }
 
 // hunt returns what kills by tags those of the tree that are doomed. groups says
 // that whole process groups may be killed.
-func (t *Tree) hunt(doomed func(pid int, mark uint32) bool, groups bool) hunt {
-	return hunt{
-		tag: t.host.tag, groups: groups, counts: t.host.counts, heirs: []int{t.host.parent},
-		doomed: func(pid int, host uint16, tree, mark uint32) bool {
+func (t *Tree) tagKiller(doomed func(pid int, mark uint32) bool, groups bool) tagKiller {
+	return tagKiller{
+		tag: t.host.tag, groups: groups, trusts: t.host.trustsTag, subreapers: []int{t.host.parent},
+		matches: func(pid int, host uint16, tree, mark uint32) bool {
 			return host == t.host.id && tree == t.num && doomed(pid, mark)
 		},
 	}
@@ -103,7 +103,7 @@ func inRounds(deadline time.Time, strike func(round int) (left []int, again bool
 
 // killHeld kills what is doomed in the tree's cgroup. With hold, while it forks
 // faster than it is killed, the freezer keeps all of it still meanwhile.
-func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int {
+func (t *Tree) killInCgroup(doomed func(pid int, mark uint32) bool, hold bool) []int {
 	if hold {
 		cg := t.host.cgroup
 		_ = cg.freeze(t.name, true)
@@ -117,36 +117,36 @@ func (t *Tree) killHeld(doomed func(pid int, mark uint32) bool, hold bool) []int
 }
 
 // hunt kills processes by what their tags say, without a cgroup.
-type hunt struct {
-	tag    tagger
-	doomed func(pid int, host uint16, tree, mark uint32) bool
+type tagKiller struct {
+	tag     tagger
+	matches func(pid int, host uint16, tree, mark uint32) bool
 	// counts reports whether the tag of a process may be believed.
-	counts func(pid int, st stat) bool
+	trusts func(pid int, st stat) bool
 	// groups kills the process group of the doomed too, in one step, which no
 	// fork escapes, if all of its members are doomed.
 	groups bool
 	// heirs are the processes that inherit the doomed when their parents end.
-	heirs []int
+	subreapers []int
 }
 
 // kill kills the doomed and what they fork meanwhile, and returns what is left
 // at the deadline.
-func (h hunt) kill(deadline time.Time) []int {
+func (h tagKiller) kill(deadline time.Time) []int {
 	return inRounds(deadline, func(round int) ([]int, bool) {
-		left := h.strike()
-		return left, (round > 0 || len(left) == 0) && h.strikeInherited(deadline)
+		left := h.killRound()
+		return left, (round > 0 || len(left) == 0) && h.killInherited(deadline)
 	})
 }
 
 // strike walks through all processes and kills what is doomed the moment it is
 // seen: what is listed first and killed after is often gone, and its child not
 // yet listed.
-func (h hunt) strike() []int {
+func (h tagKiller) killRound() []int {
 	var left []int
 	all := allPIDs()
 	var groups map[int][]int
 	for _, pid := range all {
-		if !h.strikeOne(pid) {
+		if !h.killOne(pid) {
 			continue
 		}
 		left = append(left, pid)
@@ -157,7 +157,7 @@ func (h hunt) strike() []int {
 			groups = groupsOf(all)
 		}
 		if group, err := unix.Getpgid(pid); err == nil {
-			if h.mayStrike(group, groups[group]) {
+			if h.mayKillGroup(group, groups[group]) {
 				_ = unix.Kill(-group, unix.SIGKILL)
 			}
 			delete(groups, group) // one look in each round
@@ -178,21 +178,21 @@ func groupsOf(pids []int) map[int][]int {
 }
 
 // strikeOne kills a process if it is doomed, and reports whether it was alive.
-func (h hunt) strikeOne(pid int) bool {
-	if !h.isDoomed(pid) {
+func (h tagKiller) killOne(pid int) bool {
+	if !h.isTarget(pid) {
 		return false
 	}
 	st, err := readStat(pid)
-	if err != nil || st.dead() || !h.counts(pid, st) || !h.isDoomed(pid) {
+	if err != nil || st.dead() || !h.trusts(pid, st) || !h.isTarget(pid) {
 		return false
 	}
 	_ = unix.Kill(pid, unix.SIGKILL) // its tag was read this microsecond
 	return true
 }
 
-func (h hunt) isDoomed(pid int) bool {
+func (h tagKiller) isTarget(pid int) bool {
 	host, tree, mark, ok := h.tag.read(pid)
-	return ok && h.doomed(pid, host, tree, mark)
+	return ok && h.matches(pid, host, tree, mark)
 }
 
 // mayStrike reports whether a process group may be killed: all of its members,
@@ -201,16 +201,16 @@ func (h hunt) isDoomed(pid int) bool {
 // a group of the doomed later: members come by fork, and by setpgid within one
 // setsid session. A member that has given up its tag is doomed with the others
 // if it descends from an heir.
-func (h hunt) mayStrike(group int, members []int) bool {
+func (h tagKiller) mayKillGroup(group int, members []int) bool {
 	if len(members) == 0 || group <= 1 || group == unix.Getpgrp() {
 		return false
 	}
 	for _, pid := range members {
 		st, err := readStat(pid)
-		if err != nil || st.dead() || h.isDoomed(pid) && h.counts(pid, st) {
+		if err != nil || st.dead() || h.isTarget(pid) && h.trusts(pid, st) {
 			continue
 		}
-		if !h.tag.lowered(pid) || !descends(pid, st, func(ancestor int) bool { return ancestor > 1 && slices.Contains(h.heirs, ancestor) }) {
+		if !h.tag.lowered(pid) || !descends(pid, st, func(ancestor int) bool { return ancestor > 1 && slices.Contains(h.subreapers, ancestor) }) {
 			return false
 		}
 	}
@@ -228,12 +228,12 @@ const quietLooks = 20
 // the next and ends is often a step ahead of a walk through /proc, which takes
 // milliseconds. But each process of it loses its parent and is inherited, and
 // what a process has inherited is listed in one file.
-func (h hunt) strikeInherited(deadline time.Time) (caught bool) {
+func (h tagKiller) killInherited(deadline time.Time) (caught bool) {
 	seen := map[int]bool{}
 	for quiet := 0; quiet < quietLooks && time.Now().Before(deadline); quiet++ {
-		for _, heir := range h.heirs {
+		for _, heir := range h.subreapers {
 			for _, pid := range inherited(heir) {
-				if !seen[pid] && h.strikeOne(pid) {
+				if !seen[pid] && h.killOne(pid) {
 					quiet, caught = 0, true
 				}
 				seen[pid] = true
@@ -258,10 +258,10 @@ func (t *Tree) awaitReaped(deadline time.Time) {
 	h.mu.Unlock()
 	for _, p := range procs {
 		for !p.Exited() {
-			if h.held == nil {
+			if h.holder == nil {
 				h.reapOne(p.pid)
 			} else {
-				h.endWithoutHolder(p)
+				h.pollExit(p)
 			}
 			if p.Exited() || time.Now().After(deadline) {
 				break

@@ -21,7 +21,7 @@ type Spec struct {
 	Files [3]int // stdin, stdout, stderr; nothing else is inherited
 	// Leads makes the program lead a session (in the sense of setsid) whose
 	// controlling terminal is its stdin.
-	Leads bool
+	SessionLeader bool
 }
 
 // Proc is one tracked process: started in a tree, or adopted by it.
@@ -71,7 +71,7 @@ func (p *Proc) Status() Status { return p.status }
 
 // Signal signals the process, unless it has been reaped.
 func (p *Proc) Signal(sig unix.Signal) {
-	if p.tree.host.held != nil { // which reaps when it likes
+	if p.tree.host.holder != nil { // which reaps when it likes
 		if !p.Exited() {
 			p.tree.Signal(p.pid, sig)
 		}
@@ -121,19 +121,19 @@ func (t *Tree) attributes(spec Spec, more ...int) (attr *syscall.ProcAttr, done 
 		Env: spec.Env,
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	}
-	if spec.Leads {
+	if spec.SessionLeader {
 		attr.Sys = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	}
 	for _, fd := range append(spec.Files[:], more...) {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	if t.host.held != nil {
+	if t.host.holder != nil {
 		// The holder's child from the start. The kernel does not let such a one
 		// begin in a cgroup of choice, so it is moved before it does anything.
 		attr.Sys.Cloneflags = unix.CLONE_PARENT
 		return attr, func() {}, nil
 	}
-	if err := t.intoCgroup(func(cg *cgroupRoot) (err error) {
+	if err := t.withCgroup(func(cg *cgroupRoot) (err error) {
 		attr.Sys.CgroupFD, err = cg.open(t.name)
 		attr.Sys.UseCgroupFD = err == nil
 		return err
@@ -161,8 +161,8 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 		return nil, err
 	}
 	p, err := t.track(pid)
-	if err == nil && h.held != nil {
-		err = t.intoCgroup(func(cg *cgroupRoot) error { return cg.join(t.name, pid) })
+	if err == nil && h.holder != nil {
+		err = t.withCgroup(func(cg *cgroupRoot) error { return cg.join(t.name, pid) })
 	}
 	if err == nil {
 		err = h.tag.set(pid, h.id, t.num, 0)
@@ -214,8 +214,8 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 		return p, nil
 	}
 	group := func(pid int) error { return unix.Setpgid(pid, pid) }
-	if h.held != nil {
-		group = h.held.Group
+	if h.holder != nil {
+		group = h.holder.Group
 	}
 	if err := group(pid); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it leads a session of its own already
 		return nil, fmt.Errorf("adopt %d: %w", pid, err)
@@ -228,16 +228,16 @@ func (t *Tree) track(pid int) (*Proc, error) {
 	h := t.host
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
 	h.mu.Lock()
-	_, before := h.ends[pid] // of an earlier process with this number
-	delete(h.ends, pid)
+	_, before := h.exits[pid] // of an earlier process with this number
+	delete(h.exits, pid)
 	h.procs[pid] = p
 	t.procs = append(t.procs, p)
 	h.mu.Unlock()
-	if h.held == nil {
+	if h.holder == nil {
 		return p, nil
 	}
 	if before {
-		h.held.Forget(pid)
+		h.holder.Forget(pid)
 	}
-	return p, h.held.Track(pid)
+	return p, h.holder.Track(pid)
 }

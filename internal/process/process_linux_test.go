@@ -36,7 +36,7 @@ func hosts(t *testing.T, test func(t *testing.T, h *Host)) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Config{NoCgroup: noCgroup})
 			if !noCgroup && h.cgroup == nil {
-				t.Logf("no cgroups here (%s): tags are tested twice", h.why)
+				t.Logf("no cgroups here (%s): tags are tested twice", h.noCgroupReason)
 			}
 			test(t, h)
 		})
@@ -281,11 +281,11 @@ func TestChildren(t *testing.T) {
 	eventually(t, func() bool { children = Children(p.PID()); return len(children) == 2 })
 	end := time.AfterFunc(300*time.Millisecond, func() { _ = unix.Kill(children[0], unix.SIGKILL) })
 	defer end.Stop()
-	AwaitEnd(children[:1], trltest.Patience)
+	AwaitExit(children[:1], trltest.Patience)
 	if st, err := readStat(children[0]); err == nil && !st.dead() {
 		t.Errorf("it is awaited no longer, and lives: %+v", st)
 	}
-	AwaitEnd(children, time.Millisecond) // one of them lives: it does not last
+	AwaitExit(children, time.Millisecond) // one of them lives: it does not last
 	if st, err := readStat(children[1]); err != nil || st.dead() {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -305,7 +305,7 @@ func TestOrphanScan(t *testing.T) {
 func TestStaleCgroupsAreSwept(t *testing.T) {
 	h := newHost(t, Config{})
 	if h.cgroup == nil {
-		t.Logf("no cgroups here: %s", h.why)
+		t.Logf("no cgroups here: %s", h.noCgroupReason)
 		return
 	}
 	// A pid that can't be alive: beyond the kernel's maximum.
@@ -318,7 +318,7 @@ func TestStaleCgroupsAreSwept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer endCgroup(elsewhere, time.Now().Add(time.Second))
+	defer killCgroup(elsewhere, time.Now().Add(time.Second))
 	sweepCgroups(filepath.Dir(stale))
 	if _, err := os.Stat(elsewhere); err != nil {
 		t.Errorf("a group of another PID namespace was swept: %v", err)
@@ -346,7 +346,7 @@ func TestHostNames(t *testing.T) {
 
 // Numbers of hosts are drawn at random. One that is dead may have had that of a
 // living one, whose processes are told by who is their parent.
-func TestBurySparesTheLiving(t *testing.T) {
+func TestKillOrphansSparesTheLiving(t *testing.T) {
 	hosts(t, func(t *testing.T, h *Host) {
 		tree := newTree(t, h)
 		_, out := start(t, tree, "(setsid sleep 100 & echo >&2); sleep 100", true)
@@ -363,7 +363,7 @@ func TestBurySparesTheLiving(t *testing.T) {
 			return read(t, out) != "" && len(pids) == 3 && asleep == 2
 		})
 		dead := NameHost(4194399, h.id) // a pid that can't be
-		buried, err := dead.Bury(time.Now().Add(10 * time.Second))
+		buried, err := dead.KillOrphans(time.Now().Add(10 * time.Second))
 		if err != nil || buried.Found != 0 || len(buried.Left) > 0 || buried.CgroupLeft {
 			t.Errorf("it buried %+v, %v", buried, err)
 		}
@@ -408,7 +408,7 @@ func TestSignals(t *testing.T) {
 
 // A process on its way out has lost its arguments, and is not dead for a moment; one
 // that was forked is yet to become what it is for.
-func TestFlagsAreTold(t *testing.T) {
+func TestStatFlags(t *testing.T) {
 	const line = "7 (sh) R 1 7 7 0 -1 %d 1 1 1 1 1 1 1 1 20 0 1 0 100 0 0 18446744073709551615 0"
 	for flags, want := range map[int]stat{0x404000: {}, 0x404040: {forked: true}, 0x40c044: {forked: true, exiting: true}} {
 		if st, err := parseStat(fmt.Appendf(nil, line, flags)); err != nil || st.exiting != want.exiting || st.forked != want.forked || st.dead() {

@@ -88,14 +88,14 @@ func (h *Host) reapOne(pid int) bool {
 		return true
 	}
 	h.mu.Lock()
-	p.end(statusOf(ws, &ru))
+	p.markExited(statusOf(ws, &ru))
 	h.mu.Unlock()
 	return true
 }
 
 // end takes p out of the tracked processes, once its end is told: who does not find
 // it there any more may ask how it ended. The host's mu is held.
-func (p *Proc) end(status Status) {
+func (p *Proc) markExited(status Status) {
 	p.status = status
 	close(p.done)
 	delete(p.tree.host.procs, p.pid)

@@ -61,7 +61,7 @@ func (h *Host) walk(wanted func(tree uint32) bool) []member {
 		}
 		st, err := readStat(pid)
 		// Parents mostly come before their children, whose uid need not be read.
-		if err != nil || st.dead() || !ours[st.ppid] && !h.counts(pid, st) {
+		if err != nil || st.dead() || !ours[st.ppid] && !h.trustsTag(pid, st) {
 			continue
 		}
 		ours[pid] = true

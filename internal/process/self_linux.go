@@ -116,7 +116,7 @@ func leaveTerminal() {
 
 // Rename changes what lists of processes call this one, which for a program that
 // was started by way of /proc/self/exe is "exe".
-func Rename(name string) {
+func SetName(name string) {
 	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return

@@ -6,6 +6,6 @@ package process
 func leaveTerminal() {}
 
 // lead and beParentForAMoment too.
-func lead() {}
+func runLeader() {}
 
-func beParentForAMoment([]string) {}
+func startAndExit([]string) {}

@@ -25,9 +25,9 @@ type Terminal struct {
 	tree   *Tree
 	leader *Proc
 
-	mu     sync.Mutex // one request at a time
-	conn   int        // to the leader
-	number uint64     // of the last request
+	mu          sync.Mutex // one request at a time
+	conn        int        // to the leader
+	lastRequest uint64     // of the last request
 }
 
 // leaderRequest is what the leader is asked: to start a program, whose files
@@ -48,11 +48,11 @@ type leaderAnswer struct {
 
 // leaderMessage bounds a request: an environment and arguments of two
 // megabytes are as much as the kernel takes.
-const leaderMessage = 4 << 20
+const maxLeaderMessage = 4 << 20
 
 // leaderTime bounds how long the leader may take for a request: milliseconds, or
 // for ever if a command has stopped it.
-const leaderTime = 10 * time.Second
+const leaderTimeout = 10 * time.Second
 
 // NewTerminal starts a session in the tree whose controlling terminal is slave.
 func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
@@ -61,8 +61,8 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 		return nil, err
 	}
 	defer unix.Close(pair[1])
-	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, leaderMessage) // a long environment then fails, and says so
-	limit := unix.NsecToTimeval(leaderTime.Nanoseconds())
+	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, maxLeaderMessage) // a long environment then fails, and says so
+	limit := unix.NsecToTimeval(leaderTimeout.Nanoseconds())
 	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &limit); err != nil {
 			return nil, errors.Join(err, unix.Close(pair[0]))
@@ -81,7 +81,7 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 	term := &Terminal{tree: t, conn: pair[0]}
 	if cerr := raw.Control(func(fd uintptr) {
 		term.leader, err = t.start(Spec{
-			Path: "/proc/self/exe", Argv: childArgv(childLead), Files: [3]int{int(fd), null, null}, Leads: true,
+			Path: "/proc/self/exe", Argv: childArgv(childLeader), Files: [3]int{int(fd), null, null}, SessionLeader: true,
 		}, pair[1])
 	}); cerr != nil {
 		err = cerr
@@ -96,7 +96,7 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 // for programs that wait to be told what to do, as a shell is: of one that ends
 // before it was adopted nobody knows how.
 func (t *Terminal) Start(spec Spec) (*Proc, error) {
-	answer, err := t.ask(leaderRequest{Path: spec.Path, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}, spec.Files[:])
+	answer, err := t.request(leaderRequest{Path: spec.Path, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}, spec.Files[:])
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (t *Terminal) Foreground(p *Proc) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.ask(leaderRequest{Foreground: group}, nil)
+	_, err = t.request(leaderRequest{Foreground: group}, nil)
 	return err
 }
 
@@ -120,7 +120,7 @@ func (t *Tree) AdoptTerminal(pid, conn int) (*Terminal, error) {
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(conn))
 	}
-	return &Terminal{tree: t, leader: leader, conn: conn, number: rand.Uint64()}, nil
+	return &Terminal{tree: t, leader: leader, conn: conn, lastRequest: rand.Uint64()}, nil
 }
 
 // Conn is the way to the leader, which can be kept for a later process of ours.
@@ -143,14 +143,14 @@ func (t *Terminal) Close() error {
 
 // ask puts one request to the leader. After one that failed on the way there is
 // no telling which answer comes next, so there is no other.
-func (t *Terminal) ask(q leaderRequest, files []int) (a leaderAnswer, err error) {
+func (t *Terminal) request(q leaderRequest, files []int) (a leaderAnswer, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn < 0 {
 		return a, errDying
 	}
-	t.number++
-	q.Number = t.number
+	t.lastRequest++
+	q.Number = t.lastRequest
 	if a, err = exchange(t.conn, q, files); err != nil {
 		_ = unix.Close(t.conn)
 		t.conn = -1
@@ -192,12 +192,12 @@ func exchange(conn int, q leaderRequest, files []int) (a leaderAnswer, err error
 const leaderFD = 3
 
 // lead is the helper's life: the terminal is its standard input.
-func lead() {
+func runLeader() {
 	// The terminal's signals are for those on it. They are caught, not ignored,
 	// for what is ignored is inherited.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGHUP, unix.SIGWINCH)
 	syscall.CloseOnExec(leaderFD)
-	buf, oob := make([]byte, leaderMessage), make([]byte, unix.CmsgSpace(3*4))
+	buf, oob := make([]byte, maxLeaderMessage), make([]byte, unix.CmsgSpace(3*4))
 	for {
 		n, rights, _, _, err := unix.Recvmsg(leaderFD, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if errors.Is(err, unix.EINTR) {
@@ -206,7 +206,7 @@ func lead() {
 		if err != nil || n == 0 {
 			os.Exit(0)
 		}
-		answer, err := obey(buf[:n], oob[:rights])
+		answer, err := handleRequest(buf[:n], oob[:rights])
 		if err != nil {
 			answer.Error = err.Error()
 		}
@@ -217,7 +217,7 @@ func lead() {
 	}
 }
 
-func obey(request, rights []byte) (a leaderAnswer, err error) {
+func handleRequest(request, rights []byte) (a leaderAnswer, err error) {
 	var q leaderRequest
 	if err := json.Unmarshal(request, &q); err != nil {
 		return a, err
@@ -307,7 +307,7 @@ func startOrphan(q leaderRequest, files []int) (pid int, err error) {
 const reportFD = 3
 
 // beParentForAMoment starts the program and reports.
-func beParentForAMoment(args []string) {
+func startAndExit(args []string) {
 	syscall.CloseOnExec(reportFD)
 	var a leaderAnswer
 	var err error

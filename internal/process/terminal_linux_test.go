@@ -117,7 +117,7 @@ func TestLeadingATerminal(t *testing.T) {
 		fd := int(slave.Fd())
 		p, err := tree.startGated(Spec{
 			Path: "/bin/sh", Argv: []string{"sh", "-c", "echo mine >/dev/tty; read x; exit 4"}, Env: []string{"PATH=" + os.Getenv("PATH")},
-			Files: [3]int{fd, fd, fd}, Leads: true,
+			Files: [3]int{fd, fd, fd}, SessionLeader: true,
 		})
 		if err != nil {
 			t.Fatal(err)

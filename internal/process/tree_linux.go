@@ -53,7 +53,7 @@ func (t *Tree) makeCgroup() error {
 
 // intoCgroup does what puts a process into the tree's cgroup, which is made anew
 // first if it is gone.
-func (t *Tree) intoCgroup(put func(cg *cgroupRoot) error) error {
+func (t *Tree) withCgroup(put func(cg *cgroupRoot) error) error {
 	cg := t.cgroup()
 	if cg == nil {
 		return nil
@@ -99,10 +99,10 @@ func (h *Host) forget(t *Tree) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.trees, t.num)
-	for pid, e := range h.ends {
+	for pid, e := range h.exits {
 		if e.tree == t {
-			delete(h.ends, pid)
-			h.held.Forget(pid)
+			delete(h.exits, pid)
+			h.holder.Forget(pid)
 		}
 	}
 }
@@ -123,14 +123,14 @@ const (
 
 // Holds reports whether p still carries the tree's tag, without which what it
 // starts could not be told.
-func (t *Tree) Holds(p *Proc) bool {
+func (t *Tree) HasTag(p *Proc) bool {
 	host, tree, _, ok := t.host.tag.read(p.pid)
 	return ok && host == t.host.id && tree == t.num
 }
 
 // Lives reports whether a process that was started in the tree, or adopted by it, has
 // not ended.
-func (t *Tree) Lives(pid int) bool {
+func (t *Tree) Alive(pid int) bool {
 	t.host.mu.Lock()
 	defer t.host.mu.Unlock()
 	p := t.host.procs[pid]
@@ -141,7 +141,7 @@ func (t *Tree) Lives(pid int) bool {
 // and a list costs about 2 µs.
 func (t *Tree) PIDs() []int {
 	if cg := t.cgroup(); cg != nil {
-		pids, err := cg.pidsAgain(t.name)
+		pids, err := cg.pidsCached(t.name)
 		if err != nil {
 			return nil // removed: the tree was killed
 		}
@@ -159,7 +159,7 @@ func (t *Tree) PIDs() []int {
 // Marked lists the live processes that carry a mark, but for some: the process
 // that starts the others carries it too.
 func (t *Tree) Marked(mark uint32, except ...int) []int {
-	return t.pickBut(except, func(_ int, m uint32) bool { return m == mark&maxMark })
+	return t.pickExcept(except, func(_ int, m uint32) bool { return m == mark&maxMark })
 }
 
 // Info describes one process.
@@ -226,10 +226,10 @@ func (h *Host) signalTagged(pid int, tree uint32, sig unix.Signal) bool {
 // Asked are the processes that were asked to end, each with whether it was then the
 // program that it is for. What a shell has just forked may take the signal for its
 // own, and forget it when it becomes another program.
-type Asked map[int]bool
+type TermSent map[int]bool
 
 // Has reports whether a process was asked.
-func (a Asked) Has(pid int) bool {
+func (a TermSent) Has(pid int) bool {
 	_, has := a[pid]
 	return has
 }
@@ -238,7 +238,7 @@ func (a Asked) Has(pid int) bool {
 // because a stopped process acts on it only when it is continued. Who was asked is
 // not asked again, unless it has become another program since. It returns all that
 // pick chose.
-func (t *Tree) Ask(asked Asked, pick func(pid int, mark uint32) bool) []int {
+func (t *Tree) Terminate(asked TermSent, pick func(pid int, mark uint32) bool) []int {
 	left := t.pick(pick)
 	for _, pid := range left {
 		if asked[pid] {
@@ -257,10 +257,10 @@ func (t *Tree) Ask(asked Asked, pick func(pid int, mark uint32) bool) []int {
 }
 
 // pick lists the live processes that fn chooses.
-func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickBut(nil, fn) }
+func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickExcept(nil, fn) }
 
 // pickBut lists the live processes that fn chooses, but for some.
-func (t *Tree) pickBut(except []int, fn func(pid int, mark uint32) bool) []int {
+func (t *Tree) pickExcept(except []int, fn func(pid int, mark uint32) bool) []int {
 	return slices.DeleteFunc(t.PIDs(), func(pid int) bool {
 		if slices.Contains(except, pid) {
 			return true

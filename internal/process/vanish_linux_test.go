@@ -13,12 +13,12 @@ func TestCgroupVanishes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Config{})
 			if h.cgroup == nil {
-				t.Logf("no cgroups here: %s", h.why)
+				t.Logf("no cgroups here: %s", h.noCgroupReason)
 				return
 			}
 			old := newTree(t, h)
 			p, _ := start(t, old, "sleep 100", true)
-			if !endCgroup(h.cgroup.path, time.Now().Add(10*time.Second)) {
+			if !killCgroup(h.cgroup.path, time.Now().Add(10*time.Second)) {
 				t.Fatal("it can't be removed")
 			}
 			<-p.Done()
@@ -50,7 +50,7 @@ func TestCgroupVanishes(t *testing.T) {
 func TestKillWithoutItsCgroup(t *testing.T) {
 	h := newHost(t, Config{})
 	if h.cgroup == nil {
-		t.Logf("no cgroups here: %s", h.why)
+		t.Logf("no cgroups here: %s", h.noCgroupReason)
 		return
 	}
 	tree := newTree(t, h)
@@ -58,7 +58,7 @@ func TestKillWithoutItsCgroup(t *testing.T) {
 	if err := h.cgroup.join(".", p.PID()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return h.cgroup.drop(tree.name) == nil })
+	eventually(t, func() bool { return h.cgroup.removeGroup(tree.name) == nil })
 	if left := tree.Kill(time.Now().Add(10 * time.Second)); len(left) > 0 || !p.Exited() {
 		t.Errorf("left: %+v", left)
 	}

@@ -99,7 +99,7 @@ func compile(t reflect.Type) *node {
 }
 
 // takes says what a place takes, to go after "must be".
-func (n *node) takes() string {
+func (n *node) expected() string {
 	switch n.kind {
 	case nodeString:
 		return "a string"
@@ -108,15 +108,15 @@ func (n *node) takes() string {
 	case nodeInteger:
 		return "an integer"
 	case nodePointer:
-		return n.elem.takes()
+		return n.elem.expected()
 	case nodeList:
-		return "an array, each element " + n.elem.takes()
+		return "an array, each element " + n.elem.expected()
 	case nodeMap:
 		if n.elem.kind != nodeFree {
 			if n.unset {
-				return "an object, each value " + n.elem.takes() + " or null"
+				return "an object, each value " + n.elem.expected() + " or null"
 			}
-			return "an object, each value " + n.elem.takes()
+			return "an object, each value " + n.elem.expected()
 		}
 		return "an object"
 	case nodeObject:

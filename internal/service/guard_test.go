@@ -237,7 +237,7 @@ func TestWatchTellsOfTheTagsOfItsCaller(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		if err := result.(*Opened).Feed(t.Context(), func(n api.Notification) error {
+		if err := result.(*OpenedStream).Feed(t.Context(), func(n api.Notification) error {
 			got = append(got, n.(*api.SessionEvent).SessionID)
 			return nil
 		}); err != nil {

@@ -45,9 +45,9 @@ func (a *accounts) caller(ctx context.Context) string {
 	actor, _ := access.From(ctx) // Call has refused a request without one
 	switch {
 	case actor.TokenName != "":
-		return "token:" + accountWord(actor.TokenName)
+		return "token:" + accountName(actor.TokenName)
 	case actor.TokenID != "":
-		return "token:" + accountWord(actor.TokenID)
+		return "token:" + accountName(actor.TokenID)
 	}
 	return a.user(actor.UID)
 }
@@ -63,7 +63,7 @@ func (a *accounts) user(uid int) string {
 		if err != nil || found == "" {
 			return fmt.Sprintf("uid:%d", uid)
 		}
-		name = accountWord(found)
+		name = accountName(found)
 		a.names[uid] = name
 	}
 	return name
@@ -71,7 +71,7 @@ func (a *accounts) user(uid int) string {
 
 // accountWord makes one word of a name: blanks, slashes, percent signs and what
 // can't be seen are written as %XX, so that two names stay two.
-func accountWord(name string) string {
+func accountName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
 		part := string(r)

@@ -27,8 +27,8 @@ func (d *decoder) wrong(path, format string, args ...any) *api.Error {
 }
 
 func (d *decoder) wrongType(n *node, path string) *api.Error {
-	return d.wrong(path, "must be %s", n.takes()).With("expected", n.takes()).
-		WithHint("call %s again with %s as %s", d.method, path, n.takes())
+	return d.wrong(path, "must be %s", n.expected()).With("expected", n.expected()).
+		WithHint("call %s again with %s as %s", d.method, path, n.expected())
 }
 
 func (d *decoder) malformed(err error) *api.Error {

@@ -136,7 +136,7 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 // Opened is the result of a method that opened a stream: what to answer, and
 // what to send after the answer. A carrier that can send nothing after it lets
 // the feed be: nothing is held for one that was never begun.
-type Opened struct {
+type OpenedStream struct {
 	Result   any
 	StreamID string
 	Feed     api.Feed
@@ -144,17 +144,17 @@ type Opened struct {
 
 // opening makes an entry for a method that opens a stream, whose id is the
 // field StreamID of the result.
-func opening[P, R any](name string, scope Scope, sends, summary string, fn func(context.Context, P) (*R, api.Feed, error)) Method {
+func streamMethod[P, R any](name string, scope Scope, sends, summary string, fn func(context.Context, P) (*R, api.Feed, error)) Method {
 	id, ok := reflect.TypeFor[R]().FieldByName("StreamID")
 	if !ok {
 		panic("service: the result of " + name + " names no stream")
 	}
-	m := method(name, scope, summary, func(ctx context.Context, p P) (*Opened, error) {
+	m := method(name, scope, summary, func(ctx context.Context, p P) (*OpenedStream, error) {
 		result, feed, err := fn(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		return &Opened{Result: result, StreamID: reflect.ValueOf(result).Elem().FieldByIndex(id.Index).String(), Feed: feed}, nil
+		return &OpenedStream{Result: result, StreamID: reflect.ValueOf(result).Elem().FieldByIndex(id.Index).String(), Feed: feed}, nil
 	})
 	m.Result, m.Sends = reflect.TypeFor[R](), sends
 	return m
@@ -241,7 +241,7 @@ func (t *Table) serve(ctx context.Context, m *Method, name string, params json.R
 		}
 	}()
 	if !m.ordered {
-		arrival.Settled(ctx)
+		arrival.MarkQueued(ctx)
 	}
 	return m.call(ctx, t.sessions, params)
 }

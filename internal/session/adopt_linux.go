@@ -22,7 +22,7 @@ import (
 
 // adoptAtOnce is how many sessions are adopted at once: each waits for answers of
 // the holder, which then are given one after the other without a pause.
-const adoptAtOnce = 32
+const adoptConcurrency = 32
 
 // Adopt takes over the sessions of a process that died: those that the ledger
 // tells of. It comes before the pool is used. What was under way goes on when
@@ -38,17 +38,17 @@ const adoptAtOnce = 32
 func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(then func())) {
 	type claim struct {
 		*Session
-		found *found
+		found *foundSession
 		err   error
 	}
 	var sessions []*claim
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, adoptAtOnce)
-	live, others := p.find()
+	slots := make(chan struct{}, adoptConcurrency)
+	live, others := p.readLedger()
 	auditTrees(live)
-	p.audit(live, kept, claims)
+	p.auditSlots(live, kept, claims)
 	for _, f := range live {
-		c := &claim{Session: p.rebuild(f), found: f, err: f.bad}
+		c := &claim{Session: p.rebuildSession(f), found: f, err: f.bad}
 		sessions = append(sessions, c)
 		if c.err != nil {
 			continue
@@ -63,13 +63,13 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 	var goOn []func()
 	for _, c := range sessions {
 		switch {
-		case c.err != nil && c.found.bad == nil && c.found.record.ending != "":
+		case c.err != nil && c.found.bad == nil && c.found.state.ending != "":
 			c.rebuildEnding(c.found)
-			goOn = append(goOn, func() { c.finishEnding(c.found.record.ending) })
+			goOn = append(goOn, func() { c.finishEnding(c.found.state.ending) })
 		case c.err != nil:
-			c.leave(c.found, c.err)
+			c.markUnreadable(c.found, c.err)
 		default:
-			goOn = append(goOn, c.goOn)
+			goOn = append(goOn, c.resume)
 		}
 	}
 	wanted, done := p.history.expect()
@@ -78,9 +78,9 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 			fn()
 		}
 		for _, c := range sessions {
-			c.adoptBonds()
+			c.adoptLifetime()
 		}
-		p.begin(func() {
+		p.spawn(func() {
 			defer close(done)
 			pause := time.NewTimer(historyPause)
 			defer pause.Stop()
@@ -88,7 +88,7 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 			case <-wanted:
 			case <-pause.C:
 			}
-			p.restore(others)
+			p.restoreEnded(others)
 			then()
 		})
 	}
@@ -99,11 +99,11 @@ var errTree = errors.New("its records, or those of another session, name a proce
 
 // auditTrees looks for sessions whose own records do not agree on their process
 // tree, and for those that agree with another session's on one.
-func auditTrees(live []*found) {
-	of := map[uint32]*found{}
-	doubt := func(f *found) { f.bad, f.tree, f.record.tree = errTree, 0, 0 }
+func auditTrees(live []*foundSession) {
+	of := map[uint32]*foundSession{}
+	doubt := func(f *foundSession) { f.bad, f.tree, f.state.tree = errTree, 0, 0 }
 	for _, f := range live {
-		tree := f.record.tree
+		tree := f.state.tree
 		switch other := of[tree]; {
 		case f.tree != 0 && f.tree != tree:
 			doubt(f)
@@ -118,8 +118,8 @@ func auditTrees(live []*found) {
 
 // audit looks for slots that a living session names and another owner too. (One
 // that is another's by now, or gone, is found when it is taken.)
-func (p *Pool) audit(live []*found, kept []holder.Slot, claims []holder.Claim) {
-	of := map[string]*found{}
+func (p *Pool) auditSlots(live []*foundSession, kept []holder.Slot, claims []holder.Claim) {
+	of := map[string]*foundSession{}
 	for _, f := range live {
 		for _, c := range f.claims() {
 			of[c.Owner] = f
@@ -139,14 +139,14 @@ func (p *Pool) audit(live []*found, kept []holder.Slot, claims []holder.Claim) {
 }
 
 // claims are what the session and each of its execs say that is kept for them.
-func (f *found) claims() []holder.Claim {
-	own := holder.Claim{Owner: f.id, Slots: append(shell.SlotsOf(f.shell), f.record.gate)}
-	if t := f.record.terminal; t != nil {
+func (f *foundSession) claims() []holder.Claim {
+	own := holder.Claim{Owner: f.id, Slots: append(shell.SlotsOf(f.shell), f.state.gate)}
+	if t := f.state.terminal; t != nil {
 		own.Slots = append(own.Slots, t.Master, t.Slave, t.Stage[0], t.Stage[1], t.Leader)
 	}
 	claims := []holder.Claim{own}
 	for _, e := range f.execs {
-		r := e.record
+		r := e.state
 		claims = append(claims, holder.Claim{
 			Owner: f.id + " " + e.id,
 			Slots: []holder.Slot{r.stdin.read, r.stdin.write, r.stdin.buffer, r.output[0], r.output[1], r.lane.Slot},
@@ -175,7 +175,7 @@ func (p *Pool) Slots() []holder.Slot {
 			in := e.stdin.slots
 			slots = append(slots, in.read, in.write, in.buffer)
 		}
-		for c := range e.captures() {
+		for c := range e.pumps() {
 			slots = append(slots, c.slot())
 		}
 	}
@@ -219,11 +219,11 @@ func (h *history) await() {
 		close(h.wanted)
 	}
 	h.mu.Unlock()
-	h.awaitPatiently()
+	h.awaitUnhurried()
 }
 
 // awaitPatiently waits, and asks for nothing.
-func (h *history) awaitPatiently() {
+func (h *history) awaitUnhurried() {
 	h.mu.Lock()
 	done := h.done
 	h.mu.Unlock()
@@ -233,7 +233,7 @@ func (h *history) awaitPatiently() {
 }
 
 // wasMade is closed: what is noted is made.
-var wasMade = func() chan struct{} {
+var alwaysReady = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -241,8 +241,8 @@ var wasMade = func() chan struct{} {
 
 // rebuild makes a session again as it is noted. One that has ended has its execs
 // again too.
-func (p *Pool) rebuild(f *found) *Session {
-	r := f.record
+func (p *Pool) rebuildSession(f *foundSession) *Session {
+	r := f.state
 	s := &Session{
 		pool: p, id: f.id, number: r.number, owner: r.owner, envKeys: r.envKeys, program: r.program, env: r.env,
 		params: api.SessionCreateParams{
@@ -250,23 +250,23 @@ func (p *Pool) rebuild(f *found) *Session {
 			Parent: r.parent, WhileConnected: r.connected,
 		},
 		timeout: r.timeout, idleTTL: r.idleTTL, reconnect: r.reconnect, created: r.created, active: time.Now(),
-		state: api.StateCreating, destroyed: make(chan struct{}), hurry: make(chan struct{}),
-		terminated: r.terminated, unheldSize: r.unheldSize, sum: r.sum, made: wasMade, gate: r.gate, login: r.loggedIn, cutShort: func() {},
+		state: api.StateCreating, destroyed: make(chan struct{}), forceKill: make(chan struct{}),
+		terminated: r.terminated, sizeBeforeLease: r.unheldSize, sum: r.sum, ready: alwaysReady, gate: r.gate, login: r.loggedIn, cancelCreation: func() {},
 	}
 	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
-	p.enlist(s)
+	p.addSession(s)
 	if r.terminated != nil {
 		s.state = api.StateTerminated
 		close(s.destroyed)
-		p.ended++
+		p.terminated++
 	} else {
 		p.live++
-		p.bear(s)
+		p.addChild(s)
 	}
-	p.shareExecs()
+	p.updateExecQuota()
 	p.mu.Unlock()
-	p.sweepSooner()
+	p.requestSweep()
 	if r.terminated == nil {
 		return s
 	}
@@ -275,7 +275,7 @@ func (p *Pool) rebuild(f *found) *Session {
 	}
 	if r.tty != nil {
 		s.term = p.newTerminal(nil, nil, *r.tty)
-		s.term.showAgain(s, f.screen)
+		s.term.restoreScreen(s, f.screen)
 		s.term.gone, s.term.buf = true, nil
 	}
 	return s
@@ -283,9 +283,9 @@ func (p *Pool) rebuild(f *found) *Session {
 
 // rebuildExec makes an exec again, with its output and what is known of its input, if
 // there was any.
-func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
-	r := f.record
-	e := s.newExecution(r.key)
+func (s *Session) rebuildExec(f foundExec, in *inputState) {
+	r := f.state
+	e := s.newExec(r.key)
 	e.id, e.number, e.command, e.timeout, e.idleTimeout = f.id, r.number, r.command, r.timeout, r.idleTimeout
 	e.mark = markOf(r.number)
 	if len(s.params.Argv) > 0 {
@@ -303,17 +303,17 @@ func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 	e.res.Merged, e.res.QueuedMS = r.result.Merged, r.result.QueuedMS
 	e.sum = r.sum
 	if in != nil {
-		e.inputs, e.inputNoted = in.keyed, true
+		e.keyedInputs, e.inputPersisted = in.keyed, true
 	}
 	e.restoreJournal(r, in)
 	if r.why != causeNone {
-		e.why.Store(int32(r.why))
+		e.stopCause.Store(int32(r.why))
 		close(e.stopped)
 	}
 	s.execCount = max(s.execCount, r.number)
 	if e.key != "" {
 		if s.keys == nil {
-			s.keys = map[string]*execution{}
+			s.keys = map[string]*Exec{}
 		}
 		s.keys[e.key] = e
 	}
@@ -325,7 +325,7 @@ func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 	default:
 		s.idleCwd, s.active = r.result.Cwd, r.ended
 		e.setDone()
-		s.keep(e)
+		s.retain(e)
 	}
 	s.pool.mu.Lock()
 	s.pool.execs[e.id] = e
@@ -334,14 +334,14 @@ func (s *Session) rebuildExec(f foundExec, in *inputRecord) {
 
 // restoreJournal brings the output back, and goes on with it and the input if they
 // were not at their end.
-func (e *execution) restoreJournal(r *execRecord, in *inputRecord) {
+func (e *Exec) restoreJournal(r *execState, in *inputState) {
 	p := e.session.pool
 	e.journal.Release() // that of a new one
 	var err error
 	switch {
 	case len(r.journal) > 0:
 		e.journal, err = p.store.RestoreValue(r.journal)
-	case r.lane != journal.Lane{}:
+	case r.lane != journal.LiveSegment{}:
 		e.journal, err = p.store.Restore(r.lane)
 	default:
 		e.journal = p.store.New()
@@ -355,27 +355,27 @@ func (e *execution) restoreJournal(r *execRecord, in *inputRecord) {
 			p.cfg.Log.Error("input is lost", "exec", e.id, "error", err)
 		}
 	}
-	for i, to := range []**capture{&e.stdout, &e.stderr} {
+	for i, to := range []**outputPump{&e.stdout, &e.stderr} {
 		if r.output[i] == 0 {
 			continue
 		}
-		out, err := adoptOutlet(p.cfg.Keeper, r.output[i])
+		out, err := adoptOutputPipe(p.cfg.Keeper, r.output[i])
 		if err != nil {
 			p.cfg.Log.Error("output is lost", "exec", e.id, "error", err)
 			continue
 		}
-		p.outlets.Adopt()
+		p.outputPipes.Adopt()
 		e.streams.Add(1)
-		*to = &capture{exec: e, stream: journal.Stream(i), out: out}
+		*to = &outputPump{exec: e, stream: journal.Stream(i), pipe: out}
 	}
 }
 
 // adopt takes over a session that lives. Until nothing can fail any more it takes
 // only descriptors of its own; on an error it closes those.
-func (s *Session) adopt(f *found) (err error) {
-	p, r := s.pool, f.record
+func (s *Session) adopt(f *foundSession) (err error) {
+	p, r := s.pool, f.state
 	s.tree = p.host.AdoptTree(s.id, r.tree)
-	if err := f.commandOf(); err != nil {
+	if err := f.checkCommand(); err != nil {
 		return err
 	}
 	if r.terminal != nil {
@@ -386,11 +386,11 @@ func (s *Session) adopt(f *found) (err error) {
 	if len(r.argv) > 0 {
 		s.proc, err = s.tree.AdoptProc(r.pid)
 	} else {
-		s.shell, err = p.hub.Adopt(s.shellConfig(), f.shell)
+		s.shell, err = p.driver.Adopt(s.shellConfig(), f.shell)
 	}
 	if err != nil {
 		if s.term != nil {
-			s.term.closeOwn()
+			s.term.closeFDs()
 			s.term = nil
 		}
 		return err
@@ -400,26 +400,26 @@ func (s *Session) adopt(f *found) (err error) {
 	}
 	if s.term != nil {
 		s.term.mu.Lock()
-		s.term.showAgain(s, f.screen)
+		s.term.restoreScreen(s, f.screen)
 		s.term.mu.Unlock()
-		s.term.read()
+		s.term.startReading()
 	}
 	if s.running != nil || len(s.queue) > 0 {
 		s.state = api.StateRunning
 	} else {
 		s.state = api.StateIdle
 	}
-	s.adoptHold(r.held)
+	s.adoptLease(r.held)
 	if r.ending != "" {
-		s.ending, s.endWhy = true, r.ending
+		s.ending, s.endReason = true, r.ending
 	}
 	return nil
 }
 
 // commandOf returns an error if the session runs a command of which there is no
 // record that can be read.
-func (f *found) commandOf() error {
-	if len(f.record.argv) > 0 && len(f.execs) == 0 {
+func (f *foundSession) checkCommand() error {
+	if len(f.state.argv) > 0 && len(f.execs) == 0 {
 		return errors.New("there is no record of its command")
 	}
 	id, ok := shell.UnderWay(f.shell)
@@ -431,11 +431,11 @@ func (f *found) commandOf() error {
 
 // rebuildEnding makes a session again that was being ended, and of which what is
 // gone already can't be taken over.
-func (s *Session) rebuildEnding(f *found) {
+func (s *Session) rebuildEnding(f *foundSession) {
 	for _, e := range f.execs {
 		s.rebuildExec(e, f.inputs[e.id])
 	}
-	s.state, s.ending, s.endWhy = api.StateIdle, true, f.record.ending
+	s.state, s.ending, s.endReason = api.StateIdle, true, f.state.ending
 }
 
 // finishEnding ends such a session.
@@ -446,30 +446,30 @@ func (s *Session) finishEnding(why string) {
 	s.mu.Unlock()
 	for _, e := range execs {
 		if e != nil {
-			e.neverRan()
+			e.cancelQueued()
 			s.mu.Lock()
-			s.keep(e)
+			s.retain(e)
 			s.mu.Unlock()
 		}
 	}
-	s.pool.begin(func() { s.end(why, nil) })
+	s.pool.spawn(func() { s.end(why, nil) })
 }
 
 // leave is for a session that can't be taken over. Its processes are ended, or
 // left alone until somebody destroys it: as the configuration says. What the
 // ledger and the holder have of it stays as it is until then.
-func (s *Session) leave(f *found, why error) {
+func (s *Session) markUnreadable(f *foundSession, why error) {
 	p := s.pool
 	if s.tree == nil {
-		tree := cmp.Or(f.record.tree, f.tree)
+		tree := cmp.Or(f.state.tree, f.tree)
 		if tree == 0 {
 			tree = p.host.FoundTrees()[s.id]
 		}
 		s.tree = p.host.AdoptTree(s.id, tree)
 	}
-	s.leftRecords = []string{unreadableKey + sessionKey + s.id}
+	s.leftKeys = []string{unreadablePrefix + sessionPrefix + s.id}
 	for _, key := range f.keys {
-		s.leftRecords = append(s.leftRecords, key, unreadableKey+key)
+		s.leftKeys = append(s.leftKeys, key, unreadablePrefix+key)
 	}
 	s.mu.Lock()
 	s.state, s.unreadable = api.StateRunning, why.Error()
@@ -482,33 +482,33 @@ func (s *Session) leave(f *found, why error) {
 }
 
 // adoptHold goes on with who has the keyboard.
-func (s *Session) adoptHold(r *holdRecord) {
+func (s *Session) adoptLease(r *leaseState) {
 	if r == nil {
 		return
 	}
-	h := &hold{lease: r.lease, holder: r.holder, since: r.since, until: r.until, ttl: r.ttl, answers: r.answers}
+	h := &keyboardLease{id: r.lease, holder: r.holder, since: r.since, until: r.until, ttl: r.ttl, answers: r.answers}
 	// Nobody could renew it while no daemon was there.
 	h.extend(time.Now())
-	h.expiry = time.AfterFunc(h.ttl, func() { s.expire(h) })
-	s.held = h
+	h.expiry = time.AfterFunc(h.ttl, func() { s.expireLease(h) })
+	s.lease = h
 	if s.term != nil {
-		s.term.silent.Store(h.answers)
+		s.term.muteAnswers.Store(h.answers)
 	}
 }
 
 // goOn lets what was under way go on.
-func (s *Session) goOn() {
+func (s *Session) resume() {
 	s.mu.Lock()
-	running, queue, ending, why := s.running, slices.Clone(s.queue), s.ending, s.endWhy
+	running, queue, ending, why := s.running, slices.Clone(s.queue), s.ending, s.endReason
 	finished := slices.Clone(s.finished)
 	if running == nil && len(queue) > 0 {
 		s.running, s.queue = queue[0], s.queue[1:]
-		close(queue[0].turn)
+		close(queue[0].mayBegin)
 	}
 	s.mu.Unlock()
-	s.giveSizeBack() // a hold may have ended just before
+	s.restoreSize() // a hold may have ended just before
 	for _, e := range queue {
-		s.pool.begin(e.runInTurn)
+		s.pool.spawn(e.runQueued)
 	}
 	for _, e := range finished { // what it left behind may still write
 		e.sealOutput()
@@ -516,23 +516,23 @@ func (s *Session) goOn() {
 	}
 	if running != nil {
 		e := running
-		e.followed, e.resumed = true, true
+		e.streaming, e.resumed = true, true
 		if s.proc != nil {
-			s.letGoOn()
+			s.openAdoptedGate()
 			e.sealOutput()
 			e.pumpOutput()
-			s.pool.begin(e.runDirect)
+			s.pool.spawn(e.runDirect)
 		} else {
-			s.pool.begin(e.resume)
+			s.pool.spawn(e.resume)
 		}
 	}
 	if ending {
-		s.pool.begin(func() { s.end(why, nil) })
+		s.pool.spawn(func() { s.end(why, nil) })
 	}
 }
 
 // adoptTerminal takes over a terminal, which is shown and read later.
-func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots) (*terminal, error) {
+func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots) (*Terminal, error) {
 	if s.params.TTY == nil {
 		return nil, errors.New("the size of its terminal is not known")
 	}
@@ -571,10 +571,10 @@ func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots) (*terminal, error
 		t.leader, err = s.tree.AdoptTerminal(slots.LeaderPID, fds[4])
 	}
 	if err == nil {
-		err = t.rememberSettings()
+		err = t.loadDefaults()
 	}
 	if err != nil {
-		t.closeOwn()
+		t.closeFDs()
 		return nil, err
 	}
 	size, err := pty.GetSize(t.master)
@@ -586,9 +586,9 @@ func (p *Pool) adoptTerminal(s *Session, slots *terminalSlots) (*terminal, error
 
 // showAgain makes the screen what it was: what was noted, and what commands have
 // written since.
-func (t *terminal) showAgain(s *Session, noted *picture) {
+func (t *Terminal) restoreScreen(s *Session, noted *screenSnapshot) {
 	if noted == nil { // there was no command yet
-		noted = &picture{size: *s.params.TTY}
+		noted = &screenSnapshot{size: *s.params.TTY}
 	}
 	t.screen = newScreen(noted.size)
 	_, _ = t.screen.Write(noted.ansi)
@@ -597,7 +597,7 @@ func (t *terminal) showAgain(s *Session, noted *picture) {
 		execs = append(execs, s.running)
 	}
 	for _, e := range execs {
-		t.to = e
+		t.output = e
 		switch {
 		case e.number == noted.exec:
 			t.replay(e.journal, noted.offset)
@@ -608,5 +608,5 @@ func (t *terminal) showAgain(s *Session, noted *picture) {
 	t.screen.Answers() // they were given
 	t.screen.Resize(s.params.TTY.Rows, s.params.TTY.Cols)
 	noted.ansi = nil // it is in the ledger
-	t.noted, t.next = noted, noted
+	t.persisted, t.nextSnapshot = noted, noted
 }

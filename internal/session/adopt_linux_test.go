@@ -19,7 +19,7 @@ import (
 // endedSessions is a ledger with sessions that have ended, each with one exec.
 func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 	t.Helper()
-	l, err := ledger.New(holder.Alone())
+	l, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,15 +34,15 @@ func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 	output.Release()
 	for i := range sessions {
 		id := fmt.Sprintf("s-%010d", i)
-		s := sessionRecord{
+		s := sessionState{
 			number: int64(i + 1), created: time.Now(), tree: uint32(i + 1), program: shell.Program{Path: "/bin/dash", Family: shell.Dash, Argv0: "dash"},
 			terminated: &api.Terminated{At: api.Time{Time: time.Now()}, Reason: api.ReasonDestroyed},
 		}
-		e := execRecord{
+		e := execState{
 			session: id, number: 1, state: api.ExecExited, began: time.Now(), ended: time.Now(), journal: value,
 			result: api.ExecResult{Outcome: api.OutcomeExited, ExitCode: &code, Cwd: "/"},
 		}
-		for key, value := range map[string][]byte{endedKey + id: s.encode(), execKey + fmt.Sprintf("e-%010d", i): state.Encode(e.fields)} {
+		for key, value := range map[string][]byte{endedPrefix + id: s.encode(), execPrefix + fmt.Sprintf("e-%010d", i): state.Encode(e.fields)} {
 			if err := l.Put(key, value); err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	hub, err := shell.NewHub(nil)
+	hub, err := shell.NewDriver(nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,11 +88,11 @@ func BenchmarkAdoptHistory(b *testing.B) {
 // brought back to life.
 func TestHistory(t *testing.T) {
 	l := endedSessions(t, 50)
-	half := sessionRecord{number: 7, tree: 7} // it had ended, and what says so was written
+	half := sessionState{number: 7, tree: 7} // it had ended, and what says so was written
 	for key, value := range map[string][]byte{
-		sessionKey + "s-0000000006": half.encode(), shellKey + "s-0000000006": nil, treeKey + "s-0000000006": nil,
-		execKey + "e-forgotten00":   state.Encode((&execRecord{session: "s-forgotten00"}).fields), // its session is gone
-		screenKey + "s-forgotten00": state.Encode((&picture{}).fields),
+		sessionPrefix + "s-0000000006": half.encode(), shellPrefix + "s-0000000006": nil, treePrefix + "s-0000000006": nil,
+		execPrefix + "e-forgotten00":   state.Encode((&execState{session: "s-forgotten00"}).fields), // its session is gone
+		screenPrefix + "s-forgotten00": state.Encode((&screenSnapshot{}).fields),
 	} {
 		if err := l.Put(key, value); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	for key := range l.All() {
-		if strings.HasPrefix(key, sessionKey) || strings.HasPrefix(key, shellKey) || strings.Contains(key, "forgotten") {
+		if strings.HasPrefix(key, sessionPrefix) || strings.HasPrefix(key, shellPrefix) || strings.Contains(key, "forgotten") {
 			t.Errorf("the ledger still has %s", key)
 		}
 	}
@@ -128,15 +128,15 @@ func TestHistory(t *testing.T) {
 // says, is used by neither; who does not name it goes on.
 func TestSharedSlot(t *testing.T) {
 	const shared, lane = holder.Slot(1<<24 | 1001), holder.Slot(1<<24 | 1002)
-	live := []*found{
-		{id: "s-1", record: &sessionRecord{terminal: &terminalSlots{Master: shared}}},
-		{id: "s-2", record: &sessionRecord{}, execs: []foundExec{{"e-2", &execRecord{output: [2]holder.Slot{shared}}}}},
-		{id: "s-3", record: &sessionRecord{}, execs: []foundExec{{"e-3", &execRecord{lane: journal.Lane{Slot: lane}}}}},
-		{id: "s-4", record: &sessionRecord{}, execs: []foundExec{{"e-4", &execRecord{output: [2]holder.Slot{1003}}}, {"e-5", &execRecord{output: [2]holder.Slot{1003}}}}},
-		{id: "s-5", record: &sessionRecord{terminal: &terminalSlots{Slave: 1004}}},
+	live := []*foundSession{
+		{id: "s-1", state: &sessionState{terminal: &terminalSlots{Master: shared}}},
+		{id: "s-2", state: &sessionState{}, execs: []foundExec{{"e-2", &execState{output: [2]holder.Slot{shared}}}}},
+		{id: "s-3", state: &sessionState{}, execs: []foundExec{{"e-3", &execState{lane: journal.LiveSegment{Slot: lane}}}}},
+		{id: "s-4", state: &sessionState{}, execs: []foundExec{{"e-4", &execState{output: [2]holder.Slot{1003}}}, {"e-5", &execState{output: [2]holder.Slot{1003}}}}},
+		{id: "s-5", state: &sessionState{terminal: &terminalSlots{Slave: 1004}}},
 	}
 	p := newPool(t, Config{})
-	p.audit(live, []holder.Slot{shared, lane, 1003, 1004}, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{1004}}})
+	p.auditSlots(live, []holder.Slot{shared, lane, 1003, 1004}, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{1004}}})
 	for _, f := range live {
 		if bad := errors.Is(f.bad, holder.ErrShared); bad != (f.id != "s-3") {
 			t.Errorf("%s: %v", f.id, f.bad)

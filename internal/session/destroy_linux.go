@@ -13,7 +13,7 @@ import (
 // killTime bounds how long a killed tree may take to be gone. SIGKILL needs
 // microseconds; a process in uninterruptible sleep can hold it up, and is then
 // named as a survivor.
-const killTime = 10 * time.Second
+const killTimeout = 10 * time.Second
 
 // destroy ends the session, once, and returns the channel that is closed when
 // its tree is verified empty. force, also in a later call, cuts the grace.
@@ -22,22 +22,22 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 	// A session that is being created ends itself when it is: see started.
 	first := !s.ending && (s.state == api.StateIdle || s.state == api.StateRunning)
 	if !s.ending {
-		s.ending, s.endWhy = true, why
+		s.ending, s.endReason = true, why
 		if s.state == api.StateIdle || s.state == api.StateRunning {
-			s.note()
+			s.persist()
 		}
 	}
-	if force && !s.hurried {
-		s.hurried = true
-		close(s.hurry)
+	if force && !s.forceKilled {
+		s.forceKilled = true
+		close(s.forceKill)
 	}
 	creating := s.state == api.StateCreating
 	s.mu.Unlock()
 	if creating {
-		s.cutShort()
+		s.cancelCreation()
 	}
 	if first {
-		s.pool.begin(func() { s.end(why, nil) })
+		s.pool.spawn(func() { s.end(why, nil) })
 	}
 	return s.destroyed
 }
@@ -46,37 +46,37 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 // came meanwhile is done now.
 func (s *Session) started(first api.State) {
 	s.mu.Lock()
-	s.cutShort() // nothing is left to cut
-	s.become(first)
+	s.cancelCreation() // nothing is left to cut
+	s.transitionTo(first)
 	s.active = time.Now()
-	s.note()
-	why, ending := s.endWhy, s.ending
+	s.persist()
+	why, ending := s.endReason, s.ending
 	s.mu.Unlock()
 	if ending {
-		s.pool.begin(func() { s.end(why, nil) })
+		s.pool.spawn(func() { s.end(why, nil) })
 	}
 }
 
 // neverStarted ends a session that could not be started.
-func (s *Session) neverStarted() {
-	s.tree.Kill(time.Now().Add(killTime))
+func (s *Session) cleanUpFailedStart() {
+	s.tree.Kill(time.Now().Add(killTimeout))
 	if s.term != nil {
 		s.term.close()
 	}
-	s.pool.erase(treeKey + s.id)
-	s.cutShort()
+	s.pool.erase(treePrefix + s.id)
+	s.cancelCreation()
 	s.survivors = []api.Process{}
 	s.mu.Lock()
-	s.become(api.StateTerminated)
+	s.transitionTo(api.StateTerminated)
 	s.mu.Unlock()
 	close(s.destroyed)
 }
 
 // eraseLive takes out of the ledger what is kept of a living session alone.
 func (s *Session) eraseLive() {
-	s.pool.erase(shellKey + s.id)
-	s.pool.erase(treeKey + s.id)
-	for _, key := range s.leftRecords {
+	s.pool.erase(shellPrefix + s.id)
+	s.pool.erase(treePrefix + s.id)
+	for _, key := range s.leftKeys {
 		s.pool.erase(key)
 	}
 }
@@ -86,11 +86,11 @@ func (s *Session) eraseLive() {
 func (s *Session) end(why string, status *process.Status) {
 	children := s.endChildren()
 	s.cancelAll()
-	s.askToLeave()
+	s.terminateProcesses()
 	if s.shell != nil {
 		s.shell.Abandon()
 	}
-	left := s.tree.Kill(time.Now().Add(killTime))
+	left := s.tree.Kill(time.Now().Add(killTimeout))
 	if s.shell != nil {
 		if err := s.shell.Close(); err != nil {
 			s.pool.cfg.Log.Warn("close a shell", "session", s.id, "error", err)
@@ -106,26 +106,26 @@ func (s *Session) end(why string, status *process.Status) {
 	}
 	s.survivors = append(s.survivors, s.awaitChildren(children)...)
 	s.mu.Lock()
-	s.unbind()
+	s.dropConnections()
 	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
 	if status != nil {
 		s.terminated.ExitCode = &status.Code
 		s.terminated.Signal = process.SignalName(status.Signal)
 	}
 	s.env = nil
-	if s.held != nil {
-		s.endHold()
+	if s.lease != nil {
+		s.endLease()
 	}
-	s.become(api.StateTerminated)
-	s.note()
+	s.transitionTo(api.StateTerminated)
+	s.persist()
 	s.mu.Unlock()
 	s.eraseLive()
 	s.pool.mu.Lock()
-	s.pool.bury(s)
+	s.pool.removeChild(s)
 	s.pool.live--
-	s.pool.ended++
-	if s.pool.ended > s.pool.cfg.MaxTerminated {
-		s.pool.sweepSooner()
+	s.pool.terminated++
+	if s.pool.terminated > s.pool.cfg.MaxTerminated {
+		s.pool.requestSweep()
 	}
 	s.pool.mu.Unlock()
 	if o := s.pool.cfg.Observer; o != nil {
@@ -138,7 +138,7 @@ func (s *Session) end(why string, status *process.Status) {
 // stopTime is what the stop of a command has after the grace. It needs half of
 // it; what then may take longer is to mend the shell, which nobody needs now: the
 // leader of a terminal that a command has frozen can't help with it.
-const stopTime = time.Second
+const stopTimeout = time.Second
 
 // cancelAll refuses the execs that wait, and stops the one that runs: with its
 // grace, unless there is a hurry.
@@ -149,41 +149,41 @@ func (s *Session) cancelAll() {
 	running := s.running
 	s.mu.Unlock()
 	for _, e := range queue {
-		e.neverRan()
-		close(e.turn)
+		e.cancelQueued()
+		close(e.mayBegin)
 	}
 	if running == nil {
 		return
 	}
 	running.stop(causeCancel)
-	limit := time.NewTimer(s.pool.cfg.Grace + stopTime)
+	limit := time.NewTimer(s.pool.cfg.Grace + stopTimeout)
 	defer limit.Stop()
 	select {
 	case <-running.done:
-	case <-s.hurry:
+	case <-s.forceKill:
 	case <-limit.C:
 	}
 }
 
 // askToLeave sends SIGTERM to every process of the session and gives them the
 // grace to go.
-func (s *Session) askToLeave() {
+func (s *Session) terminateProcesses() {
 	select {
-	case <-s.hurry:
+	case <-s.forceKill:
 		return
 	default:
 	}
-	asked := process.Asked{}
+	asked := process.TermSent{}
 	deadline := time.NewTimer(s.pool.cfg.Grace)
 	defer deadline.Stop()
 	for wait := 200 * time.Microsecond; ; wait = min(wait*2, 20*time.Millisecond) {
-		if len(s.tree.Ask(asked, func(pid int, mark uint32) bool { return s.mayLeave(pid, mark, asked.Has(pid)) })) == 0 {
+		if len(s.tree.Terminate(asked, func(pid int, mark uint32) bool { return s.shouldTerminate(pid, mark, asked.Has(pid)) })) == 0 {
 			return
 		}
 		pause := time.NewTimer(wait) // there is no event for "the tree is empty"
 		select {
 		case <-pause.C:
-		case <-s.hurry:
+		case <-s.forceKill:
 			pause.Stop()
 			return
 		case <-deadline.C:
@@ -199,7 +199,7 @@ func (s *Session) askToLeave() {
 //
 // The leader of a terminal stays: with it the terminal would go, and SIGHUP
 // would take from the others the time they have.
-func (s *Session) mayLeave(pid int, mark uint32, asked bool) bool {
+func (s *Session) shouldTerminate(pid int, mark uint32, asked bool) bool {
 	if s.term != nil && s.term.leads(pid) {
 		return false
 	}

@@ -22,7 +22,7 @@ func (s *Session) startDirect() error {
 	if err != nil {
 		return err
 	}
-	e := s.newExecution("")
+	e := s.newExec("")
 	e.mark, e.number, e.timeout = 0, 1, s.timeout
 	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd}
 	if err := e.openFiles(&spec); err != nil {
@@ -32,11 +32,11 @@ func (s *Session) startDirect() error {
 	defer e.sealOutput()
 	waiting, err := s.tree.Prepare(spec)
 	if err == nil {
-		err = s.letRun(e, waiting)
+		err = s.openGate(e, waiting)
 	}
 	if err != nil {
 		e.abandon()
-		s.pool.erase(sessionKey + s.id)
+		s.pool.erase(sessionPrefix + s.id)
 		return api.Errorf(api.CodeShellNotFound, "start %s: %w", path, err).WithHint("argv[0] must be an executable program")
 	}
 	e.pumpOutput()
@@ -44,15 +44,15 @@ func (s *Session) startDirect() error {
 	s.execCount = 1
 	s.running = e
 	s.mu.Unlock()
-	s.pool.register(e)
+	s.pool.addExec(e)
 	s.started(api.StateRunning)
-	s.pool.begin(e.runDirect)
+	s.pool.spawn(e.runDirect)
 	return nil
 }
 
 // letRun notes a command before it runs, and where its gate is. If this process is
 // killed the next one opens it, and who asks again for the session starts nothing.
-func (s *Session) letRun(e *execution, w *process.Waiting) error {
+func (s *Session) openGate(e *Exec, w *process.Gated) error {
 	keep := s.pool.cfg.Keeper
 	gate, err := keep.Keep(w.Gate())
 	if err == nil {
@@ -63,18 +63,18 @@ func (s *Session) letRun(e *execution, w *process.Waiting) error {
 		return errors.Join(err, w.Close())
 	}
 	e.begin(time.Now())
-	e.note() // first: a session whose command is not known can't be gone on with
+	e.persist() // first: a session whose command is not known can't be gone on with
 	s.mu.Lock()
 	s.proc, s.gate = w.Proc, gate
-	s.note()
+	s.persist()
 	s.mu.Unlock()
 	err = w.Open()
-	s.pastGate()
+	s.clearGate()
 	return err
 }
 
 // letGoOn lets a command run that an earlier process noted, if that has not.
-func (s *Session) letGoOn() {
+func (s *Session) openAdoptedGate() {
 	if s.gate == 0 {
 		return
 	}
@@ -86,27 +86,27 @@ func (s *Session) letGoOn() {
 	if err != nil { // which shows as its end too
 		s.pool.cfg.Log.Error("a command of an earlier daemon could not be started", "session", s.id, "error", err)
 	}
-	keep.Drop(s.pastGate())
+	keep.Drop(s.clearGate())
 }
 
 // pastGate notes that the gate is not needed any more, and returns its slot.
-func (s *Session) pastGate() holder.Slot {
+func (s *Session) clearGate() holder.Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gate := s.gate
 	s.gate = 0
-	s.note()
+	s.persist()
 	return gate
 }
 
 // openFiles makes what a direct command has for stdin, stdout and stderr.
-func (e *execution) openFiles(spec *process.Spec) error {
+func (e *Exec) openFiles(spec *process.Spec) error {
 	if err := e.openOutput(); err != nil {
 		return err
 	}
 	if t := e.session.term; t != nil {
 		fd := int(t.slave.Fd()) // a session that is being created is not closed meanwhile
-		spec.Files, spec.Leads = [3]int{fd, fd, fd}, true
+		spec.Files, spec.SessionLeader = [3]int{fd, fd, fd}, true
 		return nil
 	}
 	err := e.newInput(nil, true)
@@ -121,14 +121,14 @@ func (e *execution) openFiles(spec *process.Spec) error {
 }
 
 // sealOutput says that whoever is to write to its pipes has them now.
-func (e *execution) sealOutput() {
-	for c := range e.captures() {
+func (e *Exec) sealOutput() {
+	for c := range e.pumps() {
 		c.seal()
 	}
 }
 
 // abandon gives up what was made for a command that could not be started.
-func (e *execution) abandon() {
+func (e *Exec) abandon() {
 	e.closeOutput()
 	e.forget()
 }
@@ -162,16 +162,16 @@ func (s *Session) lookPath(name string) (string, error) {
 }
 
 // runDirect is the life of a direct command after its start.
-func (e *execution) runDirect() {
+func (e *Exec) runDirect() {
 	s := e.session
 	s.pool.execsRunning.Add(1)
 	defer s.pool.execsRunning.Add(-1)
 	if e.stdin != nil {
-		e.stdin.flow() // what an earlier daemon was given
+		e.stdin.startMove() // what an earlier daemon was given
 	}
 	disarm := func() {}
 	if !s.proc.Exited() { // as it may have while there was no daemon: it is not late then
-		disarm = e.watch()
+		disarm = e.startTimeouts()
 	}
 	select {
 	case <-s.proc.Done():
@@ -180,7 +180,7 @@ func (e *execution) runDirect() {
 	}
 	disarm()
 	st := s.proc.Status()
-	e.settleOutput()
+	e.drainOutput()
 	e.closeInput()
 	e.finish(func(r *api.ExecResult) {
 		r.ExitCode = &st.Code
@@ -194,11 +194,11 @@ func (e *execution) runDirect() {
 	})
 	s.mu.Lock()
 	s.running = nil
-	s.keep(e)
+	s.retain(e)
 	ending := s.ending
 	s.ending = true
 	s.mu.Unlock()
-	e.settle()
+	e.persistEnd()
 	s.proc.Forget()
 	e.setDone()
 	if !ending {
@@ -207,24 +207,24 @@ func (e *execution) runDirect() {
 }
 
 // stopDirect ends the whole tree: SIGTERM, the grace, SIGKILL.
-func (e *execution) stopDirect() {
+func (e *Exec) stopDirect() {
 	s := e.session
-	asked := process.Asked{}
+	asked := process.TermSent{}
 	deadline := time.Now().Add(s.pool.cfg.Grace)
 	all := func(int, uint32) bool { return true }
 	for {
-		left := s.tree.Ask(asked, all)
+		left := s.tree.Terminate(asked, all)
 		if s.proc.Exited() && len(left) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.tree.KillMarked(all, time.Now().Add(killTime))
+			s.tree.KillMarked(all, time.Now().Add(killTimeout))
 			<-s.proc.Done()
 			return
 		}
 		pause := time.NewTimer(10 * time.Millisecond)
 		select {
-		case <-s.hurry:
+		case <-s.forceKill:
 			deadline = time.Now()
 		case <-pause.C:
 		}

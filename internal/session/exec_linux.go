@@ -30,7 +30,7 @@ const (
 
 // execution is one command: a durable handle to it, its output and its end. It
 // belongs to its session and outlives the call that started it.
-type execution struct {
+type Exec struct {
 	session *Session
 	id      string
 	number  int64 // of the session's execs
@@ -42,28 +42,28 @@ type execution struct {
 	command     shell.Command // what is run; its text is dropped when it ended
 	timeout     time.Duration
 	idleTimeout time.Duration
-	followed    bool // output is moved as it comes from the start
+	streaming   bool // output is moved as it comes from the start
 	resumed     bool // an earlier daemon began it
 
-	stopped  chan struct{}   // closed by stop: the command must end
-	why      atomic.Int32    // cause; set once, before stopped is closed
-	turn     chan struct{}   // closed when a queued exec may begin, or never will
-	done     <-chan struct{} // closed when the command is over and its result stands
-	doneCtx  context.Context // the same as a context, which other contexts can follow
-	setDone  context.CancelFunc
-	lastByte atomic.Int64 // when output came last, as UnixNano
-	stdout   *capture
-	stderr   *capture
-	stdin    *input           // nil: it has none
-	streams  atomic.Int32     // captures that have not finished
-	keys     chan unix.Signal // typed ones that signal INT or QUIT; on a terminal
+	stopped   chan struct{}   // closed by stop: the command must end
+	stopCause atomic.Int32    // cause; set once, before stopped is closed
+	mayBegin  chan struct{}   // closed when a queued exec may begin, or never will
+	done      <-chan struct{} // closed when the command is over and its result stands
+	doneCtx   context.Context // the same as a context, which other contexts can follow
+	setDone   context.CancelFunc
+	lastByte  atomic.Int64 // when output came last, as UnixNano
+	stdout    *outputPump
+	stderr    *outputPump
+	stdin     *input           // nil: it has none
+	streams   atomic.Int32     // captures that have not finished
+	keys      chan unix.Signal // typed ones that signal INT or QUIT; on a terminal
 
 	// noting makes notes one after the other, so that the last one tells what is.
 	// It comes before every other lock of the exec and its captures.
-	noting     sync.Mutex
-	forgotten  bool         // nothing is noted any more. Under noting.
-	inputs     []keyedInput // the oldest first. Under noting.
-	inputNoted bool         // there is a note of its input. Under noting.
+	persistMu      sync.Mutex
+	forgotten      bool         // nothing is noted any more. Under noting.
+	keyedInputs    []keyedInput // the oldest first. Under noting.
+	inputPersisted bool         // there is a note of its input. Under noting.
 
 	mu    sync.Mutex
 	res   api.ExecResult // without output
@@ -72,13 +72,13 @@ type execution struct {
 	sizes []resize // of its terminal, in order
 }
 
-func (s *Session) newExecution(key string) *execution {
+func (s *Session) newExec(key string) *Exec {
 	now := time.Now()
-	e := &execution{
+	e := &Exec{
 		session: s, id: newID("e-"), key: key, began: now,
-		journal: s.pool.store.New(),
-		stopped: make(chan struct{}),
-		turn:    make(chan struct{}),
+		journal:  s.pool.store.New(),
+		stopped:  make(chan struct{}),
+		mayBegin: make(chan struct{}),
 	}
 	if s.params.TTY != nil {
 		e.keys = make(chan unix.Signal, 1)
@@ -92,26 +92,26 @@ func (s *Session) newExecution(key string) *execution {
 }
 
 // stop has the command ended, for the first cause that comes.
-func (e *execution) stop(why cause) {
-	if e.why.CompareAndSwap(int32(causeNone), int32(why)) {
+func (e *Exec) stop(why cause) {
+	if e.stopCause.CompareAndSwap(int32(causeNone), int32(why)) {
 		if e.state() == api.ExecRunning {
-			e.note() // before it is acted on: a later daemon must know why it ended
+			e.persist() // before it is acted on: a later daemon must know why it ended
 		}
 		close(e.stopped)
 	}
 }
 
-func (e *execution) cause() cause { return cause(e.why.Load()) }
+func (e *Exec) cause() cause { return cause(e.stopCause.Load()) }
 
 // waited says that the exec has waited for its turn until now.
-func (e *execution) waited(now time.Time) {
+func (e *Exec) setQueued(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.res.QueuedMS = max(now.Sub(e.began).Milliseconds(), 0)
 }
 
 // begin marks the exec as running.
-func (e *execution) begin(now time.Time) {
+func (e *Exec) begin(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.began = now
@@ -122,7 +122,7 @@ func (e *execution) begin(now time.Time) {
 }
 
 // finish fixes the result.
-func (e *execution) finish(fill func(*api.ExecResult)) {
+func (e *Exec) finish(fill func(*api.ExecResult)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ended = time.Now()
@@ -145,7 +145,7 @@ func (e *execution) finish(fill func(*api.ExecResult)) {
 }
 
 // neverRan ends an exec that was still waiting for its turn.
-func (e *execution) neverRan() {
+func (e *Exec) cancelQueued() {
 	e.stop(causeCancel)
 	e.finish(func(*api.ExecResult) {})
 	e.closeInput()
@@ -153,21 +153,21 @@ func (e *execution) neverRan() {
 	e.setDone()
 }
 
-func (e *execution) endedBefore(t time.Time) bool {
+func (e *Exec) endedBefore(t time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.ended.IsZero() && e.ended.Before(t)
 }
 
 // endedAt is when the exec ended; zero: it has not.
-func (e *execution) endedAt() time.Time {
+func (e *Exec) endedAt() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ended
 }
 
 // over reports whether done is closed.
-func (e *execution) over() bool {
+func (e *Exec) isDone() bool {
 	select {
 	case <-e.done:
 		return true
@@ -176,21 +176,21 @@ func (e *execution) over() bool {
 	}
 }
 
-func (e *execution) state() api.ExecState {
+func (e *Exec) state() api.ExecState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.res.State
 }
 
 // cwd is where its shell was when it ended.
-func (e *execution) cwd() string {
+func (e *Exec) cwd() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.res.Cwd
 }
 
 // result is what is known of the exec now, without output.
-func (e *execution) result() *api.ExecResult {
+func (e *Exec) result() *api.ExecResult {
 	e.mu.Lock()
 	r := e.res
 	if r.State == api.ExecRunning {
@@ -206,7 +206,7 @@ func (e *execution) result() *api.ExecResult {
 }
 
 // merged reports whether stderr goes where stdout goes.
-func (e *execution) merged() bool {
+func (e *Exec) merged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.res.Merged
@@ -214,21 +214,21 @@ func (e *execution) merged() bool {
 
 // openOutput makes the pipes that the command writes to, and pumps that move
 // what arrives into the journal.
-func (e *execution) openOutput() error {
+func (e *Exec) openOutput() error {
 	if t := e.session.term; t != nil {
-		t.take(e)
+		t.assign(e)
 		return nil
 	}
 	var err error
 	e.streams.Store(2)
-	if e.stdout, err = newCapture(e, journal.Stdout); err != nil {
+	if e.stdout, err = newOutputPump(e, journal.Stdout); err != nil {
 		return err
 	}
 	if e.merged() {
 		e.streams.Store(1)
 		return nil
 	}
-	if e.stderr, err = newCapture(e, journal.Stderr); err != nil {
+	if e.stderr, err = newOutputPump(e, journal.Stderr); err != nil {
 		e.stdout.abort()
 		return err
 	}
@@ -236,17 +236,17 @@ func (e *execution) openOutput() error {
 }
 
 // pumpOutput moves the output as it comes, from now on.
-func (e *execution) pumpOutput() {
-	for c := range e.captures() { // a terminal is always read
+func (e *Exec) pumpOutput() {
+	for c := range e.pumps() { // a terminal is always read
 		c.startPump()
 	}
 }
 
 // captures are those of its streams. After a restart one may be at its end, and
 // not be there.
-func (e *execution) captures() iter.Seq[*capture] {
-	return func(yield func(*capture) bool) {
-		for _, c := range []*capture{e.stdout, e.stderr} {
+func (e *Exec) pumps() iter.Seq[*outputPump] {
+	return func(yield func(*outputPump) bool) {
+		for _, c := range []*outputPump{e.stdout, e.stderr} {
 			if c != nil && !yield(c) {
 				return
 			}
@@ -256,29 +256,29 @@ func (e *execution) captures() iter.Seq[*capture] {
 
 // settleOutput takes what the command has written before it ended. A process
 // that it left behind keeps the pipe, and its output goes on into the journal.
-func (e *execution) settleOutput() {
+func (e *Exec) drainOutput() {
 	if t := e.session.term; t != nil {
-		t.settle()
+		t.drain()
 		return
 	}
-	for c := range e.captures() {
+	for c := range e.pumps() {
 		c.seal()
 	}
-	e.finishSilent()
-	for c := range e.captures() {
-		c.settle()
+	e.finishEmpty()
+	for c := range e.pumps() {
+		c.drain()
 	}
 }
 
 // finishSilent ends those of its streams to which nobody has written and nobody
 // can: in most commands one, in many both. To ask for them at once costs less
 // than to pull from each.
-func (e *execution) finishSilent() {
-	var asked [2]*capture
+func (e *Exec) finishEmpty() {
+	var asked [2]*outputPump
 	var polls [2]unix.PollFd
 	n := 0
-	for c := range e.captures() {
-		if fd := c.unpumped(); fd >= 0 {
+	for c := range e.pumps() {
+		if fd := c.pollFD(); fd >= 0 {
 			asked[n], polls[n] = c, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 			n++
 		}
@@ -297,8 +297,8 @@ func (e *execution) finishSilent() {
 }
 
 // closeOutput ends the pumps, when no process can write any more.
-func (e *execution) closeOutput() {
-	for c := range e.captures() {
+func (e *Exec) closeOutput() {
+	for c := range e.pumps() {
 		c.abort()
 	}
 	e.closeInput()
@@ -306,7 +306,7 @@ func (e *execution) closeOutput() {
 
 // watch arms the clocks that may stop the command. The function it returns
 // disarms them.
-func (e *execution) watch() (disarm func()) {
+func (e *Exec) startTimeouts() (disarm func()) {
 	var timers []*time.Timer
 	if e.timeout > 0 {
 		// Of one that an earlier daemon began there is less left, or nothing.
@@ -341,12 +341,12 @@ func (e *execution) watch() (disarm func()) {
 }
 
 // run is the exec's life in a shell session, in a goroutine of the pool.
-func (e *execution) run() { e.drive(e.session.shell.Run) }
+func (e *Exec) run() { e.drive(e.session.shell.Run) }
 
 // resume is run of a command that an earlier daemon began.
-func (e *execution) resume() { e.drive(e.session.shell.Resume) }
+func (e *Exec) resume() { e.drive(e.session.shell.Resume) }
 
-func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
+func (e *Exec) drive(run func(shell.Command) (shell.Result, error)) {
 	s := e.session
 	s.pool.execsRunning.Add(1)
 	defer s.pool.execsRunning.Add(-1)
@@ -354,7 +354,7 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	c.ID, c.Mark, c.Stop = e.id, e.mark, e.stopped
 	if e.stdin != nil {
 		c.Stdin = e.stdin.path()
-		e.stdin.flow()
+		e.stdin.startMove()
 	}
 	c.Keys = e.keys
 	if e.stdout != nil {
@@ -365,20 +365,20 @@ func (e *execution) drive(run func(shell.Command) (shell.Result, error)) {
 	} else if e.stderr != nil {
 		c.Stderr = e.stderr.path()
 	}
-	if e.followed {
+	if e.streaming {
 		e.pumpOutput()
 	} else {
-		c.Long = e.pumpOutput
+		c.StillRunning = e.pumpOutput
 	}
 	disarm := func() {}
-	if arm := func() { disarm = e.watch() }; e.resumed {
-		c.Heard = arm // one that has ended meanwhile is not late
+	if arm := func() { disarm = e.startTimeouts() }; e.resumed {
+		c.CaughtUp = arm // one that has ended meanwhile is not late
 	} else {
 		arm()
 	}
 	res, err := run(c)
 	disarm()
-	e.settleOutput()
+	e.drainOutput()
 	e.closeInput()
 	var cwd string
 	var survivors []api.Process
@@ -419,48 +419,48 @@ func fillShellResult(r *api.ExecResult, res shell.Result) {
 }
 
 // survivorsOf are the processes that an exec left running.
-func (s *Session) survivorsOf(e *execution) []api.Process {
+func (s *Session) survivorsOf(e *Exec) []api.Process {
 	pid, standby := s.shell.PID()
 	left := s.tree.Marked(e.mark, pid, standby)
-	for wait := becomingStep; len(left) > 0 && wait <= becomingTime && s.becoming(left); wait *= 2 {
+	for wait := startWaitStep; len(left) > 0 && wait <= maxStartWait && s.isStarting(left); wait *= 2 {
 		time.Sleep(wait)
 		left = s.tree.Marked(e.mark, pid, standby)
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	return s.describe(left)
+	return s.describeProcesses(left)
 }
 
 // What a shell has just forked becomes the program that it is for within a
 // millisecond, if there is a processor for it. A subshell stays the shell, and sleeps
 // while it waits for what it has started.
 const (
-	becomingStep = 500 * time.Microsecond
-	becomingTime = 64 * time.Millisecond
+	startWaitStep = 500 * time.Microsecond
+	maxStartWait  = 64 * time.Millisecond
 )
 
 // becoming reports whether one of the processes was forked just now, runs, and is still
 // what forked it, or between the two: it has no command line then.
-func (s *Session) becoming(pids []int) bool {
+func (s *Session) isStarting(pids []int) bool {
 	return slices.ContainsFunc(s.tree.Describe(pids), func(in process.Info) bool {
-		return in.Busy && in.Age < bornLately && (s.program.IsDriven(in.Command) || strings.HasPrefix(in.Command, "["))
+		return in.Busy && in.Age < recentlyForked && (s.program.IsDriven(in.Command) || strings.HasPrefix(in.Command, "["))
 	})
 }
 
 // bornLately is how old what the kernel has just started may seem: it counts ages in
 // hundredths of a second.
-const bornLately = 200 * time.Millisecond
+const recentlyForked = 200 * time.Millisecond
 
 // execEnded makes the session idle again and gives the next exec its turn. err
 // means that the shell is gone for good.
-func (s *Session) execEnded(e *execution, err error) {
+func (s *Session) execEnded(e *Exec, err error) {
 	s.mu.Lock()
 	s.running = nil
-	s.keep(e)
+	s.retain(e)
 	s.active = time.Now()
 	s.idleCwd = e.cwd()
-	var next *execution
+	var next *Exec
 	lost := err != nil && !s.ending
 	if lost {
 		s.ending = true
@@ -469,14 +469,14 @@ func (s *Session) execEnded(e *execution, err error) {
 			next = s.queue[0]
 			s.queue = s.queue[1:]
 			s.running = next // the session stays running: it changes hands
-			s.tell(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.id})
+			s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.id})
 		} else {
-			s.become(api.StateIdle)
+			s.transitionTo(api.StateIdle)
 		}
 	}
-	dropped := s.surplus()
+	dropped := s.takeSurplus()
 	s.mu.Unlock()
-	e.settle()
+	e.persistEnd()
 	e.setDone()
 	s.pool.forgetExecs(dropped)
 	if lost {
@@ -485,24 +485,24 @@ func (s *Session) execEnded(e *execution, err error) {
 		if errors.Is(err, holder.ErrGone) {
 			why = api.ReasonLost // as are all
 		}
-		s.pool.begin(func() { s.end(why, nil) })
+		s.pool.spawn(func() { s.end(why, nil) })
 	}
 	if next != nil {
-		close(next.turn)
+		close(next.mayBegin)
 	}
 }
 
 // keep adds a finished exec to those that are kept. Under s.mu.
-func (s *Session) keep(e *execution) { s.finished = append(s.finished, e) }
+func (s *Session) retain(e *Exec) { s.finished = append(s.finished, e) }
 
 // surplus takes out the oldest execs beyond the bound. Under s.mu.
-func (s *Session) surplus() []*execution {
-	n := len(s.finished) - int(s.pool.keepExecs.Load())
+func (s *Session) takeSurplus() []*Exec {
+	n := len(s.finished) - int(s.pool.execQuota.Load())
 	if n <= 0 {
 		return nil
 	}
 	dropped := slices.Clone(s.finished[:n])
 	s.finished = slices.Delete(s.finished, 0, n)
-	s.unkey(dropped)
+	s.releaseKeys(dropped)
 	return dropped
 }

@@ -20,32 +20,32 @@ import (
 func Convert2(key string, value []byte) (map[string][]byte, error) {
 	kind, id, _ := strings.Cut(key, "/")
 	switch kind + "/" {
-	case sessionKey:
+	case sessionPrefix:
 		r, err := decodeSession2(value)
 		if err != nil {
 			return nil, err
 		}
 		if r.terminated != nil {
-			return map[string][]byte{endedKey + id: r.encode()}, nil
+			return map[string][]byte{endedPrefix + id: r.encode()}, nil
 		}
-		tree := treeRecord{r.tree}
-		return map[string][]byte{key: r.encode(), treeKey + id: state.Encode(tree.fields)}, nil
-	case shellKey:
+		tree := treeState{r.tree}
+		return map[string][]byte{key: r.encode(), treePrefix + id: state.Encode(tree.fields)}, nil
+	case shellPrefix:
 		saved, err := shell.ConvertState2(value)
 		return map[string][]byte{key: saved}, err
-	case screenKey:
-		p, err := decodePicture2(value)
+	case screenPrefix:
+		p, err := decodeScreenSnapshot2(value)
 		if err != nil {
 			return nil, err
 		}
 		return map[string][]byte{key: p.encode()}, nil
-	case execKey:
+	case execPrefix:
 		r, err := decodeExec2(value)
 		if err != nil {
 			return nil, err
 		}
 		return map[string][]byte{key: r.append(nil)}, nil
-	case spentPrefix:
+	case usedKeyPrefix:
 		return map[string][]byte{key: value}, nil
 	default:
 		return nil, nil
@@ -92,12 +92,12 @@ type session2 struct {
 	UnheldSize *api.TTYSize
 }
 
-func decodeSession2(b []byte) (*sessionRecord, error) {
+func decodeSession2(b []byte) (*sessionState, error) {
 	var old session2
 	if err := state.JSON2(b, &old); err != nil {
 		return nil, err
 	}
-	r := &sessionRecord{
+	r := &sessionState{
 		number: old.Number, name: old.Params.Name, tags: old.Params.Tags, argv: old.Params.Argv, cwd: old.Params.Cwd,
 		login: old.Params.Login, tty: old.Params.TTY, envKeys: old.EnvKeys, env: old.Env, created: old.Created,
 		timeout: old.Timeout, idleTTL: old.IdleTTL, tree: old.Tree, pid: old.PID, ending: old.Ending, unheldSize: old.UnheldSize,
@@ -112,14 +112,14 @@ func decodeSession2(b []byte) (*sessionRecord, error) {
 		r.terminated = &api.Terminated{At: api.Time{Time: t.At}, Reason: t.Reason, ExitCode: t.ExitCode, Signal: t.Signal}
 	}
 	if h := old.Held; h != nil {
-		r.held = &holdRecord{lease: h.Lease, holder: h.Holder, since: h.Since, until: h.Until, ttl: h.TTL, answers: h.Answers}
+		r.held = &leaseState{lease: h.Lease, holder: h.Holder, since: h.Since, until: h.Until, ttl: h.TTL, answers: h.Answers}
 	}
 	return r, nil
 }
 
-func decodePicture2(b []byte) (*picture, error) {
+func decodeScreenSnapshot2(b []byte) (*screenSnapshot, error) {
 	r := state.Positional(b)
-	p := &picture{exec: r.Int(), offset: r.Int()}
+	p := &screenSnapshot{exec: r.Int(), offset: r.Int()}
 	if size := decodeSize2(r); size != nil {
 		p.size = *size
 	}
@@ -127,9 +127,9 @@ func decodePicture2(b []byte) (*picture, error) {
 	return p, r.Err()
 }
 
-func decodeExec2(b []byte) (*execRecord, error) {
+func decodeExec2(b []byte) (*execState, error) {
 	r := state.Positional(b)
-	e := &execRecord{session: r.Text(), number: r.Int(), key: r.Text(), state: api.ExecState(r.Text())}
+	e := &execState{session: r.Text(), number: r.Int(), key: r.Text(), state: api.ExecState(r.Text())}
 	e.command = shell.Command{Text: r.Text(), Env: r.Texts(), Dir: r.Text()}
 	e.timeout, e.idleTimeout = time.Duration(r.Int()), time.Duration(r.Int())
 	e.began = r.Time()

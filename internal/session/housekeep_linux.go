@@ -18,7 +18,7 @@ func (p *Pool) housekeep() {
 		select {
 		case <-p.stop:
 			return
-		case <-p.sooner:
+		case <-p.sweepRequests:
 			if at := time.Now().Add(p.cfg.Housekeeping); at.Before(due) {
 				due = at
 				timer.Reset(p.cfg.Housekeeping)
@@ -34,9 +34,9 @@ func (p *Pool) housekeep() {
 
 // sweepSooner has the housekeeping look again: something may be due before it
 // would.
-func (p *Pool) sweepSooner() {
+func (p *Pool) requestSweep() {
 	select {
-	case p.sooner <- struct{}{}:
+	case p.sweepRequests <- struct{}{}:
 	default: // it is about to
 	}
 }
@@ -49,10 +49,10 @@ const maxRetained = 100_000
 // sweep does what is due, and returns when something may be due next. What is
 // added to the pool later may be due sooner; see sweepSooner.
 func (p *Pool) sweep(now time.Time) (next time.Time) {
-	p.history.awaitPatiently()
+	p.history.awaitUnhurried()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
-	surplus := p.ended - p.cfg.MaxTerminated
+	surplus := p.terminated - p.cfg.MaxTerminated
 	p.mu.Unlock()
 	// What ends from now on is kept for as long.
 	next = now.Add(min(p.cfg.SessionRetention, p.cfg.ExecRetention))
@@ -79,8 +79,8 @@ func (p *Pool) sweep(now time.Time) (next time.Time) {
 
 // shareExecs sets how many finished execs each session keeps. The caller must
 // hold mu.
-func (p *Pool) shareExecs() {
-	p.keepExecs.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(p.order))))))
+func (p *Pool) updateExecQuota() {
+	p.execQuota.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(p.order))))))
 }
 
 // nextDue is when something of the session may be due that has not ended since
@@ -117,14 +117,14 @@ func (p *Pool) forget(past map[*Session]bool) {
 	}
 	for s := range past {
 		s.forgetExecs(time.Time{})
-		for _, k := range p.spent.drop(s.id) {
+		for _, k := range p.usedKeys.drop(s.id) {
 			p.erase(k.ledgerKey())
 		}
 		if s.params.Key != "" {
-			p.spend(s.key())
+			p.rememberKey(s.key())
 		}
-		p.erase(endedKey + s.id)
-		p.erase(screenKey + s.id)
+		p.erase(endedPrefix + s.id)
+		p.erase(screenPrefix + s.id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,11 +132,11 @@ func (p *Pool) forget(past map[*Session]bool) {
 		if past[s] {
 			delete(p.sessions, s.id)
 			delete(p.keys, s.key())
-			p.ended--
+			p.terminated--
 		}
 		return past[s]
 	})
-	p.shareExecs()
+	p.updateExecQuota()
 }
 
 // retentionOver says whether the session is terminated, and for long enough to
@@ -162,8 +162,8 @@ func (s *Session) idleFor(now time.Time) bool {
 // drops all.
 func (s *Session) forgetExecs(then time.Time) {
 	s.mu.Lock()
-	var dropped []*execution
-	s.finished = slices.DeleteFunc(s.finished, func(e *execution) bool {
+	var dropped []*Exec
+	s.finished = slices.DeleteFunc(s.finished, func(e *Exec) bool {
 		old := then.IsZero() || e.endedBefore(then)
 		if old {
 			dropped = append(dropped, e)
@@ -173,7 +173,7 @@ func (s *Session) forgetExecs(then time.Time) {
 	if then.IsZero() { // with the session: nobody can ask for its keys any more
 		s.keys = nil
 	} else {
-		s.unkey(dropped)
+		s.releaseKeys(dropped)
 	}
 	s.mu.Unlock()
 	s.pool.forgetExecs(dropped)
@@ -181,16 +181,16 @@ func (s *Session) forgetExecs(then time.Time) {
 
 // unkey forgets whose the keys of dropped execs were, but not that they were
 // used. Under s.mu.
-func (s *Session) unkey(dropped []*execution) {
+func (s *Session) releaseKeys(dropped []*Exec) {
 	for _, e := range dropped {
 		if e.key != "" {
 			delete(s.keys, e.key)
-			s.pool.spend(spentKey{s.id, e.key})
+			s.pool.rememberKey(usedKey{s.id, e.key})
 		}
 	}
 }
 
-func (p *Pool) forgetExecs(dropped []*execution) {
+func (p *Pool) forgetExecs(dropped []*Exec) {
 	if len(dropped) == 0 {
 		return
 	}
@@ -201,7 +201,7 @@ func (p *Pool) forgetExecs(dropped []*execution) {
 	p.mu.Unlock()
 	for _, e := range dropped {
 		if t := e.session.term; t != nil {
-			t.forgets(e)
+			t.beforeForget(e)
 		}
 		e.forget()
 		e.journal.Release()

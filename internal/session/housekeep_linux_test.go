@@ -13,7 +13,7 @@ func TestSweepTellsWhatIsNext(t *testing.T) {
 	now := time.Now()
 	const retention = 10 * time.Minute
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	ended := func(d time.Duration) *execution { return &execution{ended: ago(d)} }
+	ended := func(d time.Duration) *Exec { return &Exec{ended: ago(d)} }
 	for name, tc := range map[string]struct {
 		session *Session
 		want    time.Duration
@@ -29,10 +29,10 @@ func TestSweepTellsWhatIsNext(t *testing.T) {
 			&Session{state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: ago(7 * time.Minute)}}}, 3 * time.Minute,
 		},
 		"finished execs": {
-			&Session{state: api.StateIdle, finished: []*execution{ended(time.Minute), {}, ended(50 * time.Minute)}}, retention,
+			&Session{state: api.StateIdle, finished: []*Exec{ended(time.Minute), {}, ended(50 * time.Minute)}}, retention,
 		},
 		"an old finished exec": {
-			&Session{state: api.StateIdle, finished: []*execution{ended(time.Minute), {}, ended(55 * time.Minute)}}, 5 * time.Minute,
+			&Session{state: api.StateIdle, finished: []*Exec{ended(time.Minute), {}, ended(55 * time.Minute)}}, 5 * time.Minute,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestHousekeepingSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pool{
 			cfg:  Config{Housekeeping: time.Second, SessionRetention: time.Hour, ExecRetention: 2 * time.Hour, MaxTerminated: 1},
-			stop: make(chan struct{}), sooner: make(chan struct{}, 1), sessions: map[string]*Session{},
+			stop: make(chan struct{}), sweepRequests: make(chan struct{}, 1), sessions: map[string]*Session{},
 		}
 		end := func(id string) {
 			p.mu.Lock()
@@ -61,7 +61,7 @@ func TestHousekeepingSleeps(t *testing.T) {
 			s := &Session{pool: p, id: id, state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: time.Now()}}}
 			p.order = append(p.order, s)
 			p.sessions[id] = s
-			p.ended++
+			p.terminated++
 		}
 		kept := func() int {
 			synctest.Wait()
@@ -69,7 +69,7 @@ func TestHousekeepingSleeps(t *testing.T) {
 			defer p.mu.Unlock()
 			return len(p.order)
 		}
-		p.begin(p.housekeep)
+		p.spawn(p.housekeep)
 		end("one")
 		time.Sleep(30 * time.Minute) // pace: synctest's clock
 		end("two")
@@ -77,7 +77,7 @@ func TestHousekeepingSleeps(t *testing.T) {
 		if n := kept(); n != 2 {
 			t.Errorf("%d sessions are kept, want 2: nobody has said that a sweep is due", n)
 		}
-		p.sweepSooner()
+		p.requestSweep()
 		time.Sleep(2 * time.Second) // pace: synctest's clock
 		if n := kept(); n != 1 {
 			t.Errorf("%d sessions are kept, want 1", n)
@@ -97,16 +97,16 @@ func TestHousekeepingSleeps(t *testing.T) {
 
 func TestInputPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &execution{}
+		e := &Exec{}
 		e.lastByte.Store(time.Now().UnixNano())
 		for _, tc := range []struct{ quiet, want time.Duration }{
-			{0, inputTick}, {200 * time.Millisecond, inputTick}, {2 * time.Second, 200 * time.Millisecond}, {time.Hour, inputMost},
+			{0, inputPollInterval}, {200 * time.Millisecond, inputPollInterval}, {2 * time.Second, 200 * time.Millisecond}, {time.Hour, maxInputPoll},
 		} {
 			time.Sleep(tc.quiet) // pace: synctest's clock
-			if got := e.inputPause(false); got < tc.want || got > tc.want+tc.want/5 {
+			if got := e.inputPollDelay(false); got < tc.want || got > tc.want+tc.want/5 {
 				t.Errorf("%s later the pause is %s, want %s", tc.quiet, got, tc.want)
 			}
-			if got := e.inputPause(true); got != inputTick {
+			if got := e.inputPollDelay(true); got != inputPollInterval {
 				t.Errorf("one that waits is looked at again after %s", got)
 			}
 		}

@@ -20,41 +20,41 @@ import (
 // moves to the pipe. A daemon that is killed at any instruction leaves nothing half,
 // and the next one knows what it has.
 type input struct {
-	keep  holder.Keeper
-	begin func(func())  // starts a goroutine
-	note  func()        // notes the slots
-	read  int           // end that the command reads, for the shell to open by path
-	turn  turn          // of who adds to the buffer
-	ended chan struct{} // closed when nothing is taken any more
+	keeper  holder.Keeper
+	spawn   func(func())  // starts a goroutine
+	persist func()        // notes the slots
+	read    int           // end that the command reads, for the shell to open by path
+	turn    turn          // of who adds to the buffer
+	ended   chan struct{} // closed when nothing is taken any more
 
-	mu     sync.Mutex
-	slots  inputSlots
-	spent  []holder.Slot // not in use any more, but a note may name them
-	pipe   *os.File      // writing end; nil when there is nothing to write to
-	buffer *inputBuffer  // nil: there was nothing to put into it
-	eof    bool          // nothing comes after what is in the buffer
-	ready  int64         // so much of the buffer is noted, and may move
-	over   bool          // that it ends there is noted too
-	moving bool          // somebody moves what is ready
-	moved  chan struct{} // closed when some has moved; nil: nobody waits for it
-	failed error         // why the pipe takes nothing any more
-	done   bool
+	mu             sync.Mutex
+	slots          inputSlots
+	pendingRelease []holder.Slot // not in use any more, but a note may name them
+	pipe           *os.File      // writing end; nil when there is nothing to write to
+	buffer         *inputBuffer  // nil: there was nothing to put into it
+	eof            bool          // nothing comes after what is in the buffer
+	ready          int64         // so much of the buffer is noted, and may move
+	eofReady       bool          // that it ends there is noted too
+	moving         bool          // somebody moves what is ready
+	progress       chan struct{} // closed when some has moved; nil: nobody waits for it
+	failed         error         // why the pipe takes nothing any more
+	done           bool
 }
 
 // inputSlots are where the holder has a command's input; 0: it has no such.
 type inputSlots struct{ read, write, buffer holder.Slot }
 
 // newInput makes the command's stdin. With open it stays open after data.
-func (e *execution) newInput(data []byte, open bool) error {
+func (e *Exec) newInput(data []byte, open bool) error {
 	in := e.makeInput()
 	err := in.open(data, open)
 	if err == nil {
-		err = in.keep.Sync()
+		err = in.keeper.Sync()
 	}
 	if err != nil {
 		in.close()
-		_, spent := in.noted()
-		in.giveUp(spent)
+		_, spent := in.slotsToPersist()
+		in.dropSlots(spent)
 		return err
 	}
 	e.stdin = in
@@ -63,14 +63,14 @@ func (e *execution) newInput(data []byte, open bool) error {
 
 // adoptInput takes the command's stdin from before a restart. Of one that got nothing
 // later than with the command, nothing more is known.
-func (e *execution) adoptInput(slots inputSlots, known *inputRecord) error {
+func (e *Exec) adoptInput(slots inputSlots, known *inputState) error {
 	in := e.makeInput()
 	in.slots = slots
 	var end *int64
 	if known != nil {
-		in.eof, in.over, end = known.eof, known.eof, &known.end
+		in.eof, in.eofReady, end = known.eof, known.eof, &known.end
 	}
-	if err := in.take(end); err != nil {
+	if err := in.adopt(end); err != nil {
 		in.close() // what there is in the slots nobody has then
 		return err
 	}
@@ -78,15 +78,15 @@ func (e *execution) adoptInput(slots inputSlots, known *inputRecord) error {
 	return nil
 }
 
-func (e *execution) makeInput() *input {
+func (e *Exec) makeInput() *input {
 	p := e.session.pool
-	return &input{keep: p.cfg.Keeper, begin: p.begin, note: func() { e.note() }, read: -1, ended: make(chan struct{})}
+	return &input{keeper: p.cfg.Keeper, spawn: p.spawn, persist: func() { e.persist() }, read: -1, ended: make(chan struct{})}
 }
 
 func (in *input) open(data []byte, open bool) (err error) {
 	if !open {
 		if in.read, err = memfdWith(data); err == nil {
-			in.slots.read, err = in.keep.Keep(in.read)
+			in.slots.read, err = in.keeper.Keep(in.read)
 		}
 		return err
 	}
@@ -99,10 +99,10 @@ func (in *input) open(data []byte, open bool) (err error) {
 		return errors.Join(err, unix.Close(p[1]))
 	}
 	in.pipe = os.NewFile(uintptr(p[1]), "stdin")
-	if in.slots.read, err = in.keep.Keep(p[0]); err != nil {
+	if in.slots.read, err = in.keeper.Keep(p[0]); err != nil {
 		return err
 	}
-	if in.slots.write, err = in.keep.Keep(p[1]); err != nil || len(data) == 0 {
+	if in.slots.write, err = in.keeper.Keep(p[1]); err != nil || len(data) == 0 {
 		return err
 	}
 	if in.buffer, in.slots.buffer, err = in.makeBuffer(); err != nil {
@@ -121,7 +121,7 @@ func (in *input) makeBuffer() (*inputBuffer, holder.Slot, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	slot, err := in.keep.Keep(buffer.fd)
+	slot, err := in.keeper.Keep(buffer.fd)
 	if err != nil {
 		buffer.close()
 		return nil, 0, err
@@ -129,11 +129,11 @@ func (in *input) makeBuffer() (*inputBuffer, holder.Slot, error) {
 	return buffer, slot, nil
 }
 
-func (in *input) take(end *int64) (err error) {
-	if in.read, err = in.keep.Take(in.slots.read); err != nil || in.slots.write == 0 {
+func (in *input) adopt(end *int64) (err error) {
+	if in.read, err = in.keeper.Take(in.slots.read); err != nil || in.slots.write == 0 {
 		return err
 	}
-	fd, err := in.keep.Take(in.slots.write)
+	fd, err := in.keeper.Take(in.slots.write)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (in *input) take(end *int64) (err error) {
 	if in.slots.buffer == 0 {
 		return nil
 	}
-	if fd, err = in.keep.Take(in.slots.buffer); err != nil {
+	if fd, err = in.keeper.Take(in.slots.buffer); err != nil {
 		return err
 	}
 	if in.buffer, err = adoptInputBuffer(fd, end); err != nil {
@@ -152,7 +152,7 @@ func (in *input) take(end *int64) (err error) {
 }
 
 // path is how the command's shell opens it.
-func (in *input) path() string { return in.keep.Path(in.slots.read) }
+func (in *input) path() string { return in.keeper.Path(in.slots.read) }
 
 func memfdWith(data []byte) (int, error) {
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
@@ -205,7 +205,7 @@ func (in *input) errClosed() error {
 
 // room waits until a part of what is to be added may be, and returns how much that
 // is. It is the caller's turn.
-func (in *input) room(ctx, fence context.Context, s *sending, rest int) (n int, err error) {
+func (in *input) room(ctx, fence context.Context, s *inputRequest, rest int) (n int, err error) {
 	err = in.await(ctx, fence, func() bool {
 		var held int64
 		if in.buffer != nil {
@@ -213,7 +213,7 @@ func (in *input) room(ctx, fence context.Context, s *sending, rest int) (n int, 
 		}
 		if s.whole {
 			n = rest
-			return held == 0 || held+int64(rest) <= s.most
+			return held == 0 || held+int64(rest) <= s.maxBuffer
 		}
 		n = min(rest, int(max(inputPiece-held, 0)))
 		return n > 0 || rest == 0
@@ -234,7 +234,7 @@ func (in *input) ensureBuffer() error {
 	if err != nil {
 		return errNotKept(err)
 	}
-	if err = in.keep.Sync(); err == nil {
+	if err = in.keeper.Sync(); err == nil {
 		in.mu.Lock()
 		if !in.done {
 			in.buffer, in.slots.buffer = buffer, slot
@@ -244,10 +244,10 @@ func (in *input) ensureBuffer() error {
 	}
 	if err != nil {
 		buffer.close()
-		in.keep.Drop(slot)
+		in.keeper.Drop(slot)
 		return errNotKept(err)
 	}
-	in.note()
+	in.persist()
 	return nil
 }
 
@@ -284,11 +284,11 @@ func (in *input) extend(n int, eof bool) (end int64) {
 }
 
 // release lets what is whole move.
-func (in *input) release() {
+func (in *input) commit() {
 	in.mu.Lock()
-	in.ready, in.over = in.buffer.end, in.eof
+	in.ready, in.eofReady = in.buffer.end, in.eof
 	in.mu.Unlock()
-	in.flow()
+	in.startMove()
 }
 
 // awaitTaken waits until no more is unread, up to an offset, than a pipe takes.
@@ -317,10 +317,10 @@ func (in *input) await(ctx, fence context.Context, enough func() bool) error {
 			in.mu.Unlock()
 			return err
 		}
-		if in.moved == nil {
-			in.moved = make(chan struct{})
+		if in.progress == nil {
+			in.progress = make(chan struct{})
 		}
-		moved := in.moved
+		moved := in.progress
 		in.mu.Unlock()
 		select {
 		case <-moved:
@@ -328,7 +328,7 @@ func (in *input) await(ctx, fence context.Context, enough func() bool) error {
 		case <-fence.Done():
 			return fence.Err()
 		case <-ctx.Done():
-			return errLeft(ctx)
+			return errCallerLeft(ctx)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func (in *input) taken() int64 {
 
 // flow has the pipe take what is ready. What it does not take at once it takes
 // when the command has read, beside the caller.
-func (in *input) flow() {
+func (in *input) startMove() {
 	in.mu.Lock()
 	pipe := in.pipe
 	start := pipe != nil && !in.moving
@@ -384,7 +384,7 @@ func (in *input) flow() {
 		in.closeAtEnd()
 		return
 	}
-	in.begin(func() {
+	in.spawn(func() {
 		if raw.Write(func(fd uintptr) bool { return in.move(int(fd)) }) == nil {
 			in.closeAtEnd()
 		}
@@ -412,19 +412,19 @@ func (in *input) move(pipe int) (all bool) {
 
 // wake wakes who waits for something to move. Under mu.
 func (in *input) wake() {
-	if in.moved != nil {
-		close(in.moved)
-		in.moved = nil
+	if in.progress != nil {
+		close(in.progress)
+		in.progress = nil
 	}
 }
 
 // closeAtEnd closes the pipe if it has taken all that there will ever be.
 func (in *input) closeAtEnd() {
 	in.mu.Lock()
-	end := in.over && in.pipe != nil && (in.buffer == nil || in.buffer.moved == in.ready)
+	end := in.eofReady && in.pipe != nil && (in.buffer == nil || in.buffer.moved == in.ready)
 	in.mu.Unlock()
 	if end && in.closePipe() {
-		in.note() // only then is the end given up that the holder has
+		in.persist() // only then is the end given up that the holder has
 	}
 }
 
@@ -434,7 +434,7 @@ func (in *input) closePipe() bool {
 	pipe := in.pipe
 	in.pipe = nil
 	if pipe != nil {
-		in.spend(&in.slots.write)
+		in.retire(&in.slots.write)
 	}
 	in.mu.Unlock()
 	if pipe != nil {
@@ -444,25 +444,25 @@ func (in *input) closePipe() bool {
 }
 
 // spend says that one of the ends is not needed any more. Under mu.
-func (in *input) spend(slot *holder.Slot) {
+func (in *input) retire(slot *holder.Slot) {
 	if *slot != 0 {
-		in.spent = append(in.spent, *slot)
+		in.pendingRelease = append(in.pendingRelease, *slot)
 		*slot = 0
 	}
 }
 
 // noted returns the slots that are to be noted, and those that may be given up when
 // they are: a slot that a note names must not become another's.
-func (in *input) noted() (slots inputSlots, spent []holder.Slot) {
+func (in *input) slotsToPersist() (slots inputSlots, spent []holder.Slot) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	spent, in.spent = in.spent, nil
+	spent, in.pendingRelease = in.pendingRelease, nil
 	return in.slots, spent
 }
 
-func (in *input) giveUp(spent []holder.Slot) {
+func (in *input) dropSlots(spent []holder.Slot) {
 	for _, slot := range spent {
-		in.keep.Drop(slot)
+		in.keeper.Drop(slot)
 	}
 }
 
@@ -479,9 +479,9 @@ func (in *input) close() {
 	if in.read >= 0 {
 		_ = unix.Close(in.read)
 	}
-	in.spend(&in.slots.read)
+	in.retire(&in.slots.read)
 	if in.buffer != nil {
 		in.buffer.close()
-		in.spend(&in.slots.buffer)
+		in.retire(&in.slots.buffer)
 	}
 }

@@ -254,21 +254,21 @@ func TestTypeOnce(t *testing.T) {
 // TestTypedByTheDead: what a daemon was typing when it died, a repeat does not type
 // again, and says that nobody knows.
 func TestTypedByTheDead(t *testing.T) {
-	e := &execution{inputs: []keyedInput{{key: 7, sum: 1, whole: true, typing: true}}}
-	s := &sending{key: 7, sum: 1}
-	if done, err := e.answered(s); !done || err != nil || !s.unknown {
+	e := &Exec{keyedInputs: []keyedInput{{key: 7, sum: 1, whole: true, typing: true}}}
+	s := &inputRequest{key: 7, sum: 1}
+	if done, err := e.lookupAnswer(s); !done || err != nil || !s.uncertain {
 		t.Errorf("%t, %v, %+v", done, err, s)
 	}
 }
 
 // TestInputKeysAreBounded: the last ones are known.
 func TestInputKeysAreBounded(t *testing.T) {
-	e := &execution{}
+	e := &Exec{}
 	for i := range maxKeyedInputs + 10 {
 		e.setKeyed(keyedInput{key: hashOf(strconv.Itoa(i)), sum: 1, whole: true})
 	}
 	for key, want := range map[string]bool{"9": false, "10": true, strconv.Itoa(maxKeyedInputs + 9): true} {
-		if _, found, err := e.keyed(&sending{key: hashOf(key), sum: 1}); found != want || err != nil {
+		if _, found, err := e.keyed(&inputRequest{key: hashOf(key), sum: 1}); found != want || err != nil {
 			t.Errorf("key %s is known: %t, %v", key, found, err)
 		}
 	}

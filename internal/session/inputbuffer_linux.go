@@ -75,7 +75,7 @@ func writeAll(fd int, data []byte, at int64) error {
 // when the pipe is full.
 func (b *inputBuffer) moveTo(pipe int, most int64) (int64, error) {
 	for {
-		n, err := unix.Splice(b.fd, nil, pipe, nil, int(min(most, spliceMost)), unix.SPLICE_F_NONBLOCK)
+		n, err := unix.Splice(b.fd, nil, pipe, nil, int(min(most, maxSplice)), unix.SPLICE_F_NONBLOCK)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
@@ -89,7 +89,7 @@ func (b *inputBuffer) moveTo(pipe int, most int64) (int64, error) {
 }
 
 // spliceMost is more than a pipe takes at once.
-const spliceMost = 1 << 20
+const maxSplice = 1 << 20
 
 // took says that the pipe has taken n bytes more.
 func (b *inputBuffer) took(n int64) {

@@ -16,7 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/shell"
 )
 
-func (p *Pool) register(e *execution) {
+func (p *Pool) addExec(e *Exec) {
 	p.mu.Lock()
 	p.execs[e.id] = e
 	p.mu.Unlock()
@@ -32,7 +32,7 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 	}
 	how := inline
 	if params.YieldMS > 0 || params.YieldOnInput {
-		how = beside
+		how = background
 	}
 	if params.YieldOnInput {
 		if _, err := s.terminal(); err != nil {
@@ -70,23 +70,23 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 }
 
 // manner is how a command is run for its caller.
-type manner int
+type execMode int
 
 const (
 	// inline: in the caller's own goroutine, which has nothing else to do. It
 	// stays for the command also when its caller is gone. To wake another costs
 	// 15 % of exec.run true (p50 304 µs against 263 µs over the socket, p10
 	// 174 µs against 152 µs, both daemons in turn on a busy machine of 2 cores).
-	inline manner = iota
+	inline execMode = iota
 	// beside: in a goroutine of the pool.
-	beside
+	background
 	// followed: beside, and someone waits for every byte.
-	followed
+	streaming
 )
 
 // execute starts the command, or puts it into the queue, or finds the one that
 // was started with the same key.
-func (s *Session) execute(ctx context.Context, params api.ExecCommand, how manner) (*execution, error) {
+func (s *Session) execute(ctx context.Context, params api.ExecCommand, how execMode) (*Exec, error) {
 	if err := s.errIfUnreadable(); err != nil {
 		return nil, err
 	}
@@ -97,55 +97,55 @@ func (s *Session) execute(ctx context.Context, params api.ExecCommand, how manne
 	if err := s.errIfCreating(); err != nil {
 		return nil, err
 	}
-	s.usedBy(ctx)
+	s.trackConnection(ctx)
 	e, standing, err := s.admit(ctx, params, how)
 	switch {
 	case err != nil:
 		return nil, err
-	case standing == isKnown:
+	case standing == isDuplicate:
 		return e, nil
-	case standing == waits:
+	case standing == isQueued:
 		// From here on it belongs to the session, as a running one does: a
 		// caller that goes away does not take it out of the queue.
-		s.pool.begin(e.runInTurn)
+		s.pool.spawn(e.runQueued)
 		return e, nil
 	}
 	if err := e.openOutput(); err != nil {
-		return nil, e.failed(err)
+		return nil, e.failStart(err)
 	}
 	e.begin(time.Now())
-	e.note()
+	e.persist()
 	if how == inline {
 		e.run()
 	} else {
-		s.pool.begin(e.run)
+		s.pool.spawn(e.run)
 	}
 	return e, nil
 }
 
 // standing is how a command stands to the others of its session.
-type standing int
+type admission int
 
 const (
-	isNext  standing = iota // it is to be run now
-	waits                   // it is in the queue
-	isKnown                 // it is an earlier one, which came with the same key
+	runsNow     admission = iota // it is to be run now
+	isQueued                     // it is in the queue
+	isDuplicate                  // it is an earlier one, which came with the same key
 )
 
 // admit makes an exec and lets it enter, in the order in which commands come: to look
 // at files may take a while, and who comes meanwhile comes later.
-func (s *Session) admit(ctx context.Context, params api.ExecCommand, how manner) (*execution, standing, error) {
-	place := s.entry.join()
-	arrival.Settled(ctx)
+func (s *Session) admit(ctx context.Context, params api.ExecCommand, how execMode) (*Exec, admission, error) {
+	place := s.admission.join()
+	arrival.MarkQueued(ctx)
 	defer func() {
 		<-place
-		s.entry.give()
+		s.admission.next()
 	}()
 	e, err := s.prepare(params)
 	if err != nil {
 		return nil, 0, err
 	}
-	e.followed = how == followed
+	e.streaming = how == streaming
 	<-place
 	entered, queued, err := s.enter(e, params.Lease, params.Wait)
 	switch {
@@ -154,40 +154,40 @@ func (s *Session) admit(ctx context.Context, params api.ExecCommand, how manner)
 		return nil, 0, err
 	case entered != e:
 		e.discard()
-		return entered, isKnown, nil
+		return entered, isDuplicate, nil
 	case queued:
-		return e, waits, nil
+		return e, isQueued, nil
 	}
-	return e, isNext, nil
+	return e, runsNow, nil
 }
 
 // runInTurn waits for the turn of a queued exec, and runs it.
-func (e *execution) runInTurn() {
+func (e *Exec) runQueued() {
 	select {
-	case <-e.turn:
+	case <-e.mayBegin:
 	case <-e.stopped:
 		if e.session.unqueue(e) {
-			e.neverRan()
+			e.cancelQueued()
 			return
 		}
-		<-e.turn // it came at the same moment; the command is stopped as it starts
+		<-e.mayBegin // it came at the same moment; the command is stopped as it starts
 	}
-	if e.over() {
+	if e.isDone() {
 		return // the session was ended
 	}
 	if err := e.openOutput(); err != nil {
-		e.session.pool.cfg.Log.Error("a queued command could not be started", "error", e.failed(err))
+		e.session.pool.cfg.Log.Error("a queued command could not be started", "error", e.failStart(err))
 		return
 	}
 	now := time.Now()
-	e.waited(now)
+	e.setQueued(now)
 	e.begin(now)
-	e.note()
+	e.persist()
 	e.run()
 }
 
 // unqueue takes e out of the queue, and says whether it was in it.
-func (s *Session) unqueue(e *execution) bool {
+func (s *Session) unqueue(e *Exec) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := slices.Index(s.queue, e)
@@ -195,12 +195,12 @@ func (s *Session) unqueue(e *execution) bool {
 		return false
 	}
 	s.queue = slices.Delete(s.queue, i, i+1)
-	s.keep(e)
+	s.retain(e)
 	return true
 }
 
 // failed ends an exec whose turn it is and that can't be started.
-func (e *execution) failed(err error) error {
+func (e *Exec) failStart(err error) error {
 	e.stop(causeCancel)
 	e.finish(func(*api.ExecResult) {})
 	e.journal.Seal()
@@ -213,7 +213,7 @@ func (e *execution) failed(err error) error {
 const maxLabel = 200
 
 // prepare checks the parameters and makes the exec.
-func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
+func (s *Session) prepare(params api.ExecCommand) (*Exec, error) {
 	if len(params.Label) > maxLabel || !printable.Line(params.Label) {
 		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
 	}
@@ -240,7 +240,7 @@ func (s *Session) prepare(params api.ExecCommand) (*execution, error) {
 			return nil, err
 		}
 	}
-	e := s.newExecution(params.Key)
+	e := s.newExec(params.Key)
 	if e.key != "" {
 		said := params
 		said.Wait, said.Lease = false, "" // of the call, not of the command
@@ -281,7 +281,7 @@ func (s *Session) cwdIfAlive() string {
 }
 
 // discard drops an exec that never was one.
-func (e *execution) discard() {
+func (e *Exec) discard() {
 	e.journal.Release()
 	e.closeInput()
 	e.forget()
@@ -289,7 +289,7 @@ func (e *execution) discard() {
 
 // enter makes e the session's running exec, or puts it into the queue, or
 // returns the exec that has the same key.
-func (s *Session) enter(e *execution, lease string, wait bool) (entered *execution, queued bool, err error) {
+func (s *Session) enter(e *Exec, lease string, wait bool) (entered *Exec, queued bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.key != "" {
@@ -298,7 +298,7 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 			return nil, false, errOtherParams()
 		case first != nil:
 			return first, false, nil
-		case s.pool.spent.has(spentKey{s.id, e.key}):
+		case s.pool.usedKeys.has(usedKey{s.id, e.key}):
 			return nil, false, api.Errorf(api.CodeExecNotFound, "a command with this key has run in this session, and its result is no longer kept").
 				WithHint("it is not run again; to run it once more send another key")
 		}
@@ -306,7 +306,7 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 	if s.ending || s.state == api.StateTerminated {
 		return nil, false, s.errTerminated()
 	}
-	if err := s.mayAct(lease); err != nil {
+	if err := s.checkLease(lease); err != nil {
 		return nil, false, err
 	}
 	if s.running != nil && !wait {
@@ -320,18 +320,18 @@ func (s *Session) enter(e *execution, lease string, wait bool) (entered *executi
 	s.active = time.Now()
 	if e.key != "" {
 		if s.keys == nil {
-			s.keys = map[string]*execution{}
+			s.keys = map[string]*Exec{}
 		}
 		s.keys[e.key] = e
 	}
-	s.pool.register(e)
+	s.pool.addExec(e)
 	if s.running != nil {
 		s.queue = append(s.queue, e)
-		e.note()
+		e.persist()
 		return e, true, nil
 	}
 	s.running = e
-	s.become(api.StateRunning)
+	s.transitionTo(api.StateRunning)
 	return e, false, nil
 }
 
@@ -345,7 +345,7 @@ func (p *Pool) Output(ctx context.Context, params api.ExecOutputParams) (*api.Ex
 	if err != nil {
 		return nil, err
 	}
-	e.session.attend()
+	e.session.touch()
 	return e.output(ctx, params)
 }
 
@@ -363,13 +363,13 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 		return nil, err
 	}
 	if e.session.term != nil {
-		if data, err = e.session.term.typed(params, data); err != nil {
+		if data, err = e.session.term.encodeInput(params, data); err != nil {
 			return nil, err
 		}
 	}
-	e.session.usedBy(ctx)
-	e.session.attend()
-	sent := &sending{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), most: p.cfg.InputBuffer}
+	e.session.trackConnection(ctx)
+	e.session.touch()
+	sent := &inputRequest{data: data, eof: params.EOF, whole: params.Whole, at: params.At, key: hashOf(params.Key), maxBuffer: p.cfg.InputBuffer}
 	if params.Key != "" {
 		said := params
 		said.Lease = "" // of the call, not of the input
@@ -382,7 +382,7 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 	if e.session.term == nil {
 		result.Next = &sent.next
 	}
-	if sent.unknown {
+	if sent.uncertain {
 		result.Written = api.WrittenUnknown
 	}
 	return result, nil
@@ -397,21 +397,21 @@ func checkInput(params api.ExecInputParams) error {
 }
 
 // input types or writes what the command is to read, unless that was done before.
-func (e *execution) input(ctx context.Context, params api.ExecInputParams, s *sending) error {
-	if done, err := e.answered(s); done || err != nil {
+func (e *Exec) input(ctx context.Context, params api.ExecInputParams, s *inputRequest) error {
+	if done, err := e.lookupAnswer(s); done || err != nil {
 		return err
 	}
-	fence, err := e.session.mayType(params.Lease)
+	fence, err := e.session.beginTyping(params.Lease)
 	if err != nil {
 		return err
 	}
-	write, err := e.writer(params)
+	write, err := e.inputFunc(params)
 	if err != nil {
 		return err
 	}
 	err = write(ctx, fence, s)
 	if err != nil && fence.Err() != nil {
-		return e.session.lostKeyboard(s.sent)
+		return e.session.errLeaseLost(s.sent)
 	}
 	if err != nil && s.sent > 0 {
 		return api.AsError(err).With("bytes", s.sent)
@@ -420,10 +420,10 @@ func (e *execution) input(ctx context.Context, params api.ExecInputParams, s *se
 }
 
 // writer is how the command is given something to read.
-func (e *execution) writer(params api.ExecInputParams) (func(ctx, fence context.Context, s *sending) error, error) {
+func (e *Exec) inputFunc(params api.ExecInputParams) (func(ctx, fence context.Context, s *inputRequest) error, error) {
 	if e.session.term != nil {
 		switch {
-		case e.over():
+		case e.isDone():
 			return nil, api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
 				WithHint("exec.info says how; what is typed belongs to the command that runs")
 		case params.At != nil, params.Whole:
@@ -485,7 +485,7 @@ func (p *Pool) Cancel(ctx context.Context, params api.ExecCancelParams) (*api.Ex
 	return &api.ExecCancelResult{ExecID: e.id, Cancelled: e.result().Cancelled}, nil
 }
 
-func (p *Pool) toCancel(params api.ExecCancelParams) (*execution, error) {
+func (p *Pool) toCancel(params api.ExecCancelParams) (*Exec, error) {
 	switch {
 	case params.ExecID != "" && params.SessionID == "":
 		return p.exec(params.ExecID)
@@ -530,7 +530,7 @@ func (p *Pool) ExecList(_ context.Context, params api.SessionParams) (*api.ExecL
 		return nil, err
 	}
 	s.mu.Lock()
-	execs := append([]*execution(nil), s.finished...)
+	execs := append([]*Exec(nil), s.finished...)
 	if s.running != nil {
 		execs = append(execs, s.running)
 	}

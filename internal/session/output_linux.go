@@ -16,17 +16,17 @@ import (
 
 // An answer is one JSON object, so what it carries is bounded.
 const (
-	outputDefault = 256 << 10 // of exec.output, when not told
-	outputMost    = 1 << 20   // of exec.output
-	excerptMost   = 4 << 20   // of each stream in a result
+	defaultOutput = 256 << 10 // of exec.output, when not told
+	maxOutput     = 1 << 20   // of exec.output
+	maxExcerpt    = 4 << 20   // of each stream in a result
 )
 
 // resultWithOutput adds the output to a result: the whole of each stream if it
 // fits, else its head and its tail with a line between them that says how much
 // is left out.
-func (e *execution) resultWithOutput(most int64) (*api.ExecResult, error) {
+func (e *Exec) resultWithOutput(most int64) (*api.ExecResult, error) {
 	r := e.result()
-	most = min(most, excerptMost)
+	most = min(most, maxExcerpt)
 	var err error
 	var cut [2]bool
 	stdout := journal.Stdout
@@ -43,13 +43,13 @@ func (e *execution) resultWithOutput(most int64) (*api.ExecResult, error) {
 	return r, nil
 }
 
-func (e *execution) excerpt(st journal.Stream, most int64) (data, encoding string, truncated bool, err error) {
+func (e *Exec) excerpt(st journal.Stream, most int64) (data, encoding string, truncated bool, err error) {
 	if e.journal.Total(st) == 0 {
 		return "", "", false, nil
 	}
 	head, tail, omitted, err := e.journal.HeadTail(st, int(most+1)/2, int(most)/2)
 	if err != nil {
-		return "", "", false, e.outputGone(err)
+		return "", "", false, e.errOutputGone(err)
 	}
 	if omitted == 0 && len(tail) == 0 {
 		data, encoding = api.EncodeBytes(head)
@@ -62,7 +62,7 @@ func (e *execution) excerpt(st journal.Stream, most int64) (data, encoding strin
 	h := wholeEnd(head)
 	t := wholeStart(tail)
 	omitted += int64(len(head)-h) + int64(t)
-	note := e.leftOut(omitted, e.journal.Dropped(st))
+	note := e.omittedLine(omitted, e.journal.Dropped(st))
 	whole := slices.Concat(head[:h], []byte(note), tail[t:])
 	if data, encoding = api.EncodeBytes(whole); encoding != "" { // no place for a note
 		data, encoding = api.EncodeBytes(slices.Concat(head, tail))
@@ -71,7 +71,7 @@ func (e *execution) excerpt(st journal.Stream, most int64) (data, encoding strin
 }
 
 // leftOut is the line that stands for bytes of a stream which a result does not have.
-func (e *execution) leftOut(bytes, dropped int64) string {
+func (e *Exec) omittedLine(bytes, dropped int64) string {
 	where := "exec.output with exec_id " + e.id + " has "
 	switch {
 	case dropped == 0:
@@ -108,7 +108,7 @@ func wholeStart(b []byte) int {
 	return 0
 }
 
-func (e *execution) outputGone(err error) error {
+func (e *Exec) errOutputGone(err error) error {
 	if !errors.Is(err, journal.ErrReleased) {
 		return api.Errorf(api.CodeInternal, "read the output: %w", err)
 	}
@@ -117,7 +117,7 @@ func (e *execution) outputGone(err error) error {
 }
 
 // output answers exec.output.
-func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
+func (e *Exec) output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
 	streams, most, err := checkOutput(params)
 	if err != nil {
 		return nil, err
@@ -136,10 +136,10 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	}
 	// The order matters: if it has ended now, what is read below is all that
 	// the command itself wrote.
-	over, closed := e.over(), e.journal.Closed()
+	over, closed := e.isDone(), e.journal.Closed()
 	segs, next, err := e.journal.Read(params.From, most)
 	if err != nil {
-		return nil, e.outputGone(err)
+		return nil, e.errOutputGone(err)
 	}
 	segs, next = trim(segs, next, closed, params.View == api.ViewText)
 	res := &api.ExecOutputResult{ExecID: e.id, Chunks: []api.Chunk{}, Next: next, State: e.result().State}
@@ -148,7 +148,7 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 	}
 	res.Closed = over && closed && next == e.journal.Size()
 	if params.Times {
-		res.Chunks = e.timed(segs, streams)
+		res.Chunks = e.timedChunks(segs, streams)
 		return res, nil
 	}
 	for _, seg := range segs {
@@ -160,7 +160,7 @@ func (e *execution) output(ctx context.Context, params api.ExecOutputParams) (*a
 }
 
 // checkFrom refuses an offset that is not in the output.
-func (e *execution) checkFrom(from int64) error {
+func (e *Exec) checkFrom(from int64) error {
 	if size := e.journal.Size(); from > size {
 		return api.Errorf(api.CodeInvalidParams, "from is past the end of the output").With("field", "from").With("size", size).
 			WithHint("go on from the next of the last answer")
@@ -169,18 +169,18 @@ func (e *execution) checkFrom(from int64) error {
 }
 
 // everything chooses all streams of a journal.
-func everything(journal.Stream) bool { return true }
+func allStreams(journal.Stream) bool { return true }
 
 func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool, most int, err error) {
 	invalid := func(field, hint string) error {
 		return api.Errorf(api.CodeInvalidParams, "%s is not valid", field).With("field", field).WithHint("%s", hint)
 	}
-	most = outputDefault
+	most = defaultOutput
 	if params.MaxBytes != nil {
 		if *params.MaxBytes <= 0 {
 			return nil, 0, invalid("max_bytes", "it must be positive")
 		}
-		most = int(min(*params.MaxBytes, outputMost))
+		most = int(min(*params.MaxBytes, maxOutput))
 	}
 	if params.From < 0 {
 		return nil, 0, invalid("from", "it is an offset from 0 on")
@@ -193,7 +193,7 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 	}
 	switch params.Stream {
 	case "":
-		streams = everything
+		streams = allStreams
 	case api.ChunkStdout:
 		streams = func(s journal.Stream) bool { return s == journal.Stdout }
 	case api.ChunkStderr:
@@ -205,8 +205,8 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 }
 
 // awaitOutput waits for a byte past from, or the end of the exec.
-func (e *execution) awaitOutput(ctx context.Context, from int64, limit time.Duration) error {
-	if e.journal.Size() > from || e.over() {
+func (e *Exec) awaitOutput(ctx context.Context, from int64, limit time.Duration) error {
+	if e.journal.Size() > from || e.isDone() {
 		return nil
 	}
 	wait, cancel := context.WithTimeout(ctx, limit)
@@ -226,7 +226,7 @@ func (e *execution) awaitOutput(ctx context.Context, from int64, limit time.Dura
 // trim holds back a character that is cut at the end of what was read, while
 // the rest of it can still come; of text, the whole last line, which may yet
 // be rewritten.
-func trim(segs []journal.Segment, next int64, closed, text bool) ([]journal.Segment, int64) {
+func trim(segs []journal.Chunk, next int64, closed, text bool) ([]journal.Chunk, int64) {
 	if len(segs) == 0 || closed {
 		return segs, next
 	}
@@ -251,7 +251,7 @@ var chunkTypes = map[journal.Stream]api.ChunkType{
 	journal.Stdout: api.ChunkStdout, journal.Stderr: api.ChunkStderr, journal.TTY: api.ChunkTTY,
 }
 
-func chunkOf(seg journal.Segment, wanted func(journal.Stream) bool, view string) (api.Chunk, bool) {
+func chunkOf(seg journal.Chunk, wanted func(journal.Stream) bool, view string) (api.Chunk, bool) {
 	if seg.Gap > 0 {
 		return api.Chunk{Type: api.ChunkGap, Offset: seg.Offset, Bytes: seg.Gap, Next: seg.End()}, true
 	}

@@ -31,7 +31,7 @@ func TestNamesAreOneLine(t *testing.T) {
 
 // The owner is told wherever the session is, and is kept with it.
 func TestOwner(t *testing.T) {
-	notes, err := ledger.New(holder.Alone())
+	notes, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +63,11 @@ func TestOwner(t *testing.T) {
 		return nil
 	})
 	// One of an earlier version has no owner, and may have any name.
-	old := sessionRecord{
+	old := sessionState{
 		number: 2, name: "evil\x1b[31m\nname", tags: []string{"\u202e"},
 		created: time.Now(), terminated: &api.Terminated{Reason: api.ReasonDestroyed, At: api.Time{Time: time.Now()}},
 	}
-	if err := notes.Put(endedKey+"s-old", old.encode()); err != nil {
+	if err := notes.Put(endedPrefix+"s-old", old.encode()); err != nil {
 		t.Fatal(err)
 	}
 	next := newPool(t, Config{Ledger: notes})

@@ -105,7 +105,7 @@ func (c *Config) setDefaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Keeper == nil {
-		c.Keeper = holder.Alone()
+		c.Keeper = holder.NewLocalKeeper()
 	}
 }
 
@@ -114,58 +114,58 @@ func (c *Config) setDefaults() {
 // Lock order: Pool.mu, then Session.mu, then exec.mu. None is held across a
 // system call that can block, nor while a shell runs.
 type Pool struct {
-	cfg     Config
-	host    *process.Host
-	hub     *shell.Hub
-	store   *journal.Store
-	outlets *freelist.List[*outlet] // pipes for the output of commands
-	notes   sync.Pool               // of *noteBuffer
+	cfg          Config
+	host         *process.Host
+	driver       *shell.Driver
+	store        *journal.Store
+	outputPipes  *freelist.List[*outputPipe] // pipes for the output of commands
+	stateBuffers sync.Pool                   // of *noteBuffer
 
-	mu       sync.Mutex
-	closing  bool
-	sessions map[string]*Session   // live and terminated, by id
-	order    []*Session            // the same, oldest first
-	keys     map[spentKey]*Session // those that were made with a key
-	live     int                   // creating, idle or running
-	ended    int                   // terminated
-	children map[string][]*Session // of living sessions, those that end with one
-	execs    map[string]*execution
-	work     sync.WaitGroup // every goroutine of the pool; see begin
-	events   events         // its lock is taken last
-	spent    spentKeys      // its lock too
-	history  history        // of sessions that ended before this process took over
+	mu         sync.Mutex
+	closing    bool
+	sessions   map[string]*Session   // live and terminated, by id
+	order      []*Session            // the same, oldest first
+	keys       map[usedKey]*Session  // those that were made with a key
+	live       int                   // creating, idle or running
+	terminated int                   // terminated
+	children   map[string][]*Session // of living sessions, those that end with one
+	execs      map[string]*Exec
+	work       sync.WaitGroup // every goroutine of the pool; see begin
+	events     events         // its lock is taken last
+	usedKeys   usedKeys       // its lock too
+	history    history        // of sessions that ended before this process took over
 
 	sessionsTotal, execsTotal atomic.Int64
 	numbers                   atomic.Int64 // of sessions, in the order of creation
-	unnoted                   atomic.Bool  // something could not be noted, which was said
+	persistFailed             atomic.Bool  // something could not be noted, which was said
 	execsRunning              atomic.Int64
-	keepExecs                 atomic.Int64  // finished execs kept for each session now
+	execQuota                 atomic.Int64  // finished execs kept for each session now
 	stop                      chan struct{} // ends the housekeeping
-	sooner                    chan struct{} // has it look again; see sweepSooner
+	sweepRequests             chan struct{} // has it look again; see sweepSooner
 }
 
 // NewPool starts an empty pool.
-func NewPool(cfg Config, host *process.Host, hub *shell.Hub, store *journal.Store) *Pool {
+func NewPool(cfg Config, host *process.Host, hub *shell.Driver, store *journal.Store) *Pool {
 	cfg.setDefaults()
 	p := &Pool{
-		cfg: cfg, host: host, hub: hub, store: store, outlets: newOutlets(cfg.Keeper),
-		sessions: map[string]*Session{}, keys: map[spentKey]*Session{},
-		execs: map[string]*execution{}, children: map[string][]*Session{},
-		stop:   make(chan struct{}),
-		notes:  sync.Pool{New: func() any { return new(noteBuffer) }},
-		sooner: make(chan struct{}, 1),
+		cfg: cfg, host: host, driver: hub, store: store, outputPipes: newOutputPipes(cfg.Keeper),
+		sessions: map[string]*Session{}, keys: map[usedKey]*Session{},
+		execs: map[string]*Exec{}, children: map[string][]*Session{},
+		stop:          make(chan struct{}),
+		stateBuffers:  sync.Pool{New: func() any { return new(stateBuffer) }},
+		sweepRequests: make(chan struct{}, 1),
 	}
-	p.keepExecs.Store(int64(cfg.MaxExecs))
-	p.begin(p.housekeep)
+	p.execQuota.Store(int64(cfg.MaxExecs))
+	p.spawn(p.housekeep)
 	return p
 }
 
 // begin is the door through which the pool's goroutines start, so that
 // Shutdown can wait for all of them.
-func (p *Pool) begin(fn func()) { p.work.Go(fn) }
+func (p *Pool) spawn(fn func()) { p.work.Go(fn) }
 
 // sessionID is what the id of every session begins with.
-const sessionID = "s-"
+const sessionIDPrefix = "s-"
 
 // newID makes an id of 50 random bits: short enough to type, and no two alike
 // among the millions a daemon ever makes.
@@ -186,44 +186,44 @@ func (p *Pool) Create(ctx context.Context, params api.SessionCreateParams, owner
 	if err := checkKey(params.Key); err != nil {
 		return nil, err
 	}
-	if err := checkBonds(ctx, &params); err != nil {
+	if err := checkLifetime(ctx, &params); err != nil {
 		return nil, err
 	}
 	p.history.await() // sessions are numbered
-	s, err := p.madeOrMake(ctx, owner, params)
+	s, err := p.findOrCreate(ctx, owner, params)
 	if err != nil {
 		return nil, err
 	}
-	s.usedBy(ctx)
+	s.trackConnection(ctx)
 	snapshot := s.snapshot()
 	return &snapshot, nil
 }
 
 // madeOrMake returns the session that was made with the same key, or makes one.
-func (p *Pool) madeOrMake(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
-	s, err := p.madeWith(ctx, owner, params)
+func (p *Pool) findOrCreate(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+	s, err := p.findByKey(ctx, owner, params)
 	if err == nil && s == nil {
-		s, err = p.make(ctx, owner, params)
+		s, err = p.create(ctx, owner, params)
 	}
 	return s, err
 }
 
 // madeWith returns the session that its owner made with the same key, once it is
 // made; nil: there is none.
-func (p *Pool) madeWith(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+func (p *Pool) findByKey(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
 	for params.Key != "" {
 		p.mu.Lock()
-		first, err := p.first(keyOf(owner, params.Key), sumOf(params))
+		first, err := p.lookupKey(creationKey(owner, params.Key), sumOf(params))
 		p.mu.Unlock()
 		if first == nil || err != nil {
 			return nil, err
 		}
 		select {
-		case <-first.made:
+		case <-first.ready:
 		case <-ctx.Done():
-			return nil, errLeft(ctx)
+			return nil, errCallerLeft(ctx)
 		}
-		if !first.neverMade {
+		if !first.createFailed {
 			return first, nil
 		} // else nothing of it is left, and its key is free
 	}
@@ -231,7 +231,7 @@ func (p *Pool) madeWith(ctx context.Context, owner string, params api.SessionCre
 }
 
 // make makes a session, or returns the one that was made with its key meanwhile.
-func (p *Pool) make(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
+func (p *Pool) create(ctx context.Context, owner string, params api.SessionCreateParams) (*Session, error) {
 	s, err := p.newSession(params, owner)
 	if err != nil {
 		return nil, err
@@ -239,29 +239,29 @@ func (p *Pool) make(ctx context.Context, owner string, params api.SessionCreateP
 	if first, err := p.add(s); err != nil {
 		return nil, err
 	} else if first != s {
-		return p.madeOrMake(ctx, owner, params)
+		return p.findOrCreate(ctx, owner, params)
 	}
-	defer close(s.made)
+	defer close(s.ready)
 	if err := s.start(); err != nil {
-		s.neverMade = true
-		p.drop(s)
+		s.createFailed = true
+		p.removeFailed(s)
 		return nil, err
 	}
 	p.sessionsTotal.Add(1)
-	if s.endsAlready() {
-		return nil, errCutShort().With("session_id", s.id)
+	if s.isEnding() {
+		return nil, errDestroyedInCreation().With("session_id", s.id)
 	}
 	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "owner", s.owner, "pid", s.currentPID())
 	return s, nil
 }
 
 // first returns the session that was made with a key; nil: none was. Under mu.
-func (p *Pool) first(key spentKey, sum uint32) (*Session, error) {
+func (p *Pool) lookupKey(key usedKey, sum uint32) (*Session, error) {
 	first := p.keys[key]
 	switch {
 	case first != nil && first.sum != sum:
 		return nil, errOtherParams()
-	case first == nil && p.spent.has(key):
+	case first == nil && p.usedKeys.has(key):
 		return nil, api.Errorf(api.CodeSessionNotFound, "a session was made with this key, and it is no longer kept").
 			WithHint("it is not made again; to make another send another key")
 	}
@@ -274,28 +274,28 @@ func (p *Pool) add(s *Session) (first *Session, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.params.Key != "" {
-		if first, err := p.first(s.key(), s.sum); first != nil || err != nil {
+		if first, err := p.lookupKey(s.key(), s.sum); first != nil || err != nil {
 			return first, err
 		}
 	}
 	if err := p.errIfFull(); err != nil {
 		return nil, err
 	}
-	if err := p.errIfOrphan(s); err != nil {
+	if err := p.checkParent(s); err != nil {
 		return nil, err
 	}
 	p.live++
-	p.enlist(s)
-	p.bear(s)
-	p.shareExecs()
+	p.addSession(s)
+	p.addChild(s)
+	p.updateExecQuota()
 	if s.idleTTL > 0 {
-		p.sweepSooner()
+		p.requestSweep()
 	}
 	return s, nil
 }
 
 // enlist makes a session known. Under mu.
-func (p *Pool) enlist(s *Session) {
+func (p *Pool) addSession(s *Session) {
 	p.sessions[s.id] = s
 	p.order = append(p.order, s)
 	if s.params.Key != "" {
@@ -304,10 +304,10 @@ func (p *Pool) enlist(s *Session) {
 }
 
 // key is what the session was made with.
-func (s *Session) key() spentKey { return keyOf(s.owner, s.params.Key) }
+func (s *Session) key() usedKey { return creationKey(s.owner, s.params.Key) }
 
 // keyOf is the key of a session: those of one owner are not those of another.
-func keyOf(owner, key string) spentKey { return spentKey{key: owner + "/" + key} }
+func creationKey(owner, key string) usedKey { return usedKey{key: owner + "/" + key} }
 
 // errIfFull returns an error if no session can be added. Under mu.
 func (p *Pool) errIfFull() error {
@@ -323,15 +323,15 @@ func (p *Pool) errIfFull() error {
 }
 
 // drop forgets a session that never started.
-func (p *Pool) drop(s *Session) {
+func (p *Pool) removeFailed(s *Session) {
 	p.mu.Lock()
 	delete(p.sessions, s.id)
 	delete(p.keys, s.key())
-	p.bury(s)
+	p.removeChild(s)
 	if i := slices.Index(p.order, s); i >= 0 {
 		p.order = slices.Delete(p.order, i, i+1)
 	}
-	p.shareExecs()
+	p.updateExecQuota()
 	p.live--
 	p.mu.Unlock()
 }
@@ -370,7 +370,7 @@ func errNoSession() *api.Error {
 }
 
 // exec finds an exec of any session.
-func (p *Pool) exec(id string) (*execution, error) {
+func (p *Pool) exec(id string) (*Exec, error) {
 	e := find(p, p.execs, id)
 	if e == nil {
 		return nil, api.Errorf(api.CodeExecNotFound, "there is no exec with this id, or its retention is over").
@@ -463,7 +463,7 @@ func (p *Pool) Stats() Stats {
 
 // shutdownAtOnce is how many sessions are destroyed side by side: each waits
 // for its processes most of the time, and a walk of /proc serves many.
-const shutdownAtOnce = 256
+const shutdownConcurrency = 256
 
 // Shutdown refuses new work and destroys all sessions. While ctx lives they
 // have their grace; when it is done they are killed at once. It returns when
@@ -493,7 +493,7 @@ func (p *Pool) endAll(ctx context.Context, why string) {
 	}
 	all := slices.Clone(p.order)
 	p.mu.Unlock()
-	slots := make(chan struct{}, shutdownAtOnce)
+	slots := make(chan struct{}, shutdownConcurrency)
 	var wg sync.WaitGroup
 	for _, s := range all {
 		wg.Go(func() {
@@ -520,5 +520,5 @@ func (p *Pool) Close() {
 	clear(p.execs)
 	clear(p.sessions)
 	p.order = nil
-	p.outlets.Close()
+	p.outputPipes.Close()
 }

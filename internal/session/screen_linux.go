@@ -26,79 +26,79 @@ func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.S
 	if err := checkSize(size, "rows"); err != nil {
 		return nil, err
 	}
-	s.sizing.Lock()
-	defer s.sizing.Unlock()
-	if err := s.mayResize(params.Lease); err != nil {
+	s.sizeMu.Lock()
+	defer s.sizeMu.Unlock()
+	if err := s.checkResize(params.Lease); err != nil {
 		return nil, err
 	}
 	if err := t.resize(size); err != nil {
 		return nil, api.Errorf(api.CodeInternal, "%w", err)
 	}
-	s.tellSize(size)
+	s.announceSize(size)
 	return &api.SessionResizeResult{SessionID: s.id, TTY: size}, nil
 }
 
 // mayResize refuses who may not change the size, and notes what it was before
 // holders did. Under s.sizing.
-func (s *Session) mayResize(lease string) error {
+func (s *Session) checkResize(lease string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == api.StateTerminated {
 		return s.errTerminated()
 	}
-	if err := s.mayAct(lease); err != nil {
+	if err := s.checkLease(lease); err != nil {
 		return err
 	}
 	switch {
-	case s.held == nil:
-		s.unheldSize = nil // what is asked for now counts
-	case s.unheldSize == nil:
-		s.unheldSize = s.params.TTY
-		s.note()
+	case s.lease == nil:
+		s.sizeBeforeLease = nil // what is asked for now counts
+	case s.sizeBeforeLease == nil:
+		s.sizeBeforeLease = s.params.TTY
+		s.persist()
 	}
 	return nil
 }
 
 // giveSizeBack gives the terminal of a session that is nobody's the size again
 // that it had before holders changed it.
-func (s *Session) giveSizeBack() {
-	s.sizing.Lock()
-	defer s.sizing.Unlock()
+func (s *Session) restoreSize() {
+	s.sizeMu.Lock()
+	defer s.sizeMu.Unlock()
 	s.mu.Lock()
-	size := s.unheldSize
-	if s.held != nil || s.ending || size == nil {
+	size := s.sizeBeforeLease
+	if s.lease != nil || s.ending || size == nil {
 		s.mu.Unlock()
 		return
 	}
-	s.unheldSize = nil
+	s.sizeBeforeLease = nil
 	same := *size == *s.params.TTY
 	s.mu.Unlock()
 	if !same && s.term.resize(*size) == nil { // a terminal that is gone has no size
-		s.tellSize(*size)
+		s.announceSize(*size)
 	}
 }
 
 // tellSize makes a size that the terminal has known. Under s.sizing.
-func (s *Session) tellSize(size api.TTYSize) {
+func (s *Session) announceSize(size api.TTYSize) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.params.TTY = &size
-	s.note()
-	s.tell(api.SessionEvent{Type: api.EventResized, TTY: &size})
+	s.persist()
+	s.emit(api.SessionEvent{Type: api.EventResized, TTY: &size})
 }
 
 // resize changes the size; its programs are told.
-func (t *terminal) resize(size api.TTYSize) error {
+func (t *Terminal) resize(size api.TTYSize) error {
 	if err := pty.SetSize(t.master, pty.Size{Rows: size.Rows, Cols: size.Cols}); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.screen.Resize(size.Rows, size.Cols)
-	if t.to != nil {
-		t.to.resized(size)
-		t.to.note()
-		t.noteScreen() // a replay would not know when
+	if t.output != nil {
+		t.output.addResize(size)
+		t.output.persist()
+		t.persistScreen() // a replay would not know when
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.S
 	if err != nil {
 		return nil, err
 	}
-	s.attend()
+	s.touch()
 	switch params.Format {
 	case "", api.ScreenText, api.ScreenANSI, api.ScreenJSON:
 	default:
@@ -125,7 +125,7 @@ func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.S
 	return r, nil
 }
 
-func (t *terminal) show(session string, params api.SessionScreenParams) *api.SessionScreenResult {
+func (t *Terminal) show(session string, params api.SessionScreenParams) *api.SessionScreenResult {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cells := t.screen.Cells()
@@ -133,8 +133,8 @@ func (t *terminal) show(session string, params api.SessionScreenParams) *api.Ses
 		SessionID: session, Rows: cells.Rows, Cols: cells.Cols, Title: cells.Title, Alternate: cells.Modes.Alternate,
 		Cursor: api.ScreenCursor{Row: cells.Cursor.Row, Column: cells.Cursor.Column, Hidden: cells.Cursor.Hidden},
 	}
-	if t.to != nil {
-		r.ExecID, r.Offset = t.to.id, t.to.journal.Size()
+	if t.output != nil {
+		r.ExecID, r.Offset = t.output.id, t.output.journal.Size()
 	}
 	switch params.Format {
 	case api.ScreenANSI:

@@ -41,50 +41,50 @@ type Session struct {
 	unreadable string
 	// leftRecords are what the ledger has of such a session besides its own
 	// record, and keeps until it is ended.
-	leftRecords []string
+	leftKeys []string
 
 	tree  *process.Tree // set by start
 	shell *shell.Shell  // nil in a direct session
 	proc  *process.Proc // of a direct session
-	term  *terminal     // of a tty session
+	term  *Terminal     // of a tty session
 
-	creation  context.Context    // cancelled when it is destroyed
-	cutShort  context.CancelFunc // cancels it
-	login     *api.Login         // how its login files ended; nil: it read none
-	made      chan struct{}      // closed when it is made, or could not be
-	neverMade bool               // valid after made is closed
-	destroyed chan struct{}      // closed when the tree is verified empty
-	survivors []api.Process      // valid after destroyed is closed
-	hurry     chan struct{}      // closed when the grace is to be cut
+	creationCtx    context.Context    // cancelled when it is destroyed
+	cancelCreation context.CancelFunc // cancels it
+	login          *api.Login         // how its login files ended; nil: it read none
+	ready          chan struct{}      // closed when it is made, or could not be
+	createFailed   bool               // valid after made is closed
+	destroyed      chan struct{}      // closed when the tree is verified empty
+	survivors      []api.Process      // valid after destroyed is closed
+	forceKill      chan struct{}      // closed when the grace is to be cut
 
-	entry turn // of commands, in the order in which they came
+	admission turn // of commands, in the order in which they came
 
 	// sizing is held while the terminal gets another size, which may have to wait
 	// for its output to reach a disk; taken before mu.
-	sizing sync.Mutex
+	sizeMu sync.Mutex
 
-	mu         sync.Mutex
-	state      api.State
-	ending     bool // destroy has begun: no new exec
-	endWhy     string
-	hurried    bool
-	active     time.Time // when it was last used to run something
-	attended   time.Time // when somebody last typed, looked or stopped following
-	readers    int       // streams that follow it
-	idleCwd    string    // the shell's, since its last exec ended: it can't change while idle
-	running    *execution
-	queue      []*execution // execs that wait, in arrival order
-	finished   []*execution // kept ones, oldest first
-	keys       map[string]*execution
-	execCount  int64
-	gate       holder.Slot // of a direct command that may not have been let run yet; 0: it was
-	terminated *api.Terminated
-	held       *hold           // nil: everybody may type
-	bonds      bonds           // of one that ends with its connections
-	typing     context.Context // of those who may type now; nil: nobody has since the last fence
-	endTyping  context.CancelFunc
-	typed      time.Time    // when somebody did last without a hold
-	unheldSize *api.TTYSize // of the terminal, before holders changed it; nil: they did not
+	mu              sync.Mutex
+	state           api.State
+	ending          bool // destroy has begun: no new exec
+	endReason       string
+	forceKilled     bool
+	active          time.Time // when it was last used to run something
+	lastAttended    time.Time // when somebody last typed, looked or stopped following
+	readers         int       // streams that follow it
+	idleCwd         string    // the shell's, since its last exec ended: it can't change while idle
+	running         *Exec
+	queue           []*Exec // execs that wait, in arrival order
+	finished        []*Exec // kept ones, oldest first
+	keys            map[string]*Exec
+	execCount       int64
+	gate            holder.Slot // of a direct command that may not have been let run yet; 0: it was
+	terminated      *api.Terminated
+	lease           *keyboardLease  // nil: everybody may type
+	connections     connections     // of one that ends with its connections
+	inputEpoch      context.Context // of those who may type now; nil: nobody has since the last fence
+	endInputEpoch   context.CancelFunc
+	lastTyped       time.Time    // when somebody did last without a hold
+	sizeBeforeLease *api.TTYSize // of the terminal, before holders changed it; nil: they did not
 }
 
 // newSession checks the parameters and makes a session that is not started.
@@ -92,26 +92,26 @@ func (p *Pool) newSession(params api.SessionCreateParams, owner string) (*Sessio
 	if err := checkNames(params.Name, params.Tags); err != nil {
 		return nil, err
 	}
-	if err := unsupported(&params); err != nil {
+	if err := checkSupported(&params); err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	s := &Session{
-		pool: p, id: newID(sessionID), number: p.numbers.Add(1), owner: owner, state: api.StateCreating, created: now, active: now,
+		pool: p, id: newID(sessionIDPrefix), number: p.numbers.Add(1), owner: owner, state: api.StateCreating, created: now, active: now,
 		timeout:   p.cfg.DefaultTimeout,
 		idleTTL:   p.cfg.IdleTTL,
 		destroyed: make(chan struct{}),
-		hurry:     make(chan struct{}),
-		made:      make(chan struct{}),
+		forceKill: make(chan struct{}),
+		ready:     make(chan struct{}),
 	}
-	s.creation, s.cutShort = context.WithCancel(context.Background())
+	s.creationCtx, s.cancelCreation = context.WithCancel(context.Background())
 	if params.Key != "" {
 		s.sum = sumOf(params)
 	}
 	if params.TimeoutMS > 0 {
 		s.timeout = time.Duration(params.TimeoutMS) * time.Millisecond
 	}
-	s.reconnect = reconnectTime
+	s.reconnect = defaultReconnect
 	if params.ReconnectMS > 0 {
 		s.reconnect = time.Duration(params.ReconnectMS) * time.Millisecond
 	}
@@ -182,7 +182,7 @@ func checkNames(name string, tags []string) error {
 
 // unsupported refuses what was asked for and can't be given here. Nothing is
 // silently ignored.
-func unsupported(params *api.SessionCreateParams) error {
+func checkSupported(params *api.SessionCreateParams) error {
 	if params.Runtime != "" && params.Runtime != api.RuntimeHost {
 		return api.Errorf(api.CodeRuntimeNotFound, "there is no such runtime here").
 			WithHint(`leave runtime out, or use "host"; system.info lists the runtimes`)
@@ -254,10 +254,10 @@ func (s *Session) start() error {
 		return api.Errorf(api.CodeInternal, "no process tree: %w", err)
 	}
 	s.tree = tree
-	s.noteTree()
+	s.persistTree()
 	if s.params.TTY != nil {
 		if s.term, err = s.pool.openTerminal(*s.params.TTY); err != nil {
-			s.neverStarted()
+			s.cleanUpFailedStart()
 			return api.Errorf(api.CodeInternal, "%w", err)
 		}
 	}
@@ -267,7 +267,7 @@ func (s *Session) start() error {
 		err = s.startShell()
 	}
 	if err != nil {
-		s.neverStarted()
+		s.cleanUpFailedStart()
 	}
 	return err
 }
@@ -282,7 +282,7 @@ func (s *Session) shellConfig() shell.Config {
 		cfg.Terminal, cfg.TTY = s.term.leader, s.term.slave.Name()
 	}
 	if s.pool.cfg.Ledger != nil {
-		key := shellKey + s.id
+		key := shellPrefix + s.id
 		cfg.Save = func(state []byte) { s.pool.put(key, state) }
 	}
 	return cfg
@@ -300,13 +300,13 @@ func (s *Session) startShell() error {
 		}
 	}
 	cfg := s.shellConfig()
-	sh, err := s.pool.hub.Open(s.creation, cfg)
+	sh, err := s.pool.driver.Open(s.creationCtx, cfg)
 	if err != nil {
 		return s.errNoShell(err)
 	}
 	s.shell = sh
-	if res := sh.LoggedIn(); res != nil {
-		s.login = loginOf(*res)
+	if res := sh.LoginResult(); res != nil {
+		s.login = loginResult(*res)
 		if s.login.TimedOut || s.login.Outcome != api.OutcomeExited || *s.login.ExitCode != 0 {
 			s.pool.cfg.Log.Warn("login files have failed", "event", "login_failed", "session", s.id, "outcome", s.login.Outcome, "exit_code", *s.login.ExitCode)
 		}
@@ -320,8 +320,8 @@ func (s *Session) errNoShell(err error) error {
 	crash, crashed := errors.AsType[*shell.CrashError](err)
 	_, unstarted := errors.AsType[*shell.StartError](err)
 	switch {
-	case s.creation.Err() != nil:
-		return errCutShort().With("session_id", s.id)
+	case s.creationCtx.Err() != nil:
+		return errDestroyedInCreation().With("session_id", s.id)
 	case crashed:
 		return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, crash).
 			With("exit_code", crash.Status.Code).
@@ -338,13 +338,13 @@ func (s *Session) errNoShell(err error) error {
 
 // errCutShort is the answer to who asked for a session that somebody destroyed before
 // it was made.
-func errCutShort() *api.Error {
+func errDestroyedInCreation() *api.Error {
 	return api.Errorf(api.CodeSessionTerminated, "the session was destroyed while it was being created").
 		WithHint("session.create makes a new one")
 }
 
 // loginOf is how the login startup files ended, in the words of the contract.
-func loginOf(res shell.Result) *api.Login {
+func loginResult(res shell.Result) *api.Login {
 	var r api.ExecResult
 	fillShellResult(&r, res)
 	if res.Stopped {
@@ -354,21 +354,21 @@ func loginOf(res shell.Result) *api.Login {
 }
 
 // endsAlready reports whether somebody has destroyed it.
-func (s *Session) endsAlready() bool {
+func (s *Session) isEnding() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ending
 }
 
 // attend says that somebody types or looks: the session is not forgotten.
-func (s *Session) attend() {
+func (s *Session) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attended = time.Now()
+	s.lastAttended = time.Now()
 }
 
 // follow says so from now on, until leave is called.
-func (s *Session) follow() (leave func()) {
+func (s *Session) addReader() (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers++
@@ -376,18 +376,18 @@ func (s *Session) follow() (leave func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.readers--
-		s.attended = time.Now()
+		s.lastAttended = time.Now()
 	}
 }
 
 // idleSince is when nobody had to do with the session any more; zero: somebody has.
 // Under mu.
 func (s *Session) idleSince() time.Time {
-	if s.state != api.StateIdle || s.readers > 0 || s.held != nil {
+	if s.state != api.StateIdle || s.readers > 0 || s.lease != nil {
 		return time.Time{}
 	}
-	if s.attended.After(s.active) {
-		return s.attended
+	if s.lastAttended.After(s.active) {
+		return s.lastAttended
 	}
 	return s.active
 }
@@ -440,7 +440,7 @@ func (s *Session) errIfUnreadable() error {
 }
 
 // terminal returns the terminal of a session that has been made.
-func (s *Session) terminal() (*terminal, error) {
+func (s *Session) terminal() (*Terminal, error) {
 	if err := s.errIfCreating(); err != nil {
 		return nil, err
 	}
@@ -462,7 +462,7 @@ func (s *Session) errLost() *api.Error {
 
 // errTerminated says why the session can't be used. Under s.mu.
 func (s *Session) errTerminated() *api.Error {
-	if s.endWhy == api.ReasonShutdown {
+	if s.endReason == api.ReasonShutdown {
 		return errShuttingDown()
 	}
 	text := "the session has ended"
@@ -492,8 +492,8 @@ func (s *Session) snapshot() api.Session {
 	if s.unreadable != "" {
 		return out
 	}
-	if s.held != nil {
-		out.Held = s.held.describe()
+	if s.lease != nil {
+		out.Held = s.lease.describe()
 	}
 	if s.running != nil {
 		out.ExecID = s.running.id
@@ -501,7 +501,7 @@ func (s *Session) snapshot() api.Session {
 		out.ExecID = s.finished[0].id // the only one of a direct session
 	}
 	if s.state == api.StateIdle || s.state == api.StateRunning {
-		if pid := s.currentPID(); s.tree.Lives(pid) {
+		if pid := s.currentPID(); s.tree.Alive(pid) {
 			out.PID = pid
 		}
 		if out.Cwd = s.idleCwd; out.Cwd == "" || s.state == api.StateRunning {
@@ -530,10 +530,10 @@ func (s *Session) info() *api.SessionInfo {
 	info := &api.SessionInfo{Session: s.snapshot(), Processes: []api.Process{}}
 	s.mu.Lock()
 	running := s.running
-	if !s.typed.IsZero() {
-		info.TypedAt = &api.Time{Time: s.typed}
+	if !s.lastTyped.IsZero() {
+		info.TypedAt = &api.Time{Time: s.lastTyped}
 	}
-	var last *execution
+	var last *Exec
 	if n := len(s.finished); n > 0 {
 		last = s.finished[n-1]
 	}
@@ -547,7 +547,7 @@ func (s *Session) info() *api.SessionInfo {
 	if info.State != api.StateIdle && info.State != api.StateRunning {
 		return info
 	}
-	info.Processes = s.describe(s.tree.PIDs())
+	info.Processes = s.describeProcesses(s.tree.PIDs())
 	info.Waiting = s.waiting()
 	if cpu, ok := s.tree.CPU(); ok {
 		info.Usage = &api.Usage{CPUMS: cpu.Milliseconds()}
@@ -557,7 +557,7 @@ func (s *Session) info() *api.SessionInfo {
 
 // describe tells of processes of the session, with the role or the exec of
 // each where it is known.
-func (s *Session) describe(pids []int) []api.Process {
+func (s *Session) describeProcesses(pids []int) []api.Process {
 	infos := s.tree.Describe(pids)
 	marks := s.marks()
 	var shellPID, standbyPID int
@@ -566,7 +566,7 @@ func (s *Session) describe(pids []int) []api.Process {
 	}
 	out := make([]api.Process, 0, len(infos))
 	for _, in := range infos {
-		p := api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: s.shown(in.Command)}
+		p := api.Process{PID: in.PID, PPID: in.PPID, AgeMS: in.Age.Milliseconds(), RSSBytes: in.RSS, Command: s.displayCommand(in.Command)}
 		switch {
 		case in.PID == shellPID:
 			p.Role = api.RoleShell
@@ -584,7 +584,7 @@ func (s *Session) describe(pids []int) []api.Process {
 
 // shown is a command line as it is told. Where a driven shell has its commands from is
 // nobody's business: it is by the shell's name that people know it.
-func (s *Session) shown(command string) string {
+func (s *Session) displayCommand(command string) string {
 	if s.shell == nil || !s.program.IsDriven(command) {
 		return command
 	}

@@ -182,7 +182,7 @@ func TestYieldThenOutput(t *testing.T) {
 }
 
 func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
-	notes, err := ledger.New(holder.Alone())
+	notes, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -568,7 +568,7 @@ func TestTransitions(t *testing.T) {
 			t.Error("an illegal transition is not loud")
 		}
 	}()
-	move(api.StateTerminated, api.StateIdle)
+	transition(api.StateTerminated, api.StateIdle)
 }
 
 // A queued command belongs to the session: a caller that goes away does not

@@ -26,7 +26,7 @@ var transitions = map[api.State][]api.State{
 
 // move returns next if the table allows it. An illegal move is a defect of
 // this package, not of a caller, and must be loud.
-func move(from, next api.State) api.State {
+func transition(from, next api.State) api.State {
 	for _, to := range transitions[from] {
 		if to == next {
 			return next

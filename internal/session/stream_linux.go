@@ -17,7 +17,7 @@ const (
 	// charPatience is how long the first bytes of a character wait for the rest
 	// of it. A program writes a character at once; it may end up in two pieces
 	// where a pipe was full. Longer alone, they are not text.
-	charPatience = 20 * time.Millisecond
+	charTimeout = 20 * time.Millisecond
 )
 
 // Stream runs a command as Run does, and answers when it has been accepted.
@@ -27,7 +27,7 @@ func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.Ex
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := s.execute(ctx, params.ExecCommand, followed)
+	e, err := s.execute(ctx, params.ExecCommand, streaming)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.Ex
 	if err := e.checkFrom(params.From); err != nil {
 		return nil, nil, err
 	}
-	e.session.usedBy(ctx)
+	e.session.trackConnection(ctx)
 	st := &stream{id: newID("st-"), exec: e, at: params.From}
 	return &api.ExecAttachResult{StreamID: st.id, From: st.at, State: e.result().State}, st.feed, nil
 }
@@ -54,7 +54,7 @@ func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.Ex
 // holds is one chunk, and nobody waits for it.
 type stream struct {
 	id       string
-	exec     *execution
+	exec     *Exec
 	at       int64              // what comes next
 	waitedAt int64              // where a cut character was waited for, and did not become whole
 	buf      *[streamBytes]byte // nil while it waits
@@ -65,7 +65,7 @@ type stream struct {
 var streamBuffers = sync.Pool{New: func() any { return new([streamBytes]byte) }}
 
 // idle gives the buffer back.
-func (st *stream) idle() {
+func (st *stream) releaseBuffer() {
 	if st.buf != nil {
 		streamBuffers.Put(st.buf)
 		st.buf = nil
@@ -75,13 +75,13 @@ func (st *stream) idle() {
 // feed sends the journal from st.at on as chunks, then the exit.
 func (st *stream) feed(ctx context.Context, send func(api.Notification) error) error {
 	st.waitedAt = -1
-	defer st.idle()
+	defer st.releaseBuffer()
 	e := st.exec
-	leave := e.session.follow()
+	leave := e.session.addReader()
 	defer leave()
 	end := int64(-1) // where the command's own output ended, once it has
 	for ctx.Err() == nil {
-		over := e.over()
+		over := e.isDone()
 		if over && end < 0 {
 			end = e.journal.Size() // what it left behind may write more for ever
 		}
@@ -90,7 +90,7 @@ func (st *stream) feed(ctx context.Context, send func(api.Notification) error) e
 		}
 		segs, next := st.read(over || e.journal.Closed())
 		if len(segs) == 0 || st.cut(segs, over) {
-			st.idle()
+			st.releaseBuffer()
 			st.wait(ctx, next, len(segs) > 0)
 			continue
 		}
@@ -111,7 +111,7 @@ func (st *stream) feed(ctx context.Context, send func(api.Notification) error) e
 // read returns what the journal holds from st.at on, without a character that
 // is cut at its end while the rest of it can come. What can't be read any more
 // is a gap.
-func (st *stream) read(complete bool) ([]journal.Segment, int64) {
+func (st *stream) read(complete bool) ([]journal.Chunk, int64) {
 	j := st.exec.journal
 	if st.buf == nil {
 		st.buf = streamBuffers.Get().(*[streamBytes]byte)
@@ -125,14 +125,14 @@ func (st *stream) read(complete bool) ([]journal.Segment, int64) {
 		if size == st.at {
 			return nil, size
 		}
-		return []journal.Segment{{Offset: st.at, Gap: size - st.at}}, size
+		return []journal.Chunk{{Offset: st.at, Gap: size - st.at}}, size
 	}
 	return trim(segs, next, complete, false)
 }
 
 // cut reports whether all there is to send is the beginning of a character
 // that may still become whole.
-func (st *stream) cut(segs []journal.Segment, over bool) bool {
+func (st *stream) cut(segs []journal.Chunk, over bool) bool {
 	return !over && len(segs) == 1 && segs[0].Gap == 0 && wholeEnd(segs[0].Data) == 0 &&
 		st.waitedAt != st.at && !st.exec.journal.Closed()
 }
@@ -142,7 +142,7 @@ func (st *stream) wait(ctx context.Context, offset int64, cut bool) {
 	e := st.exec
 	if cut {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, charPatience)
+		ctx, cancel = context.WithTimeout(ctx, charTimeout)
 		defer cancel()
 		st.waitedAt = st.at
 	}

@@ -214,7 +214,7 @@ func TestStreamGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := shell.NewHub(nil)
+	hub, err := shell.NewDriver(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 
 // terminal is that of a tty session: what its commands have for stdin, stdout
 // and stderr. It outlives them, and so does what they do to its screen.
-type terminal struct {
+type Terminal struct {
 	pool   *Pool
 	master *os.File
 	raw    syscall.RawConn // of master
@@ -37,17 +37,17 @@ type terminal struct {
 
 	settings unix.Termios // those that every command begins with
 
-	silent atomic.Bool // programs get their answers from the terminal of who holds the session
+	muteAnswers atomic.Bool // programs get their answers from the terminal of who holds the session
 
 	mu     sync.Mutex // one pull at a time; guards what follows
-	to     *execution // whose output it is: the one that runs, or the last
+	output *Exec      // whose output it is: the one that runs, or the last
 	screen *vt.Screen // what the output looks like
 	buf    []byte
 	gone   bool
 	// What a later daemon knows of the screen is what was noted; next is the
 	// picture that will be, since when so many bytes were shown.
-	noted, next *picture
-	shown       int
+	persisted, nextSnapshot *screenSnapshot
+	sinceSnapshot           int
 }
 
 // terminalSlots are where the holder has a terminal.
@@ -67,7 +67,7 @@ const scrollback = 1000
 const terminalBytes = 4 << 10
 
 // openTerminal makes the terminal that was asked for.
-func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
+func (p *Pool) openTerminal(size api.TTYSize) (*Terminal, error) {
 	master, slave, err := pty.Open(pty.Size{Rows: size.Rows, Cols: size.Cols})
 	if err != nil {
 		return nil, err
@@ -77,36 +77,36 @@ func (p *Pool) openTerminal(size api.TTYSize) (*terminal, error) {
 		err = unix.Pipe2(t.stage[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
 	}
 	if err == nil {
-		err = t.sane()
+		err = t.setDefaults()
 	}
 	if err == nil {
 		err = t.keep()
 	}
 	if err != nil {
-		t.give()
+		t.release()
 		return nil, err
 	}
-	t.read()
+	t.startReading()
 	return t, nil
 }
 
-func (p *Pool) newTerminal(master, slave *os.File, size api.TTYSize) *terminal {
-	return &terminal{
+func (p *Pool) newTerminal(master, slave *os.File, size api.TTYSize) *Terminal {
+	return &Terminal{
 		pool: p, master: master, slave: slave, buf: make([]byte, terminalBytes),
 		screen: newScreen(size), stage: [2]int{-1, -1}, slots: &terminalSlots{},
 	}
 }
 
 // read moves output as it comes, from now on.
-func (t *terminal) read() {
-	t.pool.begin(func() {
+func (t *Terminal) startReading() {
+	t.pool.spawn(func() {
 		_ = t.raw.Read(func(fd uintptr) bool { return t.pull(int(fd), -1) }) // an error means closed
 	})
 }
 
 // keep gives the terminal to the holder, so that it does not hang up when this
 // process dies.
-func (t *terminal) keep() error {
+func (t *Terminal) keep() error {
 	keep := t.pool.cfg.Keeper
 	var err error
 	control := t.raw.Control(func(fd uintptr) { t.slots.Master, err = keep.Keep(int(fd)) })
@@ -124,14 +124,14 @@ func (t *terminal) keep() error {
 }
 
 // keepLeader gives the way to the leader to the holder too.
-func (t *terminal) keepLeader() (err error) {
+func (t *Terminal) keepLeader() (err error) {
 	t.slots.LeaderPID = t.leader.PID()
 	t.slots.Leader, err = t.pool.cfg.Keeper.Keep(t.leader.Conn())
 	return err
 }
 
 // closeOwn closes the descriptors that this process has of the terminal.
-func (t *terminal) closeOwn() {
+func (t *Terminal) closeFDs() {
 	_, _ = t.master.Close(), t.slave.Close()
 	for _, fd := range t.stage {
 		if fd >= 0 {
@@ -144,8 +144,8 @@ func (t *terminal) closeOwn() {
 }
 
 // give gives up all that the terminal holds, here and at the holder.
-func (t *terminal) give() {
-	t.closeOwn()
+func (t *Terminal) release() {
+	t.closeFDs()
 	for _, slot := range []holder.Slot{t.slots.Master, t.slots.Slave, t.slots.Stage[0], t.slots.Stage[1], t.slots.Leader} {
 		if slot != 0 {
 			t.pool.cfg.Keeper.Drop(slot)
@@ -155,7 +155,7 @@ func (t *terminal) give() {
 
 // onSlave calls fn with the descriptor of the slave, which is not closed
 // meanwhile: the number of one that is may be another session's.
-func (t *terminal) onSlave(fn func(fd int) error) error {
+func (t *Terminal) onSlave(fn func(fd int) error) error {
 	raw, err := t.slave.SyscallConn()
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (t *terminal) onSlave(fn func(fd int) error) error {
 	return failed
 }
 
-func (t *terminal) currentSettings() (settings *unix.Termios, err error) {
+func (t *Terminal) currentSettings() (settings *unix.Termios, err error) {
 	err = t.onSlave(func(fd int) (err error) {
 		settings, err = unix.IoctlGetTermios(fd, unix.TCGETS)
 		return err
@@ -177,7 +177,7 @@ func (t *terminal) currentSettings() (settings *unix.Termios, err error) {
 
 // sane makes the settings those of a terminal for text in UTF-8. The key that
 // stops a program is taken away: nobody would be there to continue it.
-func (t *terminal) sane() error {
+func (t *Terminal) setDefaults() error {
 	settings, err := t.currentSettings()
 	if err != nil {
 		return err
@@ -190,13 +190,13 @@ func (t *terminal) sane() error {
 
 // rememberSettings is sane for a terminal on which a command may run: what every
 // command begins with, whatever this one has done to it.
-func (t *terminal) rememberSettings() error {
+func (t *Terminal) loadDefaults() error {
 	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
 	if err != nil {
 		return err
 	}
-	fresh := &terminal{master: master, slave: slave}
-	err = fresh.sane()
+	fresh := &Terminal{master: master, slave: slave}
+	err = fresh.setDefaults()
 	t.settings = fresh.settings
 	return errors.Join(err, master.Close(), slave.Close())
 }
@@ -207,36 +207,36 @@ const noKey = 0
 // take makes the terminal's output that of e. What an earlier command left on
 // its settings or unread does not concern it. (A terminal that is gone already
 // has no command to disturb.)
-func (t *terminal) take(e *execution) {
+func (t *Terminal) assign(e *Exec) {
 	_ = t.onSlave(func(fd int) error {
 		return errors.Join(unix.IoctlSetTermios(fd, unix.TCSETS, &t.settings), unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH))
 	})
-	t.settle()
+	t.drain()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.to != nil {
-		t.to.closeJournal()
+	if t.output != nil {
+		t.output.closeJournal()
 	}
-	first := t.to == nil
-	t.to = e
+	first := t.output == nil
+	t.output = e
 	if first {
-		t.noteScreen() // what came before is in no journal
+		t.persistScreen() // what came before is in no journal
 	}
-	e.beginsOn(t.size())
+	e.setInitialSize(t.size())
 }
 
 // size is that of the screen. Under mu.
-func (t *terminal) size() api.TTYSize {
+func (t *Terminal) size() api.TTYSize {
 	rows, cols := t.screen.Size()
 	return api.TTYSize{Rows: rows, Cols: cols}
 }
 
 // leads reports whether a process holds the terminal for the others.
-func (t *terminal) leads(pid int) bool { return t.leader != nil && t.leader.PID() == pid }
+func (t *Terminal) leads(pid int) bool { return t.leader != nil && t.leader.PID() == pid }
 
 // pull moves what there is into the journal, at most limit bytes unless that is
 // negative, and says whether the terminal is gone.
-func (t *terminal) pull(fd, limit int) (gone bool) {
+func (t *Terminal) pull(fd, limit int) (gone bool) {
 	for limit != 0 {
 		n, done, empty := t.step(fd)
 		if done || empty {
@@ -249,7 +249,7 @@ func (t *terminal) pull(fd, limit int) (gone bool) {
 	return false
 }
 
-func (t *terminal) step(fd int) (n int, gone, empty bool) {
+func (t *Terminal) step(fd int) (n int, gone, empty bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone {
@@ -258,7 +258,7 @@ func (t *terminal) step(fd int) (n int, gone, empty bool) {
 	n, err := t.move(fd)
 	switch {
 	case n > 0:
-		if answers := t.screen.Answers(); len(answers) > 0 && !t.silent.Load() {
+		if answers := t.screen.Answers(); len(answers) > 0 && !t.muteAnswers.Load() {
 			_, _ = unix.Write(fd, answers) // who asks and does not read gets none
 		}
 		return n, false, false
@@ -274,25 +274,25 @@ func (t *terminal) step(fd int) (n int, gone, empty bool) {
 // move moves what there is into the journal of the command whose output it is,
 // and shows it on the screen. Before the first command there is no journal.
 // Under mu.
-func (t *terminal) move(fd int) (n int, err error) {
-	if t.to == nil {
+func (t *Terminal) move(fd int) (n int, err error) {
+	if t.output == nil {
 		if n, err = unix.Read(fd, t.buf); n > 0 {
 			_, _ = t.screen.Write(t.buf[:n]) // it takes everything
 		}
 		return n, err
 	}
-	j := t.to.journal
+	j := t.output.journal
 	before := j.Size()
 	if n, err = j.AppendFromTerminal(fd, t.stage[0], t.stage[1]); n > 0 {
-		t.to.lastByte.Store(time.Now().UnixNano())
+		t.output.lastByte.Store(time.Now().UnixNano())
 		t.replay(j, before)
-		t.noteProgress(n)
+		t.persistProgress(n)
 	}
 	return n, err
 }
 
 // replay shows what a journal has from an offset on. Under mu.
-func (t *terminal) replay(j *journal.Journal, from int64) {
+func (t *Terminal) replay(j *journal.Journal, from int64) {
 	for {
 		segs, next, err := j.ReadInto(from, t.buf)
 		if err != nil || next == from {
@@ -307,26 +307,26 @@ func (t *terminal) replay(j *journal.Journal, from int64) {
 
 // settle moves what was written before now. A read of the master makes the
 // kernel hand over what it has not yet, so none of it is missed.
-func (t *terminal) settle() {
-	_ = t.raw.Control(func(fd uintptr) { t.pull(int(fd), pipeMost) })
+func (t *Terminal) drain() {
+	_ = t.raw.Control(func(fd uintptr) { t.pull(int(fd), maxPipeBytes) })
 }
 
 // close gives the terminal up, when no process can use it any more.
-func (t *terminal) close() {
-	t.settle()
+func (t *Terminal) close() {
+	t.drain()
 	t.mu.Lock()
 	t.gone = true
-	if t.to != nil {
-		t.to.closeJournal()
+	if t.output != nil {
+		t.output.closeJournal()
 	}
 	// What is kept of a session that has ended is what it showed last.
 	rows, cols := t.screen.Size()
 	last := vt.New(vt.Config{Rows: rows, Cols: cols})
 	_, _ = last.Write(t.screen.ANSI(0))
 	t.screen, t.buf = last, nil
-	t.noteScreen()
+	t.persistScreen()
 	t.mu.Unlock()
-	t.give()
+	t.release()
 }
 
 // errNoTerminal refuses what only a terminal can do.
@@ -336,7 +336,7 @@ func errNoTerminal() *api.Error {
 }
 
 // input types data, and the key for end of input at eof. It is the caller's turn.
-func (t *terminal) input(ctx, fence context.Context, e *execution, data []byte, eof bool) (int, error) {
+func (t *Terminal) typeInput(ctx, fence context.Context, e *Exec, data []byte, eof bool) (int, error) {
 	settings, err := t.currentSettings()
 	if err != nil {
 		return 0, api.Errorf(api.CodeInternal, "the terminal: %w", err)
@@ -353,7 +353,7 @@ func (t *terminal) input(ctx, fence context.Context, e *execution, data []byte, 
 		default:
 		}
 	}
-	n, err := typeTo(ctx, fence, t.master, typed)
+	n, err := writeTerminal(ctx, fence, t.master, typed)
 	if err != nil {
 		return n, err
 	}
@@ -366,18 +366,18 @@ func signalOf(data []byte, settings *unix.Termios) unix.Signal {
 	switch {
 	case settings.Lflag&unix.ISIG == 0:
 		return 0
-	case has(data, settings.Cc[unix.VINTR]):
+	case containsKey(data, settings.Cc[unix.VINTR]):
 		return unix.SIGINT
-	case has(data, settings.Cc[unix.VQUIT]):
+	case containsKey(data, settings.Cc[unix.VQUIT]):
 		return unix.SIGQUIT
 	}
 	return 0
 }
 
-func has(data []byte, key byte) bool { return key != noKey && bytes.IndexByte(data, key) >= 0 }
+func containsKey(data []byte, key byte) bool { return key != noKey && bytes.IndexByte(data, key) >= 0 }
 
 // shellIsAlone reports whether the command is all in its shell: a loop, say.
-func (e *execution) shellIsAlone() bool {
+func (e *Exec) shellIsAlone() bool {
 	s := e.session
 	if s.shell == nil {
 		return false
@@ -387,7 +387,7 @@ func (e *execution) shellIsAlone() bool {
 }
 
 // typed is what the terminal sends for an input.
-func (t *terminal) typed(params api.ExecInputParams, data []byte) ([]byte, error) {
+func (t *Terminal) encodeInput(params api.ExecInputParams, data []byte) ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := data
@@ -408,22 +408,22 @@ func (t *terminal) typed(params api.ExecInputParams, data []byte) ([]byte, error
 const (
 	// inputTick is how often a command whose caller wants to know is looked at:
 	// it hears of it within a tenth of a second, by two looks in a row.
-	inputTick = 25 * time.Millisecond
+	inputPollInterval = 25 * time.Millisecond
 	// inputPart is what part of the time that a command has written nothing may
 	// pass between two looks, up to inputMost: who asks writes a question first,
 	// and a build that is silent for minutes is not looked at forty times a second.
-	inputPart = 10
-	inputMost = time.Second
+	inputPollPart = 10
+	maxInputPoll  = time.Second
 )
 
 // inputPause is how long to wait for the next look, the last having found that
 // the command waits, or not.
-func (e *execution) inputPause(waits bool) time.Duration {
+func (e *Exec) inputPollDelay(waits bool) time.Duration {
 	if waits {
-		return inputTick
+		return inputPollInterval
 	}
 	quiet := time.Since(time.Unix(0, e.lastByte.Load()))
-	return max(inputTick, min(quiet/inputPart, inputMost))
+	return max(inputPollInterval, min(quiet/inputPollPart, maxInputPoll))
 }
 
 // waiting tells what the running command waits for, nil if for nothing that can
@@ -438,7 +438,7 @@ func (s *Session) waiting() *api.Waiting {
 	return s.term.waiting(e)
 }
 
-func (t *terminal) waiting(e *execution) *api.Waiting {
+func (t *Terminal) waiting(e *Exec) *api.Waiting {
 	var reader process.Reader
 	found := false
 	pids := e.session.tree.Marked(e.mark, 0)
@@ -446,9 +446,9 @@ func (t *terminal) waiting(e *execution) *api.Waiting {
 	if !found {
 		return nil
 	}
-	t.settle() // who is told that it waits finds what it asked
+	t.drain() // who is told that it waits finds what it asked
 	w := &api.Waiting{
-		For: api.WaitingInput, PID: reader.PID, Process: e.session.shown(reader.Command),
+		For: api.WaitingInput, PID: reader.PID, Process: e.session.displayCommand(reader.Command),
 		Since: api.Time{Time: time.Unix(0, e.lastByte.Load())},
 	}
 	if reader.Hidden {
@@ -459,10 +459,10 @@ func (t *terminal) waiting(e *execution) *api.Waiting {
 
 // awaitInput returns a channel that is closed when the command waits for input,
 // looking until ctx is done.
-func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
+func (e *Exec) awaitInput(ctx context.Context) <-chan struct{} {
 	found := make(chan struct{})
-	e.session.pool.begin(func() {
-		timer := time.NewTimer(inputTick)
+	e.session.pool.spawn(func() {
+		timer := time.NewTimer(inputPollInterval)
 		defer timer.Stop()
 		before := 0
 		for {
@@ -482,7 +482,7 @@ func (e *execution) awaitInput(ctx context.Context) <-chan struct{} {
 				return
 			}
 			before = pid
-			timer.Reset(e.inputPause(pid != 0))
+			timer.Reset(e.inputPollDelay(pid != 0))
 		}
 	})
 	return found

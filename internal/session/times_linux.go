@@ -20,7 +20,7 @@ type resize struct {
 const maxResizes = 256
 
 // beginsOn notes the size of the terminal that the exec begins on.
-func (e *execution) beginsOn(size api.TTYSize) {
+func (e *Exec) setInitialSize(size api.TTYSize) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.res.TTY = &size
@@ -28,7 +28,7 @@ func (e *execution) beginsOn(size api.TTYSize) {
 
 // resized notes that the terminal has another size. The terminal's owner holds
 // its lock, so that no byte comes meanwhile.
-func (e *execution) resized(size api.TTYSize) {
+func (e *Exec) addResize(size api.TTYSize) {
 	offset := e.journal.Size()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,7 +41,7 @@ func (e *execution) resized(size api.TTYSize) {
 }
 
 // resizes are those from an offset on, and when the last before them was.
-func (e *execution) resizes(from int64) (later []resize, before time.Duration) {
+func (e *Exec) resizes(from int64) (later []resize, before time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, r := range e.sizes {
@@ -57,7 +57,7 @@ func (e *execution) resizes(from int64) (later []resize, before time.Duration) {
 // when it came, and between them the sizes of the terminal. A resize is told
 // with the output that follows it, so that a reader who goes on from next is
 // told once.
-func (e *execution) timed(segs []journal.Segment, wanted func(journal.Stream) bool) []api.Chunk {
+func (e *Exec) timedChunks(segs []journal.Chunk, wanted func(journal.Stream) bool) []api.Chunk {
 	chunks := []api.Chunk{}
 	if len(segs) == 0 {
 		return chunks

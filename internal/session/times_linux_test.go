@@ -29,7 +29,7 @@ func timedOutput(t *testing.T, p *Pool, exec string, step int64) []api.Chunk {
 }
 
 // told is chunks in short, with a bar where time passed.
-func told(t *testing.T, chunks []api.Chunk) string {
+func describeChunks(t *testing.T, chunks []api.Chunk) string {
 	t.Helper()
 	var b strings.Builder
 	last, next := int64(0), int64(0)
@@ -68,7 +68,7 @@ func TestTimes(t *testing.T) {
 				if r.TTY != nil {
 					t.Error("a command on pipes says that it has a terminal")
 				}
-				if got := told(t, timedOutput(t, p, r.ExecID, 1<<20)); got != test.want {
+				if got := describeChunks(t, timedOutput(t, p, r.ExecID, 1<<20)); got != test.want {
 					return fmt.Errorf("%q, want %q", got, test.want) // a machine that pauses adds pauses
 				}
 				return nil
@@ -115,7 +115,7 @@ func TestTimesOfResizes(t *testing.T) {
 	awaitText(t, p, r.ExecID, "one")
 	resize(5)
 	resize(4) // nothing was shown in the one before
-	if got := told(t, timedOutput(t, p, r.ExecID, 1<<20)); strings.Contains(got, "<") {
+	if got := describeChunks(t, timedOutput(t, p, r.ExecID, 1<<20)); strings.Contains(got, "<") {
 		t.Errorf("%q tells a resize before what follows it", got)
 	}
 	enter := func() {
@@ -137,7 +137,7 @@ func TestTimesOfResizes(t *testing.T) {
 		t.Errorf("it began on another terminal: %s", diff)
 	}
 	for _, step := range []int64{1, 2, 3, 4, 1 << 20} {
-		got := strings.ReplaceAll(told(t, timedOutput(t, p, r.ExecID, step)), "|", "")
+		got := strings.ReplaceAll(describeChunks(t, timedOutput(t, p, r.ExecID, step)), "|", "")
 		if want := "one<====>two<===>2 3\r\n"; got != want {
 			t.Errorf("read %d bytes at a time: %q, want %q", step, got, want)
 		}
@@ -156,7 +156,7 @@ func TestResizesAreBounded(t *testing.T) {
 	for i := range 2 * maxResizes {
 		e.session.term.mu.Lock()
 		e.journal.Append(0, []byte("x"))
-		e.resized(api.TTYSize{Rows: 1, Cols: i})
+		e.addResize(api.TTYSize{Rows: 1, Cols: i})
 		e.session.term.mu.Unlock()
 	}
 	if n := len(e.sizes); n != maxResizes || e.sizes[n-1].size.Cols != 2*maxResizes-1 {

@@ -20,7 +20,7 @@ type turn struct {
 type place chan struct{}
 
 // first is the place of who need not wait.
-var first = func() place {
+var firstPlace = func() place {
 	p := make(place)
 	close(p)
 	return p
@@ -32,7 +32,7 @@ func (t *turn) join() place {
 	defer t.mu.Unlock()
 	if !t.taken {
 		t.taken = true
-		return first
+		return firstPlace
 	}
 	p := make(place)
 	t.line = append(t.line, p)
@@ -58,13 +58,13 @@ func (t *turn) await(ctx context.Context, p place) error {
 	}
 	t.mu.Unlock()
 	if i < 0 {
-		t.give() // it came at the same moment
+		t.next() // it came at the same moment
 	}
-	return errLeft(ctx)
+	return errCallerLeft(ctx)
 }
 
 // give lets the next in the line have its turn.
-func (t *turn) give() {
+func (t *turn) next() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.line) == 0 {
@@ -77,13 +77,13 @@ func (t *turn) give() {
 }
 
 // settle returns when what was under way when it was called has ended.
-func (t *turn) settle() {
+func (t *turn) awaitCurrent() {
 	p := t.join()
 	<-p
-	t.give()
+	t.next()
 }
 
 // errLeft is for a caller that does not wait any more.
-func errLeft(ctx context.Context) error {
+func errCallerLeft(ctx context.Context) error {
 	return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 }

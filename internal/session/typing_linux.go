@@ -8,7 +8,7 @@ import (
 
 // typeTo writes to a terminal until all is taken, the caller stops waiting, or the
 // fence is done: somebody else types from then on. It is the caller's turn.
-func typeTo(ctx, fence context.Context, to *os.File, data []byte) (int, error) {
+func writeTerminal(ctx, fence context.Context, to *os.File, data []byte) (int, error) {
 	if err := fence.Err(); err != nil {
 		return 0, err
 	}

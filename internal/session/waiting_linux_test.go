@@ -125,7 +125,7 @@ p.poll()
 // TestWaiting looks at each program once; how soon it is known is measured by
 // TestMustKnowWhoWaits, which has the machine for itself.
 func TestWaiting(t *testing.T) {
-	everyWaiter(t, func(t *testing.T, seat *seat, w waiter) {
+	everyWaiter(t, func(t *testing.T, seat *promptSession, w waiter) {
 		seat.once(t, w, 20*time.Millisecond)
 	})
 }
@@ -142,7 +142,7 @@ func TestTypedToIsNotWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
-			seat := &seat{pool: p, session: s.SessionID}
+			seat := &promptSession{pool: p, session: s.SessionID}
 			r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: c.command}, YieldMS: 1})
 			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
 			pid := seat.look(t).PID
@@ -196,7 +196,7 @@ func TestMustKnowWhoWaits(t *testing.T) {
 	if os.Getenv("TRL_LONG") == "1" {
 		times = 100
 	}
-	everyWaiter(t, func(t *testing.T, seat *seat, w waiter) {
+	everyWaiter(t, func(t *testing.T, seat *promptSession, w waiter) {
 		var took []time.Duration
 		looks, late := 0, 0
 		for range times {
@@ -225,15 +225,15 @@ func TestMustKnowWhoWaits(t *testing.T) {
 }
 
 // everyWaiter calls fn for each program that can be had.
-func everyWaiter(t *testing.T, fn func(t *testing.T, seat *seat, w waiter)) {
-	room := newWaitingRoom(t)
+func everyWaiter(t *testing.T, fn func(t *testing.T, seat *promptSession, w waiter)) {
+	room := newPromptFixture(t)
 	p := newPool(t, Config{Grace: 200 * time.Millisecond})
 	room.startSSH(t, p)
 	for _, w := range waiters {
 		t.Run(w.name, func(t *testing.T) {
 			trltest.Need(t, missing(w.needs))
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}, Env: room.env})
-			fn(t, &seat{pool: p, session: s.SessionID, room: room}, w)
+			fn(t, &promptSession{pool: p, session: s.SessionID, fixture: room}, w)
 			if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: true}); err != nil {
 				t.Error(err)
 			}
@@ -256,14 +256,14 @@ func missing(needs string) error {
 }
 
 // seat is a session in which programs wait.
-type seat struct {
+type promptSession struct {
 	pool    *Pool
 	session string
-	room    *waitingRoom
+	fixture *promptFixture
 }
 
 // look is what session.info says.
-func (s *seat) look(t *testing.T) api.Waiting {
+func (s *promptSession) look(t *testing.T) api.Waiting {
 	t.Helper()
 	info, err := s.pool.Info(t.Context(), api.SessionParams{SessionID: s.session})
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *seat) look(t *testing.T) api.Waiting {
 // once runs a program until it was told right: how long after its prompt was on
 // the screen that was, at most, and how often it was looked at. A program that
 // does not wait is watched for a while.
-func (s *seat) once(t *testing.T, w waiter, watch time.Duration) (took time.Duration, looks int) {
+func (s *promptSession) once(t *testing.T, w waiter, watch time.Duration) (took time.Duration, looks int) {
 	t.Helper()
 	began := time.Now()
 	before := began // a moment when there was no prompt yet
@@ -351,7 +351,7 @@ func (s *shown) has(t *testing.T, text string) bool {
 }
 
 // end answers the program, which then must end, or cancels it.
-func (s *seat) end(t *testing.T, id, answer string) {
+func (s *promptSession) end(t *testing.T, id, answer string) {
 	t.Helper()
 	if answer == "" {
 		if _, err := s.pool.Cancel(t.Context(), api.ExecCancelParams{ExecID: id}); err != nil {
@@ -359,7 +359,7 @@ func (s *seat) end(t *testing.T, id, answer string) {
 		}
 		return
 	}
-	answer = strings.ReplaceAll(answer, "$PASSWORD", s.room.password)
+	answer = strings.ReplaceAll(answer, "$PASSWORD", s.fixture.password)
 	if _, err := s.pool.Input(t.Context(), api.ExecInputParams{ExecID: id, Data: answer}); err != nil {
 		t.Fatal(err)
 	}
@@ -382,13 +382,13 @@ const guestVariable = "TRL_TEST_GUEST"
 func TestPasswordForAnotherUser(t *testing.T) {
 	if os.Getenv(guestVariable) != "" {
 		p := newPool(t, Config{})
-		seat := &seat{pool: p, session: onTTY(t, p, "bash").SessionID, room: &waitingRoom{}}
+		seat := &promptSession{pool: p, session: onTTY(t, p, "bash").SessionID, fixture: &promptFixture{}}
 		seat.once(t, waiter{command: `sudo -k true`, ready: "password for ", want: api.WaitingPassword, by: "sudo", answer: "\x03"}, 0)
 		return
 	}
 	trltest.Need(t, missing(needsOfSSH+" sudo"))
-	room := &waitingRoom{dir: t.TempDir(), env: map[string]string{}}
-	room.invite(t)
+	room := &promptFixture{dir: t.TempDir(), env: map[string]string{}}
+	room.addGuest(t)
 	room.runAsGuest(t, guestVariable)
 }
 

@@ -89,8 +89,8 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 		if err := s.errIfTerminated(); err != nil {
 			return nil, nil, err
 		}
-		s.usedBy(ctx)
-		follow = s.follow
+		s.trackConnection(ctx)
+		follow = s.addReader
 	}
 	id := newID("st-")
 	feed := func(ctx context.Context, send func(api.Notification) error) error {
@@ -137,9 +137,9 @@ func (ev *events) feed(ctx context.Context, id, session string, at int64, send f
 
 // become moves the session to its next state, by the transition table, and
 // tells the watchers. Under s.mu.
-func (s *Session) become(next api.State) {
+func (s *Session) transitionTo(next api.State) {
 	before := s.state
-	s.state = move(s.state, next)
+	s.state = transition(s.state, next)
 	e := api.SessionEvent{Type: api.EventState, State: next}
 	if s.running != nil && next == api.StateRunning {
 		e.ExecID = s.running.id
@@ -152,11 +152,11 @@ func (s *Session) become(next api.State) {
 	case before == api.StateCreating:
 		e.Type = api.EventCreated
 	}
-	s.tell(e)
+	s.emit(e)
 }
 
 // tell adds an event of the session's. Under s.mu.
-func (s *Session) tell(e api.SessionEvent) {
+func (s *Session) emit(e api.SessionEvent) {
 	e.SessionID, e.Name, e.Tags, e.Owner, e.At = s.id, s.params.Name, s.params.Tags, s.owner, api.Time{Time: time.Now()}
 	s.pool.events.add(e)
 }

@@ -16,7 +16,7 @@ func BenchmarkTrue(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			hub, err := NewHub(nil)
+			hub, err := NewDriver(nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -30,7 +30,7 @@ type clock struct {
 	watches map[*watch]struct{}
 	timer   *time.Timer // of the clock's goroutine; nil: there is none
 	started int         // how many watches have been started
-	looks   int         // how often the goroutine woke, for tests
+	wakeups int         // how often the goroutine woke, for tests
 	next    time.Time   // when it wakes from its sleep; zero: it ticks
 	closed  chan struct{}
 	done    sync.WaitGroup
@@ -111,9 +111,9 @@ func (c *clock) run() {
 		case <-c.timer.C:
 		}
 		c.mu.Lock()
-		c.looks++
+		c.wakeups++
 		now := time.Now()
-		c.tell(now)
+		c.fire(now)
 		if quiet++; c.started != started {
 			started, quiet = c.started, 0
 		}
@@ -134,7 +134,7 @@ func (c *clock) run() {
 }
 
 // tell tells the watches that are due. The caller must hold mu.
-func (c *clock) tell(now time.Time) {
+func (c *clock) fire(now time.Time) {
 	for w := range c.watches {
 		if !w.at.IsZero() && !now.Before(w.from) {
 			w.at = time.Time{}

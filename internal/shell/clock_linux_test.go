@@ -18,10 +18,10 @@ func await(t *testing.T, w *watch) time.Duration {
 	return time.Since(begin)
 }
 
-func (c *clock) lookCount() int {
+func (c *clock) wakeupCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.looks
+	return c.wakeups
 }
 
 func TestClockIsOnTime(t *testing.T) {
@@ -85,9 +85,9 @@ func TestClockSleeps(t *testing.T) {
 			}()
 		}
 		count := func(d time.Duration) int {
-			before := c.lookCount()
+			before := c.wakeupCount()
 			time.Sleep(d) // pace: synctest's clock
-			return c.lookCount() - before
+			return c.wakeupCount() - before
 		}
 		time.Sleep(time.Minute) // pace: synctest's clock
 		if n := count(time.Minute); n > 30 {

@@ -25,7 +25,7 @@ var bootFiles embed.FS
 
 // bootTexts are the embedded texts in the order they are loaded: a text may
 // refer to an earlier one by @NAME@.
-var bootTexts = []struct {
+var bootScripts = []struct {
 	name, file string
 	fill       []string // before the names
 }{
@@ -45,7 +45,7 @@ var bootTexts = []struct {
 }
 
 // loginTexts are what a login shell of each family reads.
-var loginTexts = map[Family]string{Dash: "login-posix.sh", Ash: "login-posix.sh", Bash: "login-bash.sh", Zsh: "login-zsh.sh"}
+var loginScripts = map[Family]string{Dash: "login-posix.sh", Ash: "login-posix.sh", Bash: "login-bash.sh", Zsh: "login-zsh.sh"}
 
 // Program is a shell found on this host.
 type Program struct {
@@ -155,10 +155,10 @@ func (f Family) redirect(redirs string) string {
 }
 
 // line is what is said to the shell for one command.
-type line struct {
+type controlLine struct {
 	seq           int
 	last          int // what $? must be for the user
-	text          string
+	script        string
 	stdin         string
 	stdout        string
 	stderr        string
@@ -167,13 +167,13 @@ type line struct {
 	enter, leave  string // texts around the command, "" if it needs none
 	inCopy        bool   // the shell is an heir or a standby that took over
 	token, status string
-	exitText      string // zsh
+	exitScript    string // zsh
 }
 
 // redirections are those of the command: what stdout is for the shell itself while
 // the command runs, and the rest. An EXIT trap of the user's runs after the
 // redirections of the command have been undone, so it needs the first.
-func (l *line) redirections() (stdout, rest string) {
+func (l *controlLine) redirections() (stdout, rest string) {
 	if l.tty != "" {
 		return "1<>" + l.tty, " <>" + l.tty + " 2<>" + l.tty
 	}
@@ -185,7 +185,7 @@ func (l *line) redirections() (stdout, rest string) {
 // in it; bash always gives the path, and ash that of its control pipe. What is
 // evaluated has its own redirections, so that `set -x` does not show the evaluation to
 // the user. A command that is to be given up before it begins returns at once.
-func (f Family) source(command string, l *line) string {
+func (f Family) source(command string, l *controlLine) string {
 	_, redirs := l.redirections()
 	switch f {
 	case Dash:
@@ -193,17 +193,17 @@ func (f Family) source(command string, l *line) string {
 		// like `false && x` is all that it did: so it ends with something that
 		// succeeds. The empty line is for a command that ends with a backslash.
 		return `__trl_b=1; case $-${__trl_a-} in *1*) \return 143;; *e*) __trl_g='` + "\n\n" + `__trl_s=$?';; *) __trl_g=;; esac; ` +
-			l.status0() + `\eval ` + quote(command) + `"$__trl_g"` + redirs + "\n"
+			l.restoreStatus() + `\eval ` + quote(command) + `"$__trl_g"` + redirs + "\n"
 	case Zsh:
 		return `__trl_b=1; [[ -z ${__trl_a-} ]] || \builtin \return 143; ` +
-			l.status0() + `\builtin \eval ` + quoteZsh(command) + redirs + "\n"
+			l.restoreStatus() + `\builtin \eval ` + quoteZsh(command) + redirs + "\n"
 	default:
 		return command + "\n"
 	}
 }
 
 // status0 precedes what runs the command, and gives it the status of the one before.
-func (l *line) status0() string {
+func (l *controlLine) restoreStatus() string {
 	if l.last == 0 {
 		return ""
 	}
@@ -231,11 +231,11 @@ func (f Family) report(token string, kind reportKind, operands string) string {
 
 // done reports the end of the command to its stdout, with the status that the trap of
 // an abort has found, or that in __trl_s.
-func (l *line) done(f Family, to string) string {
+func (l *controlLine) done(f Family, to string) string {
 	number := strconv.Itoa(l.seq) + ` %s\n' "${__trl_v:-${__trl_s:-0}}"` + to
 	end := f.report(l.token, reportDone, number)
 	if f == Zsh {
-		end = "if [[ -z $__trl_x ]]; then " + end + "; else " + f.report(l.token, reportLeft, number) + "; fi"
+		end = "if [[ -z $__trl_x ]]; then " + end + "; else " + f.report(l.token, reportCalledExit, number) + "; fi"
 	}
 	return end + "\n"
 }
@@ -243,7 +243,7 @@ func (l *line) done(f Family, to string) string {
 // packets are the writes that run a command. Each shell gets one line, but
 // for ash: there an error drops the line that it is in the middle of, so what
 // follows the command is a packet of its own.
-func (f Family) packets(l *line) []string {
+func (f Family) packets(l *controlLine) []string {
 	keep := "__trl_v= __trl_w=" + l.wake + " __trl_q=" + l.traps
 	drop := "__trl_w= __trl_q="
 	toStdout, redirs := l.redirections() // and stdout is that of base; see also source
@@ -265,14 +265,14 @@ func (f Family) packets(l *line) []string {
 	}
 	switch {
 	case f == Dash:
-		return []string{keep + " __trl_s=0; " + base + enter + `\command \. ` + l.text +
+		return []string{keep + " __trl_s=0; " + base + enter + `\command \. ` + l.script +
 			" || __trl_s=$?; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + f.redirect(to) + l.done(f, "")}
 	case f == Ash && l.inCopy:
-		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.status0() + `\. ` + l.text + redirs +
+		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.restoreStatus() + `\. ` + l.script + redirs +
 			" || __trl_s=$?;; esac; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to)}
 	case f == Ash:
 		return []string{
-			keep + " __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.status0() + `\. ` + l.text + redirs + ";; esac\n",
+			keep + " __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.restoreStatus() + `\. ` + l.script + redirs + ";; esac\n",
 			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to),
 		}
 	case f == Bash:
@@ -285,11 +285,11 @@ func (f Family) packets(l *line) []string {
 		}
 		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
 		drop += " __trl_o= __trl_u="
-		return []string{keep + "; " + base + enter + l.status0() + `\builtin \. ` + l.text + redirs +
+		return []string{keep + "; " + base + enter + l.restoreStatus() + `\builtin \. ` + l.script + redirs +
 			"; __trl_s=" + status + " " + drop + "; " + calm + leave + rest + l.done(f, to)}
 	default: // zsh
-		return []string{keep + " __trl_x=; " + base + enter + "{ " + `\builtin \. ` + l.text +
+		return []string{keep + " __trl_x=; " + base + enter + "{ " + `\builtin \. ` + l.script +
 			"; } always { __trl_s=${__trl_x:-" + status + "} __trl_b= " + calm + "; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
-			`\builtin \. ` + l.exitText + "; " + drop + "; " + leave + rest + l.done(f, to)}
+			`\builtin \. ` + l.exitScript + "; " + drop + "; " + leave + rest + l.done(f, to)}
 	}
 }

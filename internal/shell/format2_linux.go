@@ -30,20 +30,20 @@ func ConvertState2(saved []byte) ([]byte, error) {
 	}
 	st := shellState{token: r.Text(), pid: int(r.Uint())}
 	format2Flags(r, &st.inCopy)
-	st.waking, st.seq, st.last, st.lastID, st.heard = waking(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text(), r.Uint()
+	st.promoting, st.seq, st.last, st.lastID, st.acked = promotion(r.Uint()), int(r.Uint()), int(r.Uint()), r.Text(), r.Uint()
 	st.control, st.controlRead = format2Slot(r), format2Slot(r)
 	if n := r.Uint(); n > 0 {
 		st.exits, st.exit = true, int(n-1)
 	}
-	st.standby, st.heir = format2Copy(r), format2Copy(r)
-	st.taking, st.rousing = format2Kit(r), format2Slot(r)
+	st.standby, st.exitCopy = format2Copy(r), format2Copy(r)
+	st.pendingStandby, st.promotionScript = format2CopyFDs(r), format2Slot(r)
 	if format2Flags(r, &st.hasRun); st.hasRun {
-		st.id, st.stage, st.seqOf, st.kit = r.Text(), stage(r.Uint()), int(r.Uint()), format2Kit(r)
-		for i := range st.texts {
-			st.texts[i] = format2Slot(r)
+		st.id, st.stage, st.reportSeq, st.copyFDs = r.Text(), stage(r.Uint()), int(r.Uint()), format2CopyFDs(r)
+		for i := range st.scripts {
+			st.scripts[i] = format2Slot(r)
 		}
-		format2Flags(r, &st.reported, &st.left, &st.stopping, &st.killed, &st.aborted, &st.emergency)
-		st.stopSince, st.doubt, st.code, st.keyed = time.Duration(r.Uint()), int(r.Uint()), int(r.Uint()), unix.Signal(r.Uint())
+		format2Flags(r, &st.reported, &st.calledExit, &st.stopping, &st.killed, &st.aborted, &st.emergency)
+		st.stopSince, st.doubtSeq, st.code, st.keySignal = time.Duration(r.Uint()), int(r.Uint()), int(r.Uint()), unix.Signal(r.Uint())
 		format2Flags(r, &st.stopped, &st.rolledBack)
 		st.resultCode, st.resultSignal, st.ending, st.rolledBackTo = int(r.Uint()), unix.Signal(r.Uint()), Ending(r.Uint()), r.Text()
 	}
@@ -55,12 +55,12 @@ func ConvertState2(saved []byte) ([]byte, error) {
 
 // ConvertHubState2 returns the state of a hub that was saved in format 2 as
 // AdoptHub reads it.
-func ConvertHubState2(saved []byte) ([]byte, error) {
+func ConvertDriverState2(saved []byte) ([]byte, error) {
 	r := state.Positional(saved)
 	if r.Uint() != format2Version {
 		return nil, errFormat2
 	}
-	st := hubState{statusR: format2Slot(r), statusW: format2Slot(r), ring: format2Slot(r)}
+	st := driverState{statusR: format2Slot(r), statusW: format2Slot(r), ring: format2Slot(r)}
 	for _, name := range format2Scripts {
 		st.scripts = append(st.scripts, scriptState{name, format2Slot(r)})
 	}
@@ -78,12 +78,12 @@ func format2Slot(r *state.PositionalReader) holder.Slot {
 	return holder.Slot(n - 1)
 }
 
-func format2Kit(r *state.PositionalReader) kitState {
+func format2CopyFDs(r *state.PositionalReader) copyFDsState {
 	wake := format2Slot(r)
 	if wake == 0 {
-		return kitState{}
+		return copyFDsState{}
 	}
-	return kitState{wake: wake, traps: format2Slot(r)}
+	return copyFDsState{wake: wake, traps: format2Slot(r)}
 }
 
 func format2Copy(r *state.PositionalReader) copyState {

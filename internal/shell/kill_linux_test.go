@@ -42,7 +42,7 @@ type part struct {
 	dir         string
 }
 
-func (p part) env() string {
+func (p part) encode() string {
 	return fmt.Sprintf("%s=%s %s %d %d %s", roleEnv, p.role, p.shell, p.seed, p.kills, p.dir)
 }
 
@@ -64,7 +64,7 @@ func playPart() {
 	case err != nil:
 	case p.role == "holder":
 		p.role = "daemon"
-		code, err = holder.Run(holder.Config{Argv: []string{"daemon"}, Env: append(os.Environ(), p.env())})
+		code, err = holder.Run(holder.Config{Argv: []string{"daemon"}, Env: append(os.Environ(), p.encode())})
 	case p.role == "daemon":
 		beDaemon(p) // the holder hears of its end
 	}
@@ -89,7 +89,7 @@ func TestKills(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second+time.Duration(kills)*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/proc/self/exe")
-		cmd.Env = append(os.Environ(), p.env())
+		cmd.Env = append(os.Environ(), p.encode())
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
 		cmd.WaitDelay = time.Second
@@ -103,13 +103,13 @@ func TestKills(t *testing.T) {
 }
 
 // mortal is a keeper, and a ledger, whose user is killed at some step.
-type mortal struct {
+type killableKeeper struct {
 	*holder.Client
 	*ledger.Ledger
 	left atomic.Int64 // steps to live; below 0: for ever
 }
 
-func (m *mortal) step() {
+func (m *killableKeeper) step() {
 	if m.left.Load() > 0 && m.left.Add(-1) == 0 {
 		die()
 	}
@@ -120,24 +120,24 @@ func die() {
 	select {}
 }
 
-func (m *mortal) Keep(fd int) (holder.Slot, error) {
+func (m *killableKeeper) Keep(fd int) (holder.Slot, error) {
 	m.step()
 	defer m.step()
 	return m.Client.Keep(fd)
 }
 
-func (m *mortal) Drop(slot holder.Slot) {
+func (m *killableKeeper) Drop(slot holder.Slot) {
 	m.step()
 	defer m.step()
 	m.Client.Drop(slot)
 }
 
-func (m *mortal) Take(slot holder.Slot) (int, error) {
+func (m *killableKeeper) Take(slot holder.Slot) (int, error) {
 	m.step()
 	return m.Client.Take(slot)
 }
 
-func (m *mortal) Put(key string, value []byte) {
+func (m *killableKeeper) Put(key string, value []byte) {
 	m.step()
 	if err := m.Ledger.Put(key, value); err != nil {
 		panic(err)
@@ -145,7 +145,7 @@ func (m *mortal) Put(key string, value []byte) {
 	m.step()
 }
 
-func (m *mortal) number(key string) int {
+func (m *killableKeeper) number(key string) int {
 	value, _ := m.Get(key)
 	n, _ := strconv.Atoi(string(value))
 	return n
@@ -153,9 +153,9 @@ func (m *mortal) number(key string) int {
 
 // Keys of the ledger. A command is begun, and then has a result.
 const (
-	lifeKey   = "life" // how many daemons there were
+	livesKey  = "life" // how many daemons there were
 	treeKey   = "tree"
-	hubKey    = "hub"
+	driverKey = "hub"
 	shellKey  = "shell"
 	begunKey  = "begun/"
 	resultKey = "result/"
@@ -173,16 +173,16 @@ func beDaemon(p part) {
 		os.Exit(1)
 	}()
 	code := 0
-	if err := live(p, held); err != nil {
+	if err := runDaemon(p, held); err != nil {
 		fmt.Fprintln(os.Stderr, "daemon:", err)
 		code = 1
 	}
-	_ = held.Bye(code, holder.End)
+	_ = held.AnnounceExit(code, holder.Stop)
 	os.Exit(code)
 }
 
-func live(p part, held *holder.Client) error {
-	m := &mortal{Client: held}
+func runDaemon(p part, held *holder.Client) error {
+	m := &killableKeeper{Client: held}
 	m.left.Store(-1)
 	var err error
 	if slices.Contains(held.Hello().Slots, holder.Root) {
@@ -193,8 +193,8 @@ func live(p part, held *holder.Client) error {
 	if err != nil {
 		return err
 	}
-	lives := m.number(lifeKey)
-	m.Put(lifeKey, []byte(strconv.Itoa(lives+1)))
+	lives := m.number(livesKey)
+	m.Put(livesKey, []byte(strconv.Itoa(lives+1)))
 	first, last := lives == 0, lives >= p.kills
 	rng := rand.New(rand.NewPCG(p.seed, uint64(lives)))
 	switch {
@@ -230,21 +230,21 @@ func live(p part, held *holder.Client) error {
 	return nil
 }
 
-func (m *mortal) has(key string, n int) bool {
+func (m *killableKeeper) has(key string, n int) bool {
 	_, ok := m.Get(key + strconv.Itoa(n))
 	return ok
 }
 
 // mine is all that a daemon has.
-type mine struct {
-	host  *process.Host
-	tree  *process.Tree
-	hub   *Hub
-	shell *Shell
+type daemonParts struct {
+	host   *process.Host
+	tree   *process.Tree
+	driver *Driver
+	shell  *Shell
 }
 
 // openDriven makes a shell, or adopts that of the daemon before.
-func openDriven(p part, m *mortal) (d mine, err error) {
+func openDriven(p part, m *killableKeeper) (d daemonParts, err error) {
 	if d.host, err = process.NewHost(process.Config{NoCgroup: true, Holder: m.Client}); err != nil {
 		return d, err
 	}
@@ -263,34 +263,34 @@ func openDriven(p part, m *mortal) (d mine, err error) {
 		}
 		cfg.Tree = d.tree
 		m.Put(treeKey, []byte(strconv.Itoa(int(d.tree.Number()))))
-		if d.hub, err = OpenHub(HubConfig{Keeper: m}); err != nil {
+		if d.driver, err = OpenDriver(DriverConfig{Keeper: m}); err != nil {
 			return d, err
 		}
-		m.Put(hubKey, d.hub.State())
-		d.shell, err = d.hub.Open(context.Background(), cfg)
+		m.Put(driverKey, d.driver.State())
+		d.shell, err = d.driver.Open(context.Background(), cfg)
 		return d, err
 	}
 	d.tree = d.host.AdoptTree("kills", uint32(m.number(treeKey)))
 	cfg.Tree = d.tree
-	hub, _ := m.Get(hubKey)
-	if d.hub, err = AdoptHub(HubConfig{Keeper: m}, hub); err != nil {
+	hub, _ := m.Get(driverKey)
+	if d.driver, err = AdoptDriver(DriverConfig{Keeper: m}, hub); err != nil {
 		return d, fmt.Errorf("adopt the hub: %w", err)
 	}
-	if d.shell, err = d.hub.Adopt(cfg, state); err != nil {
+	if d.shell, err = d.driver.Adopt(cfg, state); err != nil {
 		return d, fmt.Errorf("adopt the shell: %w", err)
 	}
-	needed := append(d.hub.Slots(), holder.Root)
+	needed := append(d.driver.Slots(), holder.Root)
 	for _, slot := range m.Hello().Slots {
 		if !slices.Contains(needed, slot) {
 			m.Drop(slot)
 		}
 	}
-	d.hub.Start()
+	d.driver.Start()
 	return d, nil
 }
 
 // runOne runs the i-th command, or goes on with it.
-func (d mine) runOne(p part, m *mortal, i int) error {
+func (d daemonParts) runOne(p part, m *killableKeeper, i int) error {
 	run := d.shell.Run
 	if m.has(begunKey, i) {
 		run = d.shell.Resume
@@ -310,12 +310,12 @@ func (d mine) runOne(p part, m *mortal, i int) error {
 }
 
 // end gives up everything. The holder must have nothing left then.
-func (d mine) end(m *mortal) error {
+func (d daemonParts) end(m *killableKeeper) error {
 	d.shell.Abandon()
 	if left := d.tree.Kill(time.Now().Add(5 * time.Second)); len(left) > 0 {
 		return fmt.Errorf("left: %+v", left)
 	}
-	if err := errors.Join(d.shell.Close(), d.hub.Close(), d.host.Close(), m.Sync()); err != nil {
+	if err := errors.Join(d.shell.Close(), d.driver.Close(), d.host.Close(), m.Sync()); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", m.Hello().PID))
@@ -328,7 +328,7 @@ func (d mine) end(m *mortal) error {
 }
 
 // check compares what the commands did with what was said of them.
-func check(p part, m *mortal, commands int) error {
+func check(p part, m *killableKeeper, commands int) error {
 	b, err := os.ReadFile(filepath.Join(p.dir, "counter"))
 	if err != nil {
 		return err

@@ -19,11 +19,11 @@ import (
 // It is filled from its beginning again when nobody needs what is in it. A
 // report is known by where it ends, counted over all laps.
 type ring struct {
-	kept
-	mem  []byte
-	head *ringHead
-	end  int // filled so far
-	read int // told so far
+	heldFD
+	mem       []byte
+	head      *ringHead
+	end       int // filled so far
+	delivered int // told so far
 }
 
 // ringHead is at the beginning of the memfd.
@@ -42,7 +42,7 @@ const (
 )
 
 // openRing makes an empty ring. Nobody can shrink it under us.
-func (h *Hub) openRing() (*ring, error) {
+func (h *Driver) openRing() (*ring, error) {
 	fd, err := unix.MemfdCreate("reports", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
@@ -56,7 +56,7 @@ func (h *Hub) openRing() (*ring, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("memfd: %w", err), unix.Close(fd))
 	}
-	k, err := h.keep(fd)
+	k, err := h.keepFD(fd)
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -64,7 +64,7 @@ func (h *Hub) openRing() (*ring, error) {
 }
 
 // mapRing makes a ring of what is kept, as far as it is filled.
-func mapRing(k kept) (*ring, error) {
+func mapRing(k heldFD) (*ring, error) {
 	at, err := unix.Seek(k.fd, 0, 1)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func mapRing(k kept) (*ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map the reports: %w", err)
 	}
-	r := &ring{kept: k, mem: mem, head: (*ringHead)(unsafe.Pointer(&mem[0])), end: int(at), read: ringData}
+	r := &ring{heldFD: k, mem: mem, head: (*ringHead)(unsafe.Pointer(&mem[0])), end: int(at), delivered: ringData}
 	if base := r.head.base.Load(); r.head.next.Load() > base+uint64(r.end-ringData) {
 		r.head.base.Store(r.head.next.Load()) // a lap was begun, and not noted yet
 	}
@@ -94,20 +94,20 @@ func (r *ring) pull(pipe int) (int, error) {
 // each tells the lines that came since, and where each ends.
 func (r *ring) each(tell func(line []byte, at uint64)) {
 	for {
-		n := bytes.IndexByte(r.mem[r.read:r.end], '\n')
+		n := bytes.IndexByte(r.mem[r.delivered:r.end], '\n')
 		if n < 0 {
 			return
 		}
-		line := r.mem[r.read : r.read+n]
-		r.read += n + 1
+		line := r.mem[r.delivered : r.delivered+n]
+		r.delivered += n + 1
 		if n > 0 {
-			tell(line, r.head.base.Load()+uint64(r.read-ringData))
+			tell(line, r.head.base.Load()+uint64(r.delivered-ringData))
 		}
 	}
 }
 
 // long reports whether it is time for a new lap.
-func (r *ring) long() bool { return r.end-ringData >= ringLap }
+func (r *ring) needsLap() bool { return r.end-ringData >= ringLap }
 
 // full reports whether it can't wait any longer.
 func (r *ring) full() bool { return r.end == ringSize }
@@ -121,6 +121,6 @@ func (r *ring) lap() error {
 		return err
 	}
 	r.head.base.Store(next)
-	r.end, r.read = ringData, ringData
+	r.end, r.delivered = ringData, ringData
 	return nil
 }

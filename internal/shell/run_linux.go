@@ -27,10 +27,10 @@ type Command struct {
 	// there to heed it, in a loop of its own, it is made to.
 	Keys <-chan unix.Signal
 	// Long is called once, if the command still runs after a few milliseconds.
-	Long func()
+	StillRunning func()
 	// Heard is called once by Resume, when everything was heard that was said
 	// while there was no daemon, unless the command has ended by then.
-	Heard func()
+	CaughtUp func()
 }
 
 // Ending is what became of the shell.
@@ -56,25 +56,25 @@ type Result struct {
 // running is the state of one command under way.
 type running struct {
 	*Shell
-	cmd      Command
-	stage    stage
-	kit      *kit
-	texts    [3]*text // the command, and what is around it: enter and leave
-	seqOf    int      // the number its report carries
-	reported bool
-	code     int
-	left     bool // it called exit
-	stop     stopping
-	wedge    wedge
-	keyed    unix.Signal // it was made to heed a key
-	res      Result
+	cmd        Command
+	stage      stage
+	copyFDs    *copyFDs
+	scripts    [3]*script // the command, and what is around it: enter and leave
+	reportSeq  int        // the number its report carries
+	reported   bool
+	code       int
+	calledExit bool // it called exit
+	stop       stopping
+	wedge      wedge
+	keySignal  unix.Signal // it was made to heed a key
+	res        Result
 
 	// Of one that an earlier daemon began.
 	wasStopped bool // its stop had begun
-	doubt      int  // number of the question whether the line has arrived; 0: none
-	missed     bool // it has not
+	doubtSeq   int  // number of the question whether the line has arrived; 0: none
+	lineLost   bool // it has not
 
-	trial bool // of a shell in doubt: nobody will ask for it
+	isProbe bool // of a shell in doubt: nobody will ask for it
 }
 
 // Run runs one command and returns when it has ended and the shell (or the
@@ -83,7 +83,7 @@ type running struct {
 func (s *Shell) Run(c Command) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.begin(c)
+	return s.runLocked(c)
 }
 
 // Resume goes on with a command where an earlier daemon has left it, and is
@@ -91,9 +91,9 @@ func (s *Shell) Run(c Command) (Result, error) {
 func (s *Shell) Resume(c Command) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.now
+	r := s.current
 	if r == nil || r.cmd.ID != c.ID {
-		return s.begin(c)
+		return s.runLocked(c)
 	}
 	if s.closed {
 		return Result{}, ErrClosed
@@ -105,15 +105,15 @@ func (s *Shell) Resume(c Command) (Result, error) {
 	return r.end(r.resume())
 }
 
-func (s *Shell) begin(c Command) (Result, error) {
+func (s *Shell) runLocked(c Command) (Result, error) {
 	if s.closed {
 		return Result{}, ErrClosed
 	}
-	if s.idle != nil {
-		s.idle.Stop()
+	if s.idleTimer != nil {
+		s.idleTimer.Stop()
 	}
 	r := &running{Shell: s, cmd: c}
-	s.now = r
+	s.current = r
 	return r.end(r.run())
 }
 
@@ -121,21 +121,21 @@ func (s *Shell) begin(c Command) (Result, error) {
 func (r *running) end(err error) (Result, error) {
 	s := r.Shell
 	r.cmd = Command{ID: r.cmd.ID}
-	r.giveUp()
+	r.release()
 	if err != nil {
 		return r.res, err // Close gives up the rest, when nobody is left who knows it
 	}
-	s.last = r.res.Code
+	s.lastCode = r.res.Code
 	r.stage = stageOver
 	s.save()
-	s.adopted = s.adopted && s.taking != nil
+	s.adopted = s.adopted && s.pendingStandby != nil
 	s.scheduleStandby()
 	return r.res, nil
 }
 
 // run brings the shell into a state to run the command, and runs it.
 func (r *running) run() error {
-	err := r.ready(&r.res)
+	err := r.prepare(&r.res)
 	if err != nil {
 		return err
 	}
@@ -150,33 +150,33 @@ func (r *running) resume() error {
 	switch r.stage {
 	case stageReady:
 		return r.run()
-	case stageMended:
-		return r.concluded(nil)
-	case stageMending:
-		return r.concluded(r.replace(&r.res, r))
+	case stageReplaced:
+		return r.fillResult(nil)
+	case stageReplacing:
+		return r.fillResult(r.replace(&r.res, r))
 	default:
 	}
-	if r.stage == stageSending && r.doubt == 0 {
+	if r.stage == stageSending && r.doubtSeq == 0 {
 		// If the shell answers this before it has said anything of the
 		// command, it never got that. It is asked once: a shell that is busy
 		// reads nothing, however many daemons come and go.
-		err := r.sayHello()
+		err := r.askReady()
 		if err != nil && !errors.Is(err, unix.EPIPE) {
 			return r.conclude(err)
 		}
-		r.doubt = r.seq
+		r.doubtSeq = r.seq
 		r.save()
 	}
 	err := r.wait()
-	if !r.missed {
+	if !r.lineLost {
 		return r.conclude(err)
 	}
 	if r.stop.begun {
 		r.reported = true // there was nothing to stop
 		return r.conclude(err)
 	}
-	r.giveUp()
-	r.stage, r.doubt, r.missed = stageReady, 0, false
+	r.release()
+	r.stage, r.doubtSeq, r.lineLost = stageReady, 0, false
 	return r.run()
 }
 
@@ -184,7 +184,7 @@ func (r *running) resume() error {
 // it.
 func (r *running) conclude(err error) error {
 	select {
-	case <-r.gone:
+	case <-r.abandoned:
 		<-r.killed
 		return ErrClosed
 	default:
@@ -195,26 +195,26 @@ func (r *running) conclude(err error) error {
 	res := &r.res
 	res.Stopped = r.stop.begun
 	if r.reported && err == nil {
-		res.Code = r.code % gaveUp
-		if r.left {
+		res.Code = r.code % abortedBase
+		if r.calledExit {
 			res.Ending = ShellExited
 		}
-		if err = r.afterAbort(); err == nil && (r.wedge.emergency && !r.probe() || r.crippled()) {
+		if err = r.undoAborts(); err == nil && (r.wedge.emergency && !r.probe() || r.unusable()) {
 			err = errStuck
 		}
 	}
 	if !r.reported || err != nil {
-		err = r.mend(res, err != nil)
+		err = r.recoverShell(res, err != nil)
 	} else {
 		r.lastID = r.cmd.ID
 	}
-	return r.concluded(err)
+	return r.fillResult(err)
 }
 
 // concluded is when the shell is fit again.
-func (r *running) concluded(err error) error {
+func (r *running) fillResult(err error) error {
 	res := &r.res
-	r.heedKeys(res)
+	r.applyKey(res)
 	if res.Stopped && res.Signal == 0 && !r.endedItself() {
 		res.Signal = r.stop.signal()
 		res.Code = 128 + int(res.Signal)
@@ -224,12 +224,12 @@ func (r *running) concluded(err error) error {
 
 // gaveUp is added to the status that a shell reports of a command which it was told to
 // give up: the status is that of what it ran last then.
-const gaveUp = 1000
+const abortedBase = 1000
 
 // endedItself reports whether the command was stopped, and what its shell waited for
 // had a status of its own to say.
 func (r *running) endedItself() bool {
-	return r.reported && r.stop.awaited && !r.stop.killed && r.code >= gaveUp && r.code%gaveUp < 128
+	return r.reported && r.stop.awaited && !r.stop.killed && r.code >= abortedBase && r.code%abortedBase < 128
 }
 
 // start writes the texts and the control line.
@@ -240,21 +240,21 @@ func (r *running) start() (err error) {
 		if contents == "" || err != nil {
 			return ""
 		}
-		if r.texts[i], err = s.hub.borrow(contents); err != nil {
+		if r.scripts[i], err = s.driver.takeScript(contents); err != nil {
 			return ""
 		}
-		return r.texts[i].path
+		return r.scripts[i].path
 	}
-	if r.kit, err = s.hub.kits.Take(); err != nil {
+	if r.copyFDs, err = s.driver.copyPool.Take(); err != nil {
 		return err
 	}
 	s.seq++
-	r.seqOf = s.seq
-	l := &line{
-		seq: r.seqOf, last: s.last, inCopy: s.inCopy, token: s.token,
-		status: s.hub.statusW.path, exitText: s.hub.texts["zsh-exit"].path,
+	r.reportSeq = s.seq
+	l := &controlLine{
+		seq: r.reportSeq, last: s.lastCode, inCopy: s.inCopy, token: s.token,
+		status: s.driver.statusW.path, exitScript: s.driver.bootScripts["zsh-exit"].path,
 		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr, tty: s.cfg.TTY,
-		wake: r.kit.wake.path, traps: r.kit.traps.path,
+		wake: r.copyFDs.wake.path, traps: r.copyFDs.traps.path,
 	}
 	if l.stdin == "" {
 		l.stdin = os.DevNull
@@ -262,12 +262,12 @@ func (r *running) start() (err error) {
 	if l.tty != "" {
 		l.stdout, l.stderr = l.tty, l.tty
 	}
-	l.text = text(0, f.source(c.Text, l))
+	l.script = text(0, f.source(c.Text, l))
 	if len(c.Env) > 0 || c.Dir != "" {
-		enter, leave := f.scope(c.Env, c.Dir, s.hub.texts["gone"].path)
+		enter, leave := f.scope(c.Env, c.Dir, s.driver.bootScripts["gone"].path)
 		l.enter, l.leave = text(1, enter), text(2, leave)
 		if c.Dir != "" {
-			l.text = "${__trl_f:-" + l.text + "}"
+			l.script = "${__trl_f:-" + l.script + "}"
 		}
 	}
 	if err != nil {
@@ -279,7 +279,7 @@ func (r *running) start() (err error) {
 		}
 		return fmt.Errorf("%w: %w", errStuck, err)
 	}
-	if !r.trial {
+	if !r.isProbe {
 		r.stage = stageSending
 		s.save()
 	}
@@ -292,18 +292,18 @@ func (r *running) start() (err error) {
 
 // leavePath is of the text that undoes its env and dir, "" if it has none.
 func (r *running) leavePath() string {
-	if r == nil || r.texts[2] == nil {
+	if r == nil || r.scripts[2] == nil {
 		return ""
 	}
-	return r.texts[2].path
+	return r.scripts[2].path
 }
 
 // wait serves reports until the command is over: its status was reported, or
 // its shell is exiting, dead or stuck. errStuck says that it must be killed.
 func (r *running) wait() error {
-	look := &r.look
-	r.hub.clock.start(look, clockTick)
-	defer r.hub.clock.stop(look)
+	look := &r.wedgeWatch
+	r.driver.clock.start(look, clockTick)
+	defer r.driver.clock.stop(look)
 	stop := r.cmd.Stop
 	died := r.proc.Done()
 	var tick, again <-chan time.Time
@@ -314,9 +314,9 @@ func (r *running) wait() error {
 		r.save()
 		return r.stopStep()
 	}
-	if r.cmd.Heard != nil {
-		if r.flush(); !r.over() {
-			r.cmd.Heard()
+	if r.cmd.CaughtUp != nil {
+		if r.flushReports(); !r.over() {
+			r.cmd.CaughtUp()
 		}
 	}
 	if r.wasStopped {
@@ -327,25 +327,25 @@ func (r *running) wait() error {
 	for !r.over() {
 		select {
 		case rep := <-r.reports:
-			r.handle(rep, r)
+			r.handleReport(rep, r)
 		case <-died:
 			died = nil
-			r.flush()
+			r.flushReports()
 			if !r.stop.begun {
 				return nil
 			} // else its processes are still to be stopped
-		case <-r.gone:
+		case <-r.abandoned:
 			return ErrClosed
 		case <-stop:
 			if err := beginStop(); err != nil {
 				return err
 			}
 		case sig := <-r.cmd.Keys:
-			if r.heed(sig); r.keyed != 0 {
+			if r.abortByKey(sig); r.keySignal != 0 {
 				again = time.Tick(abortEvery)
 			}
 		case <-again:
-			r.heed(r.keyed)
+			r.abortByKey(r.keySignal)
 		case <-tick:
 			if err := r.stopStep(); err != nil {
 				return err
@@ -354,17 +354,17 @@ func (r *running) wait() error {
 			if r.wedge.every == 0 { // the first look
 				r.wedge.every, r.wedge.since = wedgeFirst, time.Now()
 				r.sent()
-				if r.cmd.Long != nil {
-					r.cmd.Long()
+				if r.cmd.StillRunning != nil {
+					r.cmd.StillRunning()
 				}
 			} else if stuck := r.checkWedge(); stuck {
 				return errStuck
 			}
-			r.hub.clock.set(look, r.wedge.every)
+			r.driver.clock.set(look, r.wedge.every)
 		}
 	}
 	select {
-	case r.keyed = <-r.cmd.Keys: // the end was quicker than the word of it
+	case r.keySignal = <-r.cmd.Keys: // the end was quicker than the word of it
 	default:
 	}
 	return nil
@@ -373,7 +373,7 @@ func (r *running) wait() error {
 // sent notes that the line was written. A short command is over before, and a
 // restart that finds it in doubt asks the shell.
 func (r *running) sent() {
-	if r.stage == stageSending && r.doubt == 0 && !r.trial {
+	if r.stage == stageSending && r.doubtSeq == 0 && !r.isProbe {
 		r.stage = stageSent
 		r.save()
 	}
@@ -383,19 +383,19 @@ func (r *running) sent() {
 // stopped is over only when its processes are gone too.
 func (r *running) over() bool {
 	if !r.stop.begun {
-		return r.told()
+		return r.outcomeKnown()
 	}
 	return r.stop.done
 }
 
 // told is true when the shell has said what became of the command.
-func (r *running) told() bool { return r.reported || r.missed || r.exit != nil }
+func (r *running) outcomeKnown() bool { return r.reported || r.lineLost || r.exitStatus != nil }
 
 // heed makes a shell that is alone with its command give that up. It is asked
 // again while it does not: a trap that runs may keep another from running.
-func (r *running) heed(sig unix.Signal) {
+func (r *running) abortByKey(sig unix.Signal) {
 	if len(r.cfg.Tree.Marked(r.cmd.Mark, r.proc.PID())) == 0 {
-		r.keyed = sig
+		r.keySignal = sig
 		r.save() // what it does to the shell must be undone, whoever is there then
 		r.proc.Signal(abortSignal)
 	}
@@ -403,9 +403,9 @@ func (r *running) heed(sig unix.Signal) {
 
 // heedKeys tells an end by a key of the terminal from others: a shell that was
 // made to give up may have done it by exiting, and left its heir.
-func (r *running) heedKeys(res *Result) {
-	if r.keyed != 0 {
-		res.Code = 128 + int(r.keyed)
+func (r *running) applyKey(res *Result) {
+	if r.keySignal != 0 {
+		res.Code = 128 + int(r.keySignal)
 	}
 	byKey := r.cfg.Terminal != nil && (res.Code == 128+int(unix.SIGINT) || res.Code == 128+int(unix.SIGQUIT))
 	if byKey && res.Ending == ShellExited && !res.RolledBack {
@@ -415,33 +415,33 @@ func (r *running) heedKeys(res *Result) {
 
 // giveUp gives back, at the next save, what the command was run with. A kit is
 // good for another if no copy was made with it.
-func (r *running) giveUp() {
-	if (r.reported || r.missed) && !r.stop.begun && r.exit == nil {
-		r.spent.putKit(r.kit)
+func (r *running) release() {
+	if (r.reported || r.lineLost) && !r.stop.begun && r.exitStatus == nil {
+		r.pendingRelease.reuseCopyFDs(r.copyFDs)
 	} else {
-		r.spent.dropKit(r.kit) // a dying shell may still have it open
+		r.pendingRelease.dropCopyFDs(r.copyFDs) // a dying shell may still have it open
 	}
-	r.kit = nil
-	for i, t := range r.texts {
-		r.spent.addText(t)
-		r.texts[i] = nil
+	r.copyFDs = nil
+	for i, t := range r.scripts {
+		r.pendingRelease.addScript(t)
+		r.scripts[i] = nil
 	}
 }
 
 // afterAbort takes away what soft aborts have put in place, and those that the shell
 // has not heeded yet: the next command is not meant.
-func (r *running) afterAbort() error {
-	if !r.stop.aborted && r.keyed == 0 || r.proc.Exited() {
+func (r *running) undoAborts() error {
+	if !r.stop.aborted && r.keySignal == 0 || r.proc.Exited() {
 		return nil
 	}
-	return r.calm(probeTime)
+	return r.forgetAborts(probeTime)
 }
 
 // calm has a shell that runs nothing forget soft aborts, and waits until it has.
-func (s *Shell) calm(patience time.Duration) error {
+func (s *Shell) forgetAborts(patience time.Duration) error {
 	err := s.send(s.cfg.Program.Family.undoAbort() + "\n")
 	if err == nil {
-		err = s.hello(patience)
+		err = s.awaitReady(patience)
 	}
 	if err != nil && !errors.Is(err, ErrClosed) {
 		return errStuck
@@ -455,10 +455,10 @@ const minFDs = 32
 
 // crippled is true when the command set a limit on the shell under which the
 // driver could not run another.
-func (r *running) crippled() bool {
+func (r *running) unusable() bool {
 	var rl unix.Rlimit
 	return unix.Prlimit(r.proc.PID(), unix.RLIMIT_NOFILE, nil, &rl) == nil && rl.Cur < minFDs ||
-		!r.cfg.Tree.Holds(r.proc) && !r.proc.Exited()
+		!r.cfg.Tree.HasTag(r.proc) && !r.proc.Exited()
 }
 
 // wedge notices a shell that waits for its next line without having reported:
@@ -492,7 +492,7 @@ func (w *wedge) pause() time.Duration {
 // shell is given up.
 func (r *running) checkWedge() (stuck bool) {
 	w := &r.wedge
-	if r.told() || !r.waitsForInput() {
+	if r.outcomeKnown() || !r.waitsForInput() {
 		w.seen = 0
 		w.every = w.pause()
 		return false
@@ -502,7 +502,7 @@ func (r *running) checkWedge() (stuck bool) {
 	if w.seen%2 == 0 {
 		// Something is about to be done to it. A shell that waits has written its
 		// report, if it can: on a busy machine that may still be on its way.
-		if r.flush(); r.told() {
+		if r.flushReports(); r.outcomeKnown() {
 			return false
 		}
 	}
@@ -533,8 +533,8 @@ func (s *Shell) waitsForInput() bool {
 
 func (r *running) emergencyLine() string {
 	f := r.cfg.Program.Family
-	l := &line{seq: r.seqOf, token: r.token}
-	to := " >|" + r.hub.statusW.path
+	l := &controlLine{seq: r.reportSeq, token: r.token}
+	to := " >|" + r.driver.statusW.path
 	switch f {
 	case Dash, Ash:
 		return `\unset -f command printf read kill; ` + l.done(f, to)
@@ -555,11 +555,11 @@ func (r *running) probe() bool {
 	timer := time.AfterFunc(probeTime, func() { close(stop) })
 	defer timer.Stop()
 	p := &running{
-		Shell: r.Shell, trial: true,
+		Shell: r.Shell, isProbe: true,
 		cmd: Command{Text: ":", Stdout: os.DevNull, Stderr: os.DevNull, Mark: r.cmd.Mark, Stop: stop},
 	}
 	err := p.start()
-	defer p.giveUp()
+	defer p.release()
 	p.wedge.emergency = true // a second one would prove nothing
 	return err == nil && p.wait() == nil && p.reported && !p.stop.begun && !p.proc.Exited()
 }

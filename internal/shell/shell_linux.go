@@ -57,73 +57,73 @@ const (
 //
 // Lock order: mu, then the hub's and the host's own.
 type Shell struct {
-	hub   *Hub
-	cfg   Config
-	token string // of the process that is the shell now
+	driver *Driver
+	cfg    Config
+	token  string // of the process that is the shell now
 	// reports come from the hub's reader. The capacity is more than a shell
 	// ever sends unasked; what a forger adds is dropped there.
-	reports chan report
-	past    uint64 // reports up to here were acted upon by an earlier daemon
-	asked   int    // answers to questions up to this number were for an earlier daemon,
-	awaited int    // but for this one
+	reports      chan report
+	staleReports uint64 // reports up to here were acted upon by an earlier daemon
+	staleSeq     int    // answers to questions up to this number were for an earlier daemon,
+	awaitedSeq   int    // but for this one
 
 	// pid and standbyPID are for who only looks; mu may be held for hours.
 	pid, standbyPID atomic.Int64
-	gone            chan struct{} // closed by Abandon
-	abandon         sync.Once
+	abandoned       chan struct{} // closed by Abandon
+	abandonOnce     sync.Once
 	killed          chan struct{} // closed by Close: no process of the shell is left
-	closing         sync.Once
+	killedOnce      sync.Once
 
-	mu      sync.Mutex // held while a command runs or a standby is taken
-	closed  bool
-	proc    *process.Proc // the shell that reads the control pipe now
-	inCopy  bool          // it is an heir or a standby that took over
-	ctl     control
-	seq     int
-	last    int    // exit code of the last command: $? for the next
-	lastID  string // of the last command that the shell's state includes
-	standby *copied
-	heir    *copied
-	exit    *int // the shell said that it exits, with this status
-	taking  *kit // of the standby that was asked for and has not reported yet
-	askedAt time.Time
-	failed  int      // copies in a row that could not be adopted
-	adopted bool     // from an earlier daemon, and nothing was asked of it since
-	waking  waking   // what is becoming the shell
-	rousing *text    // the traps of the copy that is woken
-	now     *running // the command under way, or the last one
-	look    watch    // of the command under way
-	idle    *time.Timer
-	budget  budget
+	mu              sync.Mutex // held while a command runs or a standby is taken
+	closed          bool
+	proc            *process.Proc // the shell that reads the control pipe now
+	inCopy          bool          // it is an heir or a standby that took over
+	ctl             control
+	seq             int
+	lastCode        int    // exit code of the last command: $? for the next
+	lastID          string // of the last command that the shell's state includes
+	standby         *sleepingCopy
+	exitCopy        *sleepingCopy
+	exitStatus      *int     // the shell said that it exits, with this status
+	pendingStandby  *copyFDs // of the standby that was asked for and has not reported yet
+	standbyAskedAt  time.Time
+	failedCopies    int       // copies in a row that could not be adopted
+	adopted         bool      // from an earlier daemon, and nothing was asked of it since
+	promoting       promotion // what is becoming the shell
+	promotionScript *script   // the traps of the copy that is woken
+	current         *running  // the command under way, or the last one
+	wedgeWatch      watch     // of the command under way
+	idleTimer       *time.Timer
+	budget          budget
 
-	loggedIn *Result // how the login startup files ended; nil: they were not read
+	loginResult *Result // how the login startup files ended; nil: they were not read
 
-	heard uint64 // the last report that was acted upon
-	owed  int64  // reports that were acted upon since the last save
-	spent spent
-	state []byte     // for save
-	saved shellState // for save
+	acked          uint64 // the last report that was acted upon
+	unacked        int64  // reports that were acted upon since the last save
+	pendingRelease pendingRelease
+	stateBuf       []byte     // for save
+	stateScratch   shellState // for save
 }
 
 // control is the control pipe: the shell's script.
 type control struct {
-	w     kept   // writing end, non-blocking
-	r     kept   // reading end, kept only where the shell opens it by path
+	w     heldFD // writing end, non-blocking
+	r     heldFD // reading end, kept only where the shell opens it by path
 	inode uint64 // by which the shell's end is known in /proc
 }
 
 // waking is what takes the place of a shell that is gone.
-type waking byte
+type promotion byte
 
 const (
-	wakingNone waking = iota
-	wakingHeir
-	wakingStandby
-	wakingNew // a new shell is started
+	promotionNone promotion = iota
+	promotionExitCopy
+	promotionStandby
+	promotionNewShell // a new shell is started
 )
 
 // copied is a sleeping copy of the shell.
-type copied struct {
+type sleepingCopy struct {
 	proc  *process.Proc
 	traps []byte
 	id    string // the last command whose effects it has
@@ -157,19 +157,19 @@ var ErrClosed = errors.New("the shell is closed")
 // errStuck says that the shell lives but does not answer.
 var errStuck = errors.New("the shell does not answer")
 
-func newShell(h *Hub, cfg Config) *Shell {
+func newShell(h *Driver, cfg Config) *Shell {
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
 	}
 	return &Shell{
-		hub: h, cfg: cfg, reports: make(chan report, 16), gone: make(chan struct{}), killed: make(chan struct{}),
-		ctl: control{w: none, r: none},
+		driver: h, cfg: cfg, reports: make(chan report, 16), abandoned: make(chan struct{}), killed: make(chan struct{}),
+		ctl: control{w: noFD, r: noFD},
 	}
 }
 
 // Open starts a shell and returns when it is ready for a command. When ctx is
 // cancelled before that, everything in its tree is killed, and the error is ErrClosed.
-func (h *Hub) Open(ctx context.Context, cfg Config) (*Shell, error) {
+func (h *Driver) Open(ctx context.Context, cfg Config) (*Shell, error) {
 	s := newShell(h, cfg)
 	cut := make(chan struct{})
 	inTime := context.AfterFunc(ctx, func() {
@@ -228,7 +228,7 @@ func (s *Shell) boot(limit time.Duration) error {
 	}
 	err = s.setProc(proc)
 	if err == nil {
-		err = s.greet(limit)
+		err = s.sendBoot(limit)
 	}
 	if errors.Is(err, errStuck) {
 		proc.Signal(unix.SIGKILL)
@@ -237,8 +237,8 @@ func (s *Shell) boot(limit time.Duration) error {
 	if err != nil && !errors.Is(err, ErrClosed) {
 		select {
 		case <-proc.Done():
-		case <-s.gone:
-		case <-time.After(lastWords):
+		case <-s.abandoned:
+		case <-time.After(crashWait):
 		}
 	}
 	if proc.Exited() {
@@ -252,34 +252,34 @@ func (s *Shell) boot(limit time.Duration) error {
 
 // lastWords is how long after something went wrong with a new shell it is known that
 // this was its end.
-const lastWords = time.Second
+const crashWait = time.Second
 
 // greet gives a new shell its part, and waits until it answers.
-func (s *Shell) greet(limit time.Duration) error {
-	s.inCopy, s.exit, s.lastID, s.last = false, nil, "", 0
+func (s *Shell) sendBoot(limit time.Duration) error {
+	s.inCopy, s.exitStatus, s.lastID, s.lastCode = false, nil, "", 0
 	if err := s.newToken(); err != nil {
 		return err
 	}
 	f := s.cfg.Program.Family
-	err := s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.hub.texts[string(f)].path+"\n", f.redirect("2>/dev/null")+"\n")
+	err := s.send("__trl_T="+s.token+" __trl_y="+s.cfg.TTY+"; "+f.builtin(".")+" "+s.driver.bootScripts[string(f)].path+"\n", f.redirect("2>/dev/null")+"\n")
 	if err == nil {
-		err = s.hello(limit)
+		err = s.awaitReady(limit)
 	}
 	if err == nil {
-		s.replaced()
+		s.shellReplaced()
 	}
 	return err
 }
 
 // sayHello asks for a report with a number of its own.
-func (s *Shell) sayHello() error {
+func (s *Shell) askReady() error {
 	s.seq++
-	return s.send(s.cfg.Program.Family.report(s.token, reportReady, strconv.Itoa(s.seq)+`\n' >|`+s.hub.statusW.path) + "\n")
+	return s.send(s.cfg.Program.Family.report(s.token, reportReady, strconv.Itoa(s.seq)+`\n' >|`+s.driver.statusW.path) + "\n")
 }
 
 // hello waits until the shell answers, so that it reads its control pipe.
-func (s *Shell) hello(patience time.Duration) error {
-	if err := s.sayHello(); err != nil {
+func (s *Shell) awaitReady(patience time.Duration) error {
+	if err := s.askReady(); err != nil {
 		return err
 	}
 	limit := time.NewTimer(patience)
@@ -288,16 +288,16 @@ func (s *Shell) hello(patience time.Duration) error {
 		select {
 		case r := <-s.reports:
 			if r.kind == reportReady && r.a == s.seq {
-				s.hear(r)
+				s.ack(r)
 				if f := s.cfg.Program.Family; !s.inCopy || f == Dash || f == Ash {
 					s.closeControlReader() // bash and zsh copies reopen it line by line
 				}
 				return nil
 			}
-			s.handle(r, nil)
+			s.handleReport(r, nil)
 		case <-s.proc.Done():
 			return errors.New("the shell died")
-		case <-s.gone:
+		case <-s.abandoned:
 			return ErrClosed
 		case <-limit.C:
 			return errStuck
@@ -308,7 +308,7 @@ func (s *Shell) hello(patience time.Duration) error {
 // login runs the login startup files as the session's first command, with
 // their output thrown away, for so long.
 func (s *Shell) login(limit time.Duration) error {
-	text, err := bootFiles.ReadFile("boot/" + loginTexts[s.cfg.Program.Family])
+	text, err := bootFiles.ReadFile("boot/" + loginScripts[s.cfg.Program.Family])
 	if err != nil {
 		return err
 	}
@@ -317,18 +317,18 @@ func (s *Shell) login(limit time.Duration) error {
 	defer timer.Stop()
 	res, err := s.Run(Command{Text: string(text), Stdout: os.DevNull, Stderr: os.DevNull, Stop: stop})
 	s.mu.Lock()
-	s.last = 0
-	s.loggedIn = &res
+	s.lastCode = 0
+	s.loginResult = &res
 	s.mu.Unlock()
 	return err
 }
 
 // LoggedIn returns how the login startup files ended; nil: they were not read by this
 // process.
-func (s *Shell) LoggedIn() *Result {
+func (s *Shell) LoginResult() *Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.loggedIn
+	return s.loginResult
 }
 
 // openControl makes a fresh control pipe. The writing end is kept as long as
@@ -356,27 +356,27 @@ func (s *Shell) openControl() error {
 		err = unix.Fstat(p[1], &st)
 	}
 	if err == nil {
-		s.ctl.w, err = s.hub.keep(p[1])
+		s.ctl.w, err = s.driver.keepFD(p[1])
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("control pipe: %w", err), closeFDs(p[:]...))
 	}
 	s.ctl.inode = st.Ino
-	if s.ctl.r, err = s.hub.keepOnly(p[0]); err != nil {
+	if s.ctl.r, err = s.driver.keepAndClose(p[0]); err != nil {
 		return fmt.Errorf("control pipe: %w", err)
 	}
-	return s.hub.keeper.Sync()
+	return s.driver.keeper.Sync()
 }
 
 func (s *Shell) closeControlReader() {
-	s.spent.add(s.ctl.r)
-	s.ctl.r = none
+	s.pendingRelease.add(s.ctl.r)
+	s.ctl.r = noFD
 }
 
 func (s *Shell) closeControl() {
 	s.closeControlReader()
-	s.spent.add(s.ctl.w)
-	s.ctl.w = none
+	s.pendingRelease.add(s.ctl.w)
+	s.ctl.w = noFD
 }
 
 // send writes packets to the control pipe, with one write: whenever this
@@ -441,7 +441,7 @@ func (s *Shell) setProc(p *process.Proc) error {
 	return s.cfg.Terminal.Foreground(p)
 }
 
-func (s *Shell) setStandby(c *copied) {
+func (s *Shell) setStandby(c *sleepingCopy) {
 	s.standby = c
 	if c == nil {
 		s.standbyPID.Store(0)
@@ -458,7 +458,7 @@ func (s *Shell) Cwd() (string, error) {
 // Abandon tells the driver that the shell is about to be killed for good:
 // nothing is started in its place. A command that runs comes back, with
 // ErrClosed, after Close.
-func (s *Shell) Abandon() { s.abandon.Do(func() { close(s.gone) }) }
+func (s *Shell) Abandon() { s.abandonOnce.Do(func() { close(s.abandoned) }) }
 
 // await waits until a process is gone; false means that the shell was
 // abandoned and all its processes are.
@@ -476,24 +476,24 @@ func (s *Shell) await(p *process.Proc) bool {
 // not be given up, for its number may be another session's a moment later.
 func (s *Shell) Close() error {
 	s.Abandon()
-	s.closing.Do(func() { close(s.killed) })
-	s.hub.unregister(s)
+	s.killedOnce.Do(func() { close(s.killed) })
+	s.driver.unregister(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	if s.idle != nil {
-		s.idle.Stop()
+	if s.idleTimer != nil {
+		s.idleTimer.Stop()
 	}
 	s.closeControl()
-	s.spent.dropKit(s.taking)
-	s.spent.addText(s.rousing)
-	s.taking, s.rousing = nil, nil
-	s.settleSpent()
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	s.ignoreReports()
+	s.pendingRelease.dropCopyFDs(s.pendingStandby)
+	s.pendingRelease.addScript(s.promotionScript)
+	s.pendingStandby, s.promotionScript = nil, nil
+	s.releasePending()
+	s.driver.mu.Lock()
+	defer s.driver.mu.Unlock()
+	s.discardReports()
 	return nil
 }

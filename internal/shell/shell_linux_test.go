@@ -45,7 +45,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := NewHub(nil)
+	hub, err := NewDriver(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,9 +270,9 @@ func TestSlowStandbyKeepsItsKit(t *testing.T) {
 		d.awaitStandby()
 		d.proc.Signal(unix.SIGSTOP)
 		d.askStandby()
-		kit := d.taking
+		kit := d.pendingStandby
 		d.awaitStandby() // gives up
-		if kit == nil || d.taking != kit {
+		if kit == nil || d.pendingStandby != kit {
 			t.Error("the kit was given up")
 		}
 		d.proc.Signal(unix.SIGCONT)
@@ -300,7 +300,7 @@ func TestBudget(t *testing.T) {
 		var b budget
 		now := time.Now()
 		for range 50 {
-			b.paid(c.cost)
+			b.recordCost(c.cost)
 		}
 		if got, want := b.pause(), c.every/8; got < want*9/10 || got > want {
 			t.Errorf("standbys that cost %v are taken after a pause of %v, want %v", c.cost, got, want)
@@ -311,7 +311,7 @@ func TestBudget(t *testing.T) {
 				taken++
 			}
 		}
-		if want := int(budgetMost) + int(10*time.Second/c.every); taken < want*9/10 || taken > want*10/9 {
+		if want := int(budgetMax) + int(10*time.Second/c.every); taken < want*9/10 || taken > want*10/9 {
 			t.Errorf("%d standbys that cost %v in 10 s, want about %d", taken, c.cost, want)
 		}
 	}
@@ -321,7 +321,7 @@ func TestBudget(t *testing.T) {
 // write to, hurt nobody.
 func TestForgedReports(t *testing.T) {
 	d := open(t, "dash", 0)
-	status := d.hub.statusW.path
+	status := d.driver.statusW.path
 	garbage := "printf 'x%.0s' 1 2 3 4 5 6 7 8 9 >" + status + "; printf '\\n0123456789abcdef d 1 0\\nno report\\n" + strings.Repeat("z", 300) + "' >" + status
 	if _, res := d.run(garbage+"; (exit 6)", nil); res.Code != 6 {
 		t.Errorf("got %+v", res)
@@ -556,7 +556,7 @@ func TestStandbyIsTakenAgain(t *testing.T) {
 		first := d.standby
 		first.proc.Signal(unix.SIGKILL)
 		d.setStandby(nil)
-		d.tookStandby(nil)
+		d.standbyTaken(nil)
 		d.mu.Unlock()
 		trltest.Eventually(t, "there is another", func() bool { return standby() != 0 && standby() != first.proc.PID() })
 	})

@@ -18,12 +18,12 @@ import (
 type stage byte
 
 const (
-	stageReady   stage = iota // nothing was said to the shell
-	stageSending              // the line may have been written, or not
-	stageSent                 // it was
-	stageMending              // it is over, and the shell is being replaced
-	stageMended               // and has been
-	stageOver                 // its result stands
+	stageReady     stage = iota // nothing was said to the shell
+	stageSending                // the line may have been written, or not
+	stageSent                   // it was
+	stageReplacing              // it is over, and the shell is being replaced
+	stageReplaced               // and has been
+	stageOver                   // its result stands
 )
 
 // save hands out what a restart needs. Afterwards nothing that was given up is
@@ -31,106 +31,106 @@ const (
 // a state that names it could still be read.
 func (s *Shell) save() {
 	if s.cfg.Save != nil {
-		s.state = s.appendState(s.state[:0])
-		s.cfg.Save(s.state)
+		s.stateBuf = s.appendState(s.stateBuf[:0])
+		s.cfg.Save(s.stateBuf)
 	}
-	s.settleSpent()
+	s.releasePending()
 }
 
 // settleSpent is what follows a save.
-func (s *Shell) settleSpent() {
-	if s.owed > 0 {
-		s.hub.unsaved.Add(-s.owed)
-		s.owed = 0
+func (s *Shell) releasePending() {
+	if s.unacked > 0 {
+		s.driver.unsaved.Add(-s.unacked)
+		s.unacked = 0
 	}
-	sp := &s.spent
-	for _, k := range sp.kept {
-		s.hub.drop(k)
+	sp := &s.pendingRelease
+	for _, k := range sp.fds {
+		s.driver.drop(k)
 	}
-	for _, k := range sp.kits {
-		s.hub.kits.Put(k)
+	for _, k := range sp.reusable {
+		s.driver.copyPool.Put(k)
 	}
-	for _, k := range sp.usedKits {
-		s.hub.kits.Drop(k)
+	for _, k := range sp.usedCopyFDs {
+		s.driver.copyPool.Drop(k)
 	}
-	for _, t := range sp.texts {
-		s.hub.giveBack(t)
+	for _, t := range sp.scripts {
+		s.driver.returnScript(t)
 	}
-	sp.kept, sp.kits, sp.usedKits, sp.texts = sp.kept[:0], sp.kits[:0], sp.usedKits[:0], sp.texts[:0]
+	sp.fds, sp.reusable, sp.usedCopyFDs, sp.scripts = sp.fds[:0], sp.reusable[:0], sp.usedCopyFDs[:0], sp.scripts[:0]
 }
 
 // spent is what is given up at the next save.
-type spent struct {
-	kept           []kept
-	kits, usedKits []*kit
-	texts          []*text
+type pendingRelease struct {
+	fds                   []heldFD
+	reusable, usedCopyFDs []*copyFDs
+	scripts               []*script
 }
 
-func (sp *spent) add(k kept) {
-	if k.there() {
-		sp.kept = append(sp.kept, k)
+func (sp *pendingRelease) add(k heldFD) {
+	if k.valid() {
+		sp.fds = append(sp.fds, k)
 	}
 }
 
 // dropKit is for a kit that somebody else may still have open.
-func (sp *spent) dropKit(k *kit) {
+func (sp *pendingRelease) dropCopyFDs(k *copyFDs) {
 	if k != nil {
-		sp.usedKits = append(sp.usedKits, k)
+		sp.usedCopyFDs = append(sp.usedCopyFDs, k)
 	}
 }
 
-func (sp *spent) putKit(k *kit) {
+func (sp *pendingRelease) reuseCopyFDs(k *copyFDs) {
 	if k != nil {
-		sp.kits = append(sp.kits, k)
+		sp.reusable = append(sp.reusable, k)
 	}
 }
 
-func (sp *spent) addText(t *text) {
+func (sp *pendingRelease) addScript(t *script) {
 	if t != nil {
-		sp.texts = append(sp.texts, t)
+		sp.scripts = append(sp.scripts, t)
 	}
 }
 
 // shellState is what Adopt needs to know of a shell. A slot that is 0 is none.
 type shellState struct {
-	driver       holder.Slot // where the shell reports: the status pipe of its hub
-	token        string
-	pid          int
-	inCopy       bool
-	waking       waking
-	seq, last    int
-	lastID       string
-	heard        uint64
-	control      holder.Slot
-	controlRead  holder.Slot
-	exits        bool // it said that it exits,
-	exit         int  // with this status
-	standby      copyState
-	heir         copyState
-	taking       kitState
-	rousing      holder.Slot
-	hasRun       bool // of the last command, or the one under way:
-	id           string
-	stage        stage
-	seqOf        int
-	kit          kitState
-	texts        [3]holder.Slot
-	reported     bool
-	left         bool
-	stopping     bool
-	killed       bool
-	aborted      bool
-	emergency    bool
-	stopSince    time.Duration
-	doubt        int
-	code         int
-	keyed        unix.Signal
-	stopped      bool
-	rolledBack   bool
-	resultCode   int
-	resultSignal unix.Signal
-	ending       Ending
-	rolledBackTo string
+	driver          holder.Slot // where the shell reports: the status pipe of its hub
+	token           string
+	pid             int
+	inCopy          bool
+	promoting       promotion
+	seq, last       int
+	lastID          string
+	acked           uint64
+	control         holder.Slot
+	controlRead     holder.Slot
+	exits           bool // it said that it exits,
+	exit            int  // with this status
+	standby         copyState
+	exitCopy        copyState
+	pendingStandby  copyFDsState
+	promotionScript holder.Slot
+	hasRun          bool // of the last command, or the one under way:
+	id              string
+	stage           stage
+	reportSeq       int
+	copyFDs         copyFDsState
+	scripts         [3]holder.Slot
+	reported        bool
+	calledExit      bool
+	stopping        bool
+	killed          bool
+	aborted         bool
+	emergency       bool
+	stopSince       time.Duration
+	doubtSeq        int
+	code            int
+	keySignal       unix.Signal
+	stopped         bool
+	rolledBack      bool
+	resultCode      int
+	resultSignal    unix.Signal
+	ending          Ending
+	rolledBackTo    string
 }
 
 // copyState is a sleeping copy; pid 0 is none.
@@ -140,44 +140,44 @@ type copyState struct {
 	traps []byte
 }
 
-type kitState struct{ wake, traps holder.Slot }
+type copyFDsState struct{ wake, traps holder.Slot }
 
 func (st *shellState) fields(c *state.Coder) {
 	state.Int(c, 1, &st.driver)
 	state.Text(c, 2, &st.token)
 	state.Int(c, 3, &st.pid)
 	state.Bool(c, 4, &st.inCopy)
-	state.Int(c, 5, &st.waking)
+	state.Int(c, 5, &st.promoting)
 	state.Int(c, 6, &st.seq)
 	state.Int(c, 7, &st.last)
 	state.Text(c, 8, &st.lastID)
-	state.Int(c, 9, &st.heard)
+	state.Int(c, 9, &st.acked)
 	state.Int(c, 10, &st.control)
 	state.Int(c, 11, &st.controlRead)
 	state.Bool(c, 12, &st.exits)
 	state.Int(c, 13, &st.exit)
 	st.standby.fields(c, 14)
-	st.heir.fields(c, 17)
-	st.taking.fields(c, 20)
-	state.Int(c, 22, &st.rousing)
+	st.exitCopy.fields(c, 17)
+	st.pendingStandby.fields(c, 20)
+	state.Int(c, 22, &st.promotionScript)
 	state.Bool(c, 23, &st.hasRun)
 	state.Text(c, 24, &st.id)
 	state.Int(c, 25, &st.stage)
-	state.Int(c, 26, &st.seqOf)
-	st.kit.fields(c, 27)
-	for i := range st.texts {
-		state.Int(c, uint64(29+i), &st.texts[i])
+	state.Int(c, 26, &st.reportSeq)
+	st.copyFDs.fields(c, 27)
+	for i := range st.scripts {
+		state.Int(c, uint64(29+i), &st.scripts[i])
 	}
 	state.Bool(c, 32, &st.reported)
-	state.Bool(c, 33, &st.left)
+	state.Bool(c, 33, &st.calledExit)
 	state.Bool(c, 34, &st.stopping)
 	state.Bool(c, 35, &st.killed)
 	state.Bool(c, 36, &st.aborted)
 	state.Bool(c, 37, &st.emergency)
 	state.Int(c, 38, &st.stopSince)
-	state.Int(c, 39, &st.doubt)
+	state.Int(c, 39, &st.doubtSeq)
 	state.Int(c, 40, &st.code)
-	state.Int(c, 41, &st.keyed)
+	state.Int(c, 41, &st.keySignal)
 	state.Bool(c, 42, &st.stopped)
 	state.Bool(c, 43, &st.rolledBack)
 	state.Int(c, 44, &st.resultCode)
@@ -192,40 +192,40 @@ func (cs *copyState) fields(c *state.Coder, tag uint64) {
 	state.Bytes(c, tag+2, &cs.traps)
 }
 
-func (ks *kitState) fields(c *state.Coder, tag uint64) {
+func (ks *copyFDsState) fields(c *state.Coder, tag uint64) {
 	state.Int(c, tag, &ks.wake)
 	state.Int(c, tag+1, &ks.traps)
 }
 
 // appendState adds what Adopt needs to b.
 func (s *Shell) appendState(b []byte) []byte {
-	st := &s.saved
-	s.persist(st)
+	st := &s.stateScratch
+	s.fillState(st)
 	c := state.Writer(b)
 	st.fields(&c)
 	return c.Value()
 }
 
 // persist makes st the state of the shell as it is now.
-func (s *Shell) persist(st *shellState) {
+func (s *Shell) fillState(st *shellState) {
 	*st = shellState{
-		driver: s.hub.statusW.kept(), token: s.token, pid: int(s.pid.Load()), inCopy: s.inCopy, waking: s.waking,
-		seq: s.seq, last: s.last, lastID: s.lastID, heard: s.heard,
-		control: s.ctl.w.kept(), controlRead: s.ctl.r.kept(), exits: s.exit != nil,
-		standby: s.standby.persisted(), heir: s.heir.persisted(), taking: s.taking.persisted(), rousing: s.rousing.persisted(),
+		driver: s.driver.statusW.slotOrZero(), token: s.token, pid: int(s.pid.Load()), inCopy: s.inCopy, promoting: s.promoting,
+		seq: s.seq, last: s.lastCode, lastID: s.lastID, acked: s.acked,
+		control: s.ctl.w.slotOrZero(), controlRead: s.ctl.r.slotOrZero(), exits: s.exitStatus != nil,
+		standby: s.standby.persisted(), exitCopy: s.exitCopy.persisted(), pendingStandby: s.pendingStandby.persisted(), promotionScript: s.promotionScript.persisted(),
 	}
-	if s.exit != nil {
-		st.exit = *s.exit
+	if s.exitStatus != nil {
+		st.exit = *s.exitStatus
 	}
-	r := s.now
+	r := s.current
 	if r == nil {
 		return
 	}
-	st.hasRun, st.id, st.stage, st.seqOf, st.kit = true, r.cmd.ID, r.stage, r.seqOf, r.kit.persisted()
-	for i, t := range r.texts {
-		st.texts[i] = t.persisted()
+	st.hasRun, st.id, st.stage, st.reportSeq, st.copyFDs = true, r.cmd.ID, r.stage, r.reportSeq, r.copyFDs.persisted()
+	for i, t := range r.scripts {
+		st.scripts[i] = t.persisted()
 	}
-	st.reported, st.left, st.doubt, st.code, st.keyed = r.reported, r.left, r.doubt, r.code, r.keyed
+	st.reported, st.calledExit, st.doubtSeq, st.code, st.keySignal = r.reported, r.calledExit, r.doubtSeq, r.code, r.keySignal
 	st.stopping, st.killed, st.aborted, st.stopSince = r.stop.begun, r.stop.killed, r.stop.aborted, r.stop.since
 	st.emergency = r.wedge.emergency
 	st.stopped, st.rolledBack, st.rolledBackTo = r.res.Stopped, r.res.RolledBack, r.res.RolledBackTo
@@ -233,28 +233,28 @@ func (s *Shell) persist(st *shellState) {
 }
 
 // kept returns the slot, 0 for none.
-func (k kept) kept() holder.Slot {
-	if !k.there() {
+func (k heldFD) slotOrZero() holder.Slot {
+	if !k.valid() {
 		return 0
 	}
 	return k.slot
 }
 
-func (k *kit) persisted() kitState {
+func (k *copyFDs) persisted() copyFDsState {
 	if k == nil {
-		return kitState{}
+		return copyFDsState{}
 	}
-	return kitState{wake: k.wake.kept(), traps: k.traps.kept()}
+	return copyFDsState{wake: k.wake.slotOrZero(), traps: k.traps.slotOrZero()}
 }
 
-func (t *text) persisted() holder.Slot {
+func (t *script) persisted() holder.Slot {
 	if t == nil {
 		return 0
 	}
-	return t.kept.kept()
+	return t.heldFD.slotOrZero()
 }
 
-func (c *copied) persisted() copyState {
+func (c *sleepingCopy) persisted() copyState {
 	if c == nil {
 		return copyState{}
 	}
@@ -271,8 +271,8 @@ func SlotsOf(saved []byte) []holder.Slot {
 		return nil
 	}
 	return []holder.Slot{
-		st.control, st.controlRead, st.taking.wake, st.taking.traps, st.rousing,
-		st.kit.wake, st.kit.traps, st.texts[0], st.texts[1], st.texts[2],
+		st.control, st.controlRead, st.pendingStandby.wake, st.pendingStandby.traps, st.promotionScript,
+		st.copyFDs.wake, st.copyFDs.traps, st.scripts[0], st.scripts[1], st.scripts[2],
 	}
 }
 
@@ -295,31 +295,31 @@ func freshSeq(saved int) int { return max(saved, int(process.SinceBoot().Microse
 //
 // On an error everything that was kept stays kept, and only descriptors of this
 // process are closed: a later daemon may be able to go on with the shell.
-func (h *Hub) Adopt(cfg Config, saved []byte) (*Shell, error) {
+func (h *Driver) Adopt(cfg Config, saved []byte) (*Shell, error) {
 	var st shellState
 	if err := state.Decode(saved, st.fields); err != nil {
 		return nil, fmt.Errorf("read the state of a shell: %w", err)
 	}
-	if st.driver != 0 && st.driver != h.statusW.kept() {
+	if st.driver != 0 && st.driver != h.statusW.slotOrZero() {
 		return nil, errors.New("the shell reports to a driver that is gone")
 	}
 	s := newShell(h, cfg)
-	a := adoption{hub: h, tree: cfg.Tree}
-	s.token, s.inCopy, s.adopted, s.waking = st.token, st.inCopy, true, st.waking
+	a := adoption{driver: h, tree: cfg.Tree}
+	s.token, s.inCopy, s.adopted, s.promoting = st.token, st.inCopy, true, st.promoting
 	s.seq = freshSeq(st.seq)
-	s.asked = s.seq
-	s.last, s.lastID, s.past, s.heard = st.last, st.lastID, st.heard, st.heard
-	s.ctl.w, s.ctl.r = a.take(st.control), h.given(st.controlRead)
+	s.staleSeq = s.seq
+	s.lastCode, s.lastID, s.staleReports, s.acked = st.last, st.lastID, st.acked, st.acked
+	s.ctl.w, s.ctl.r = a.take(st.control), h.heldSlot(st.controlRead)
 	if st.exits {
-		s.exit = &st.exit
+		s.exitStatus = &st.exit
 	}
-	s.setStandby(a.copied(st.standby))
-	s.heir = a.copied(st.heir)
-	s.taking = a.kit(st.taking)
-	s.rousing = a.text(st.rousing)
+	s.setStandby(a.sleepingCopy(st.standby))
+	s.exitCopy = a.sleepingCopy(st.exitCopy)
+	s.pendingStandby = a.copyFDs(st.pendingStandby)
+	s.promotionScript = a.script(st.promotionScript)
 	if st.hasRun {
-		s.now = a.running(s, &st)
-		s.awaited = s.now.doubt
+		s.current = a.running(s, &st)
+		s.awaitedSeq = s.current.doubtSeq
 	}
 	if a.err == nil {
 		a.err = s.adoptProc(st.pid)
@@ -327,11 +327,11 @@ func (h *Hub) Adopt(cfg Config, saved []byte) (*Shell, error) {
 	if a.err != nil {
 		return nil, errors.Join(a.err, a.release())
 	}
-	for range a.kits {
-		h.kits.Adopt()
+	for range a.copyFDsTaken {
+		h.copyPool.Adopt()
 	}
-	for range a.texts {
-		h.pieces.Adopt()
+	for range a.scriptsTaken {
+		h.scriptPool.Adopt()
 	}
 	h.mu.Lock()
 	h.shells[s.token] = s
@@ -342,67 +342,67 @@ func (h *Hub) Adopt(cfg Config, saved []byte) (*Shell, error) {
 // adoption takes what was kept of one owner. It owns nothing but the
 // descriptors of this process, until the whole has succeeded.
 type adoption struct {
-	hub         *Hub
-	tree        *process.Tree
-	fds         []int
-	kits, texts int   // taken so far
-	err         error // the first one; nothing is taken after it
+	driver                     *Driver
+	tree                       *process.Tree
+	fds                        []int
+	copyFDsTaken, scriptsTaken int   // taken so far
+	err                        error // the first one; nothing is taken after it
 }
 
 // release closes what was taken.
 func (a *adoption) release() error { return closeFDs(a.fds...) }
 
-func (a *adoption) take(slot holder.Slot) kept {
+func (a *adoption) take(slot holder.Slot) heldFD {
 	if slot == 0 || a.err != nil {
-		return none
+		return noFD
 	}
-	k, err := a.hub.taken(slot)
+	k, err := a.driver.takeHeld(slot)
 	if err != nil {
 		a.err = err
-		return none
+		return noFD
 	}
 	a.fds = append(a.fds, k.fd)
 	return k
 }
 
-func (a *adoption) kit(st kitState) *kit {
+func (a *adoption) copyFDs(st copyFDsState) *copyFDs {
 	if st.wake == 0 || a.err != nil {
 		return nil
 	}
-	a.kits++
-	return &kit{wake: a.hub.given(st.wake), traps: a.take(st.traps)}
+	a.copyFDsTaken++
+	return &copyFDs{wake: a.driver.heldSlot(st.wake), traps: a.take(st.traps)}
 }
 
-func (a *adoption) text(slot holder.Slot) *text {
+func (a *adoption) script(slot holder.Slot) *script {
 	k := a.take(slot)
-	if !k.there() {
+	if !k.valid() {
 		return nil
 	}
-	a.texts++
-	return &text{kept: k}
+	a.scriptsTaken++
+	return &script{heldFD: k}
 }
 
 // copied finds a sleeping copy, which may be gone by now.
-func (a *adoption) copied(st copyState) *copied {
+func (a *adoption) sleepingCopy(st copyState) *sleepingCopy {
 	if st.pid == 0 || a.err != nil {
 		return nil
 	}
 	p, err := a.tree.AdoptProc(st.pid)
 	if err != nil {
-		a.hub.log.Debug("a copy of a shell is gone", "error", err)
+		a.driver.log.Debug("a copy of a shell is gone", "error", err)
 		return nil
 	}
-	return &copied{proc: p, id: st.id, traps: st.traps}
+	return &sleepingCopy{proc: p, id: st.id, traps: st.traps}
 }
 
 // running makes the command again that was under way, or the last one.
 func (a *adoption) running(s *Shell, st *shellState) *running {
-	r := &running{Shell: s, stage: st.stage, seqOf: st.seqOf, kit: a.kit(st.kit)}
+	r := &running{Shell: s, stage: st.stage, reportSeq: st.reportSeq, copyFDs: a.copyFDs(st.copyFDs)}
 	r.cmd.ID = st.id
-	for i, slot := range st.texts {
-		r.texts[i] = a.text(slot)
+	for i, slot := range st.scripts {
+		r.scripts[i] = a.script(slot)
 	}
-	r.reported, r.left, r.wasStopped, r.doubt, r.code, r.keyed = st.reported, st.left, st.stopping, st.doubt, st.code, st.keyed
+	r.reported, r.calledExit, r.wasStopped, r.doubtSeq, r.code, r.keySignal = st.reported, st.calledExit, st.stopping, st.doubtSeq, st.code, st.keySignal
 	r.stop.killed, r.stop.since = st.killed, st.stopSince
 	r.stop.aborted = st.aborted || st.stopping // a stop is saved before it is done
 	r.wedge.emergency = st.emergency
@@ -415,14 +415,14 @@ func (a *adoption) running(s *Shell, st *shellState) *running {
 
 // adoptProc finds the process that is the shell, or was when it was last seen.
 func (s *Shell) adoptProc(pid int) error {
-	for _, c := range []*copied{s.heir, s.standby} {
+	for _, c := range []*sleepingCopy{s.exitCopy, s.standby} {
 		if c != nil && c.proc.PID() == pid { // it was being woken
 			s.proc = c.proc
 		}
 	}
 	if s.proc == nil {
 		p, err := s.cfg.Tree.AdoptProc(pid)
-		if err != nil && s.waking == wakingNone {
+		if err != nil && s.promoting == promotionNone {
 			return err
 		}
 		s.proc = p // nil: it is gone, and is being replaced
@@ -437,7 +437,7 @@ func (s *Shell) adoptProc(pid int) error {
 }
 
 // hubState is what AdoptHub needs to know.
-type hubState struct {
+type driverState struct {
 	statusR, statusW, ring holder.Slot
 	scripts                []scriptState
 }
@@ -448,7 +448,7 @@ type scriptState struct {
 	slot holder.Slot
 }
 
-func (st *hubState) fields(c *state.Coder) {
+func (st *driverState) fields(c *state.Coder) {
 	state.Int(c, 1, &st.statusR)
 	state.Int(c, 2, &st.statusW)
 	state.Int(c, 3, &st.ring)
@@ -459,13 +459,13 @@ func (st *hubState) fields(c *state.Coder) {
 }
 
 // CheckHubState returns an error for a state that AdoptHub could not read.
-func CheckHubState(saved []byte) error { return state.Decode(saved, new(hubState).fields) }
+func CheckDriverState(saved []byte) error { return state.Decode(saved, new(driverState).fields) }
 
 // State is what AdoptHub needs. It changes only when AdoptHub has added scripts.
-func (h *Hub) State() []byte {
-	st := hubState{statusR: h.statusR.kept(), statusW: h.statusW.kept(), ring: h.ring.kept.kept()}
-	for _, key := range slices.Sorted(maps.Keys(h.scripts)) {
-		st.scripts = append(st.scripts, scriptState{key, h.scripts[key].kept()})
+func (h *Driver) State() []byte {
+	st := driverState{statusR: h.statusR.slotOrZero(), statusW: h.statusW.slotOrZero(), ring: h.ring.heldFD.slotOrZero()}
+	for _, key := range slices.Sorted(maps.Keys(h.loadedScripts)) {
+		st.scripts = append(st.scripts, scriptState{key, h.loadedScripts[key].slotOrZero()})
 	}
 	return state.Encode(st.fields)
 }
@@ -475,26 +475,26 @@ func (h *Hub) State() []byte {
 // one did not have are loaded; those that this one does not know stay.
 //
 // On an error everything that was kept stays kept.
-func AdoptHub(cfg HubConfig, saved []byte) (*Hub, error) {
-	var st hubState
+func AdoptDriver(cfg DriverConfig, saved []byte) (*Driver, error) {
+	var st driverState
 	if err := state.Decode(saved, st.fields); err != nil {
 		return nil, fmt.Errorf("read the state of the driver: %w", err)
 	}
-	h := newHub(cfg)
-	a := adoption{hub: h}
+	h := newDriver(cfg)
+	a := adoption{driver: h}
 	h.statusR, h.statusW = a.take(st.statusR), a.take(st.statusW)
 	reports := a.take(st.ring)
-	if a.err == nil && (!h.statusR.there() || !h.statusW.there() || !reports.there()) {
+	if a.err == nil && (!h.statusR.valid() || !h.statusW.valid() || !reports.valid()) {
 		a.err = errors.New("the state of the driver does not name its pipes")
 	}
 	for _, s := range st.scripts {
-		h.scripts[s.key] = h.given(s.slot)
+		h.loadedScripts[s.key] = h.heldSlot(s.slot)
 	}
 	if a.err == nil {
 		h.ring, a.err = mapRing(reports)
 	}
 	if a.err == nil {
-		if a.err = h.loadTexts(); a.err != nil {
+		if a.err = h.loadBootScripts(); a.err != nil {
 			a.err = errors.Join(a.err, h.ring.unmap())
 		}
 	}
@@ -507,38 +507,38 @@ func AdoptHub(cfg HubConfig, saved []byte) (*Hub, error) {
 
 // Slots are what the hub and its shells have kept, before the hub is started.
 // Nobody needs what else an earlier daemon has kept for them.
-func (h *Hub) Slots() []holder.Slot {
+func (h *Driver) Slots() []holder.Slot {
 	var slots []holder.Slot
-	add := func(ks ...kept) {
+	add := func(ks ...heldFD) {
 		for _, k := range ks {
-			if k.there() {
+			if k.valid() {
 				slots = append(slots, k.slot)
 			}
 		}
 	}
-	addKit := func(k *kit) {
+	addKit := func(k *copyFDs) {
 		if k != nil {
 			add(k.wake, k.traps)
 		}
 	}
-	addText := func(t *text) {
+	addText := func(t *script) {
 		if t != nil {
-			add(t.kept)
+			add(t.heldFD)
 		}
 	}
-	add(h.statusR, h.statusW, h.ring.kept)
-	for _, k := range h.scripts {
+	add(h.statusR, h.statusW, h.ring.heldFD)
+	for _, k := range h.loadedScripts {
 		add(k)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.shells {
 		add(s.ctl.w, s.ctl.r)
-		addKit(s.taking)
-		addText(s.rousing)
-		if r := s.now; r != nil {
-			addKit(r.kit)
-			for _, t := range r.texts {
+		addKit(s.pendingStandby)
+		addText(s.promotionScript)
+		if r := s.current; r != nil {
+			addKit(r.copyFDs)
+			for _, t := range r.scripts {
 				addText(t)
 			}
 		}

@@ -57,13 +57,13 @@ func fillState(v reflect.Value, n *int) {
 // TestAnotherSetOfScripts: a program with one more script takes over from one
 // that did not have it, and one that does not know a script keeps it.
 func TestAnotherSetOfScripts(t *testing.T) {
-	keep := holder.Alone()
-	h, err := OpenHub(HubConfig{Keeper: keep})
+	keep := holder.NewLocalKeeper()
+	h, err := OpenDriver(DriverConfig{Keeper: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	var st hubState
+	var st driverState
 	if err := state.Decode(h.State(), st.fields); err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +71,14 @@ func TestAnotherSetOfScripts(t *testing.T) {
 	at := slices.IndexFunc(st.scripts, func(s scriptState) bool { return strings.HasPrefix(s.key, "gone-") })
 	removed := st.scripts[at]
 	st.scripts[at].key = "later"
-	again, err := AdoptHub(HubConfig{Keeper: keep}, state.Encode(st.fields))
+	again, err := AdoptDriver(DriverConfig{Keeper: keep}, state.Encode(st.fields))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k := again.scripts[removed.key]; !k.there() || k.slot == removed.slot {
+	if k := again.loadedScripts[removed.key]; !k.valid() || k.slot == removed.slot {
 		t.Errorf("script %s was not loaded: %+v", removed.key, k)
 	}
-	var now hubState
+	var now driverState
 	if err := state.Decode(again.State(), now.fields); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAnotherSetOfScripts(t *testing.T) {
 	if err := again.ring.unmap(); err != nil {
 		t.Error(err)
 	}
-	keep.Drop(again.scripts[removed.key].slot)
+	keep.Drop(again.loadedScripts[removed.key].slot)
 	if err := closeFDs(again.statusR.fd, again.statusW.fd, again.ring.fd); err != nil {
 		t.Error(err)
 	}
@@ -98,13 +98,13 @@ func TestAnotherSetOfScripts(t *testing.T) {
 // TestFailedAdoptionGivesNothingUp: what can't be taken over stays as it was, for
 // another program that can.
 func TestFailedAdoptionGivesNothingUp(t *testing.T) {
-	keep := &counting{Keeper: holder.Alone()}
-	h, err := OpenHub(HubConfig{Keeper: keep})
+	keep := &counting{Keeper: holder.NewLocalKeeper()}
+	h, err := OpenDriver(DriverConfig{Keeper: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	var st hubState
+	var st driverState
 	if err := state.Decode(h.State(), st.fields); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestFailedAdoptionGivesNothingUp(t *testing.T) {
 		}(),
 	} {
 		keep.dropped = nil
-		if _, err := AdoptHub(HubConfig{Keeper: keep}, saved); err == nil {
+		if _, err := AdoptDriver(DriverConfig{Keeper: keep}, saved); err == nil {
 			t.Errorf("%s: adopted", name)
 		}
 		if len(keep.dropped) > 0 {
@@ -128,10 +128,10 @@ func TestFailedAdoptionGivesNothingUp(t *testing.T) {
 	for name, change := range map[string]func(*shellState){
 		"another driver": func(st *shellState) { st.driver = 1 << 20 },
 		"no control":     func(st *shellState) { st.control = 1 << 20 },
-		"no text":        func(st *shellState) { st.hasRun, st.texts[1] = true, 1<<20 },
+		"no text":        func(st *shellState) { st.hasRun, st.scripts[1] = true, 1<<20 },
 	} {
 		keep.dropped = nil
-		saved := shellState{token: "t", pid: 1, control: st.statusW, taking: kitState{st.ring, st.ring}, rousing: st.ring}
+		saved := shellState{token: "t", pid: 1, control: st.statusW, pendingStandby: copyFDsState{st.ring, st.ring}, promotionScript: st.ring}
 		change(&saved)
 		if _, err := h.Adopt(Config{}, state.Encode(saved.fields)); err == nil || errors.Is(err, unix.EFAULT) {
 			t.Errorf("%s: error %v", name, err)

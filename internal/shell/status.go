@@ -10,12 +10,12 @@ const tokenLen = 16
 type reportKind byte
 
 const (
-	reportReady   reportKind = 'r' // seq: the shell reads its control pipe
-	reportDone    reportKind = 'd' // seq status: a command is over
-	reportLeft    reportKind = 'e' // seq status: a command is over that called exit, which the driver kept from ending the shell
-	reportExit    reportKind = 'x' // status: the shell is exiting, an heir may follow
-	reportHeir    reportKind = 'h' // pid outer: a copy with the state at exit sleeps
-	reportStandby reportKind = 't' // pid outer: a copy with the state when asked sleeps
+	reportReady      reportKind = 'r' // seq: the shell reads its control pipe
+	reportDone       reportKind = 'd' // seq status: a command is over
+	reportCalledExit reportKind = 'e' // seq status: a command is over that called exit, which the driver kept from ending the shell
+	reportExit       reportKind = 'x' // status: the shell is exiting, an heir may follow
+	reportExitCopy   reportKind = 'h' // pid outer: a copy with the state at exit sleeps
+	reportStandby    reportKind = 't' // pid outer: a copy with the state when asked sleeps
 )
 
 // report is one line of the status pipe:
@@ -32,7 +32,7 @@ type report struct {
 }
 
 // operands is how many numbers follow each kind.
-var operands = map[reportKind]int{reportReady: 1, reportDone: 2, reportLeft: 2, reportExit: 1, reportHeir: 2, reportStandby: 2}
+var operands = map[reportKind]int{reportReady: 1, reportDone: 2, reportCalledExit: 2, reportExit: 1, reportExitCopy: 2, reportStandby: 2}
 
 // parseReport reads one line. Any process of the same user can write to the
 // pipe, so anything that is not exactly a report is refused.

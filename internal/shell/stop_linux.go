@@ -28,7 +28,7 @@ type stopping struct {
 	killed      bool // the grace is over
 	aborted     bool // the shell was sent the abort signal
 	awaited     bool // the shell waited for a process when it was sent it first
-	asked       process.Asked
+	signalled   process.TermSent
 	since       time.Duration // when it began, since boot; a later daemon goes on with it
 	graceEnds   time.Time
 	lastAbort   time.Time
@@ -41,7 +41,7 @@ func (st *stopping) begin(grace time.Duration) {
 		st.since = now
 	}
 	st.begun = true
-	st.asked = process.Asked{}
+	st.signalled = process.TermSent{}
 	st.graceEnds = time.Now().Add(grace - (now - st.since))
 }
 
@@ -56,9 +56,9 @@ func (st *stopping) signal() unix.Signal {
 // stopStep does what is due now. errStuck says that the shell outlived it all.
 func (r *running) stopStep() error {
 	st := &r.stop
-	r.drain()
+	r.drainReports()
 	now := time.Now()
-	ended := func() bool { return r.told() || r.proc.Exited() }
+	ended := func() bool { return r.outcomeKnown() || r.proc.Exited() }
 	// The shell first: it must know that it is to give up before the death of
 	// its child lets it go on to the next line.
 	if !ended() && now.Sub(st.lastAbort) >= abortEvery {
@@ -67,7 +67,7 @@ func (r *running) stopStep() error {
 		r.proc.Signal(abortSignal)
 	}
 	if now.Before(st.graceEnds) {
-		left := r.cfg.Tree.Ask(st.asked, r.isMember)
+		left := r.cfg.Tree.Terminate(st.signalled, r.isMember)
 		st.done = ended() && len(left) == 0
 		return nil
 	}
@@ -78,7 +78,7 @@ func (r *running) stopStep() error {
 		}
 	}
 	left := r.cfg.Tree.KillMarked(r.isMember, now.Add(lastChance/2))
-	r.drain()
+	r.drainReports()
 	st.done = ended() && len(left) == 0
 	if !st.done && now.After(st.graceEnds.Add(lastChance)) {
 		return errStuck
@@ -90,6 +90,6 @@ func (r *running) stopStep() error {
 // copies.
 func (r *running) isMember(pid int, mark uint32) bool {
 	return (mark == r.cmd.Mark || mark == process.UnknownMark) && pid != r.proc.PID() &&
-		(r.heir == nil || pid != r.heir.proc.PID()) &&
+		(r.exitCopy == nil || pid != r.exitCopy.proc.PID()) &&
 		(r.standby == nil || pid != r.standby.proc.PID())
 }

@@ -16,14 +16,14 @@ func Closest(name string, known []string) (string, bool) {
 	// guess.
 	best, limit := "", min(2, len(name)/3)
 	for _, k := range known {
-		if d := distance(letters(name), letters(k)); d <= limit {
+		if d := distance(normalize(name), normalize(k)); d <= limit {
 			best, limit = k, d-1
 		}
 	}
 	return best, best != ""
 }
 
-func letters(name string) string {
+func normalize(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("._/:- ", r) {
 			return -1

@@ -47,11 +47,11 @@ type Coder struct {
 	err     error  // of a reader; the first one stays
 
 	// The field that a reader has seen and not taken yet.
-	ahead bool
-	tag   uint64
-	kind  kind
-	num   int64
-	text  []byte // a part of the value itself
+	peeked bool
+	tag    uint64
+	kind   kind
+	num    int64
+	text   []byte // a part of the value itself
 }
 
 // Encode returns the value that fields describes.
@@ -76,11 +76,11 @@ func (c *Coder) Value() []byte { return c.b }
 func Decode(b []byte, fields func(*Coder)) error {
 	c := Coder{b: b, reading: true}
 	fields(&c)
-	for c.err == nil && (c.ahead || len(c.b) > 0) { // tags of a newer writer
-		if !c.ahead {
-			c.look()
+	for c.err == nil && (c.peeked || len(c.b) > 0) { // tags of a newer writer
+		if !c.peeked {
+			c.readField()
 		}
-		c.ahead = false
+		c.peeked = false
 	}
 	return c.err
 }
@@ -106,7 +106,7 @@ func (c *Coder) Fail(err error) {
 }
 
 // use notes that the field with this tag is next.
-func (c *Coder) use(tag uint64) {
+func (c *Coder) setTag(tag uint64) {
 	if tag <= c.last {
 		panic(fmt.Sprintf("state: tag %d comes after %d", tag, c.last))
 	}
@@ -114,7 +114,7 @@ func (c *Coder) use(tag uint64) {
 }
 
 // look reads the next field.
-func (c *Coder) look() {
+func (c *Coder) readField() {
 	key := c.uvarint()
 	if key>>1 <= c.tag {
 		c.damaged() // tags ascend
@@ -136,7 +136,7 @@ func (c *Coder) look() {
 		}
 		c.text, c.b = c.b[:n:n], c.b[n:]
 	}
-	c.ahead = c.err == nil
+	c.peeked = c.err == nil
 }
 
 func (c *Coder) uvarint() uint64 {
@@ -151,28 +151,28 @@ func (c *Coder) uvarint() uint64 {
 
 func (c *Coder) damaged() {
 	c.Fail(ErrDamaged)
-	c.b, c.ahead = nil, false
+	c.b, c.peeked = nil, false
 }
 
 // find reports whether the value has the field, which is taken.
 func (c *Coder) find(tag uint64, k kind) bool {
 	for c.err == nil {
-		if !c.ahead {
+		if !c.peeked {
 			if len(c.b) == 0 {
 				return false
 			}
-			c.look()
+			c.readField()
 			continue
 		}
 		switch {
 		case c.tag > tag:
 			return false
 		case c.tag < tag: // not known here
-			c.ahead = false
+			c.peeked = false
 		case c.kind != k:
 			c.damaged()
 		default:
-			c.ahead = false
+			c.peeked = false
 			return true
 		}
 	}
@@ -186,7 +186,7 @@ type integer interface {
 
 // Int is a field that is a number.
 func Int[T integer](c *Coder, tag uint64, p *T) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if *p != 0 {
 			c.putNumber(tag, int64(*p))
@@ -208,7 +208,7 @@ func (c *Coder) putNumber(tag uint64, n int64) {
 
 // Bool is a field that is true or false.
 func Bool(c *Coder, tag uint64, p *bool) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if *p {
 			c.putNumber(tag, 1)
@@ -233,7 +233,7 @@ func Time(c *Coder, tag uint64, p *time.Time) {
 
 // Text is a field that is a string.
 func Text[T ~string](c *Coder, tag uint64, p *T) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if len(*p) > 0 {
 			c.putLength(tag, len(*p))
@@ -248,7 +248,7 @@ func Text[T ~string](c *Coder, tag uint64, p *T) {
 
 // Bytes is a field that is bytes.
 func Bytes(c *Coder, tag uint64, p *[]byte) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if len(*p) > 0 {
 			c.putLength(tag, len(*p))
@@ -273,7 +273,7 @@ func Texts(c *Coder, tag uint64, p *[]string) {
 
 // Optional is a field that is a value of its own, or nil.
 func Optional[T any](c *Coder, tag uint64, p **T, fields func(*Coder, *T)) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if *p != nil {
 			c.putValue(tag, func(c *Coder) { fields(c, *p) })
@@ -289,7 +289,7 @@ func Optional[T any](c *Coder, tag uint64, p **T, fields func(*Coder, *T)) {
 
 // List is a field that is a list of values. An empty list and nil are the same.
 func List[T any](c *Coder, tag uint64, p *[]T, fields func(*Coder, *T)) {
-	c.use(tag)
+	c.setTag(tag)
 	if !c.reading {
 		if len(*p) > 0 {
 			list := Coder{}

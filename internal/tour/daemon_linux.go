@@ -15,7 +15,7 @@ import (
 )
 
 // host is the daemon of a tour. It is owned by Run.
-type host struct {
+type daemon struct {
 	socket string
 	pid    int
 	exited chan struct{}
@@ -23,8 +23,8 @@ type host struct {
 }
 
 // start starts a daemon and waits until it serves.
-func start(ctx context.Context, program, dir string) (*host, error) {
-	d := &host{socket: filepath.Join(dir, "trl.sock"), exited: make(chan struct{})}
+func start(ctx context.Context, program, dir string) (*daemon, error) {
+	d := &daemon{socket: filepath.Join(dir, "trl.sock"), exited: make(chan struct{})}
 	cmd := exec.Command(program, "serve", "--socket", d.socket, "--config", os.DevNull, "--log-format", "json")
 	cmd.Env = environment()
 	// A key that ends the tour is not the daemon's, which is ended in order; if
@@ -81,7 +81,7 @@ func awaitReady(log io.Reader, ready chan<- error) {
 }
 
 // end ends the daemon, and returns when it is gone with all its processes.
-func (d *host) end() error {
+func (d *daemon) end() error {
 	select {
 	case <-d.exited:
 	default:

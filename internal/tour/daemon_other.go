@@ -7,10 +7,10 @@ import (
 	"errors"
 )
 
-type host struct{ socket string }
+type daemon struct{ socket string }
 
-func start(context.Context, string, string) (*host, error) {
+func start(context.Context, string, string) (*daemon, error) {
 	return nil, errors.New("the tour needs sessions, which are served on Linux only")
 }
 
-func (*host) end() error { return nil }
+func (*daemon) end() error { return nil }

@@ -34,20 +34,20 @@ type Options struct {
 }
 
 // stop is a place of the tour.
-type stop struct {
-	title    string
-	says     string
-	commands []string
-	shown    []string // to be typed by who takes the tour, later
+type step struct {
+	title     string
+	text      string
+	commands  []string
+	suggested []string // to be typed by who takes the tour, later
 }
 
 // lastCommand puts the id of the session's last command into a variable.
 const lastCommand = `exec=$(trl exec list $id | tail -n 1 | cut -d ' ' -f 1)`
 
-var stops = []stop{
+var steps = []step{
 	{
 		title: "A session keeps what a shell keeps",
-		says:  "It is a shell that stays. Each `trl run` is a client of its own, and finds the\ndirectory and the variables of the one before.",
+		text:  "It is a shell that stays. Each `trl run` is a client of its own, and finds the\ndirectory and the variables of the one before.",
 		commands: []string{
 			`id=$(trl session create)`,
 			`trl run -s $id -- 'cd /usr; greeting=bonjour'`,
@@ -56,7 +56,7 @@ var stops = []stop{
 	},
 	{
 		title: "`exit` is an exit code, and not the end",
-		says:  "The session goes on where the shell was when it exited.",
+		text:  "The session goes on where the shell was when it exited.",
 		commands: []string{
 			`trl run -s $id -- 'exit 3'; echo "status $?"`,
 			`trl run -s $id -- 'echo "$greeting again"'`,
@@ -64,7 +64,7 @@ var stops = []stop{
 	},
 	{
 		title: "A server in the background keeps nobody waiting",
-		says:  "The command is answered when it ends. What it left running writes on, and that is\nkept with the command's own output.",
+		text:  "The command is answered when it ends. What it left running writes on, and that is\nkept with the command's own output.",
 		commands: []string{
 			`trl run -s $id -- 'while sleep 0.1; do echo "GET / 200"; done & server=$!; echo started'`,
 			lastCommand,
@@ -73,7 +73,7 @@ var stops = []stop{
 	},
 	{
 		title: "A timeout leaves nothing running",
-		says:  "It ends every process that the command has started, and only those. The server is\nstill there.",
+		text:  "It ends every process that the command has started, and only those. The server is\nstill there.",
 		commands: []string{
 			`trl run -s $id --timeout 1s -- 'sleep 4321 & sleep 4321'; echo "status $?"`,
 			`trl session info $id | grep 'sleep 4321' || echo 'nothing is left of it'`,
@@ -82,7 +82,7 @@ var stops = []stop{
 	},
 	{
 		title: "Output can be read again, from any byte on",
-		says:  "A reader that was cut off goes on where it was. Here are the last 13 bytes of half\na megabyte.",
+		text:  "A reader that was cut off goes on where it was. Here are the last 13 bytes of half\na megabyte.",
 		commands: []string{
 			`trl run -s $id -- 'seq 100000' >/dev/null`,
 			lastCommand,
@@ -91,7 +91,7 @@ var stops = []stop{
 	},
 	{
 		title: "The end is the end",
-		says:  "With a session go all its processes, the server too. It is answered when they are\ngone.",
+		text:  "With a session go all its processes, the server too. It is answered when they are\ngone.",
 		commands: []string{
 			`trl session destroy $id`,
 			`trl run -s $id -- true`,
@@ -99,8 +99,8 @@ var stops = []stop{
 	},
 	{
 		title: "Now for your agent",
-		says:  "These are yours to type. The first starts a daemon for your own sessions, the\nsecond lets Claude Code use it.",
-		shown: []string{
+		text:  "These are yours to type. The first starts a daemon for your own sessions, the\nsecond lets Claude Code use it.",
+		suggested: []string{
 			`trl serve --detach`,
 			`claude mcp add trl -- trl mcp`,
 		},
@@ -140,7 +140,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	g := &guide{Options: o, client: c, session: session.SessionID}
-	return g.lead(ctx)
+	return g.showSteps(ctx)
 }
 
 // guide leads through the tour.
@@ -150,32 +150,32 @@ type guide struct {
 	session string // in which the commands are typed
 }
 
-func (g *guide) lead(ctx context.Context) error {
-	g.say("This is TRL by its own commands, in about a minute. It uses a daemon of its own,\nwhich is gone at the end.\n")
-	for i, s := range stops {
+func (g *guide) showSteps(ctx context.Context) error {
+	g.printf("This is TRL by its own commands, in about a minute. It uses a daemon of its own,\nwhich is gone at the end.\n")
+	for i, s := range steps {
 		if i > 0 {
 			if on, err := g.Next(ctx); err != nil || !on {
 				return err
 			}
 		}
-		g.say("\n%s\n%s\n\n", g.strong(fmt.Sprintf("%d/%d  %s", i+1, len(stops), s.title)), s.says)
-		for _, command := range s.shown {
-			g.say("%s\n", g.strong("$ "+command))
+		g.printf("\n%s\n%s\n\n", g.bold(fmt.Sprintf("%d/%d  %s", i+1, len(steps), s.title)), s.text)
+		for _, command := range s.suggested {
+			g.printf("%s\n", g.bold("$ "+command))
 		}
 		for _, command := range s.commands {
-			g.say("%s\n", g.strong("$ "+command))
-			if err := g.run(ctx, command); err != nil {
+			g.printf("%s\n", g.bold("$ "+command))
+			if err := g.runCommand(ctx, command); err != nil {
 				return err
 			}
 		}
 	}
-	g.say("\n`trl --help` has the rest.\n")
+	g.printf("\n`trl --help` has the rest.\n")
 	return nil
 }
 
-func (g *guide) say(format string, args ...any) { fmt.Fprintf(g.Out, format, args...) }
+func (g *guide) printf(format string, args ...any) { fmt.Fprintf(g.Out, format, args...) }
 
-func (g *guide) strong(text string) string {
+func (g *guide) bold(text string) string {
 	if !g.Styled {
 		return text
 	}
@@ -184,12 +184,12 @@ func (g *guide) strong(text string) string {
 
 // commandTime is how long a command of the tour may take on a slow machine.
 // None takes more than two seconds on another.
-const commandTime = time.Minute
+const commandTimeout = time.Minute
 
 // run types a command, and shows what it prints as it comes: what it says of an
 // error in its place among the rest.
-func (g *guide) run(ctx context.Context, command string) error {
-	limit := commandTime.Milliseconds()
+func (g *guide) runCommand(ctx context.Context, command string) error {
+	limit := commandTimeout.Milliseconds()
 	st, err := g.client.Stream(ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: g.session, Command: "{ " + command + "\n} 2>&1", TimeoutMS: &limit}})
 	if err != nil {
 		return err

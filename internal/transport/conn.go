@@ -68,9 +68,9 @@ type conn struct {
 	ended   bool       // nothing will be read any more
 	streams map[string]*stream
 
-	turn   chan struct{} // wakes an idle worker with the turn; closed when ended
-	unread chan struct{} // says that nobody is reading
-	done   chan struct{} // closed when the last worker is gone
+	turn       chan struct{} // wakes an idle worker with the turn; closed when ended
+	notReading chan struct{} // says that nobody is reading
+	done       chan struct{} // closed when the last worker is gone
 }
 
 // maxIdle is how many workers stay for a next request: one takes the turn,
@@ -85,7 +85,7 @@ const maxInFlightRequests = 8
 func newConn(ctx context.Context, s *Server, l link) *conn {
 	c := &conn{
 		srv: s, link: l, in: l.requests, table: l.handler, workers: 1,
-		turn: make(chan struct{}, 1), unread: make(chan struct{}, 1), done: make(chan struct{}),
+		turn: make(chan struct{}, 1), notReading: make(chan struct{}, 1), done: make(chan struct{}),
 		streams: map[string]*stream{},
 	}
 	if c.in == nil {
@@ -116,11 +116,11 @@ func (c *conn) serve() {
 		select {
 		case <-c.done:
 			return
-		case <-c.unread:
+		case <-c.notReading:
 		case <-poll:
 		}
 		poll = nil
-		if c.isRead() || c.link.hungUp == nil {
+		if c.isReading() || c.link.hungUp == nil {
 			continue
 		}
 		if c.link.hungUp() {
@@ -131,7 +131,7 @@ func (c *conn) serve() {
 	}
 }
 
-func (c *conn) isRead() bool {
+func (c *conn) isReading() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.paused && !c.ended
@@ -190,7 +190,7 @@ func (c *conn) passTurn(size int) {
 	switch {
 	case c.full():
 		c.paused = true
-		c.sayUnread()
+		c.signalNotReading()
 	case c.idle > 0:
 		c.idle--
 		c.turn <- struct{}{} // never blocks: there is one turn, and this is it
@@ -204,9 +204,9 @@ func (c *conn) full() bool {
 	return c.busy >= c.srv.cfg.MaxInFlight || c.bytes >= maxInFlightRequests*c.srv.cfg.MaxRequestBytes
 }
 
-func (c *conn) sayUnread() {
+func (c *conn) signalNotReading() {
 	select {
-	case c.unread <- struct{}{}:
+	case c.notReading <- struct{}{}:
 	default:
 	}
 }
@@ -256,7 +256,7 @@ func (c *conn) endReading(err error) {
 	defer c.mu.Unlock()
 	c.ended = true
 	close(c.turn)
-	c.sayUnread()
+	c.signalNotReading()
 	c.leave()
 }
 
@@ -286,7 +286,7 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 	settled()
 	if q.id != nil {
 		var st *stream
-		if opened, ok := result.(*service.Opened); ok && failure == nil {
+		if opened, ok := result.(*service.OpenedStream); ok && failure == nil {
 			result = opened.Result
 			st, failure = c.open(opened)
 		}

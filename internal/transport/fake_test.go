@@ -26,7 +26,7 @@ type fakeSessions struct {
 }
 
 func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
-	arrival.Settled(ctx)
+	arrival.MarkQueued(ctx)
 	return f.run(ctx, p)
 }
 
@@ -89,16 +89,16 @@ func dial(t testing.TB, path string) *peer {
 	}
 	t.Cleanup(func() { nc.Close() })
 	p := &peer{t: t, UnixConn: nc.(*net.UnixConn), r: bufio.NewReader(nc)}
-	p.hurry()
+	p.setDeadline()
 	return p
 }
 
 // hurry lets a test that hangs say where.
-func (p *peer) hurry() { _ = p.SetDeadline(time.Now().Add(30 * time.Second)) }
+func (p *peer) setDeadline() { _ = p.SetDeadline(time.Now().Add(30 * time.Second)) }
 
 func (p *peer) send(lines string) {
 	p.t.Helper()
-	p.hurry()
+	p.setDeadline()
 	if _, err := p.Write([]byte(lines)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (p *peer) send(lines string) {
 
 func (p *peer) line() string {
 	p.t.Helper()
-	p.hurry()
+	p.setDeadline()
 	line, err := p.r.ReadString('\n')
 	if err != nil {
 		p.t.Fatal(err)

@@ -39,7 +39,7 @@ const (
 const maxBodyLength = 1 << 62
 
 // spoiled is no part of any name or value.
-const spoiled = 0
+const invalidByte = 0
 
 // filter looks at the next bytes of a connection.
 func (f *framing) filter(b []byte) {
@@ -86,7 +86,7 @@ func (f *framing) inName(c *byte) {
 		f.size = 0
 	case *c == '\r':
 	case f.size == 0 && (*c == ' ' || *c == '\t'):
-		*c = spoiled
+		*c = invalidByte
 		f.state = afterFraming
 	case *c == ':':
 		f.endName(c)
@@ -116,7 +116,7 @@ func (f *framing) endName(colon *byte) {
 		f.hasEncoding = f.hasEncoding || f.size == len(f.name)
 	}
 	if f.hasLength && f.hasEncoding {
-		*colon = spoiled
+		*colon = invalidByte
 		f.state = afterFraming
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Keys knows the tokens: *access.Keyring.
 type Keys interface {
 	Find(secret string) (access.Token, bool)
-	Holds(id string) bool
+	Valid(id string) bool
 }
 
 // guard is the door of the HTTP server. A web page that its user has open is
@@ -56,7 +56,7 @@ func hostOf(address string) string {
 
 // knows reports whether a Host header names this server: by a loopback name or
 // address, which nobody can make point elsewhere, or by one that was listed.
-func (g *guard) knows(header string) bool {
+func (g *guard) knowsHost(header string) bool {
 	host := hostOf(header)
 	if host == "localhost" || slices.Contains(g.hosts, host) {
 		return true
@@ -67,7 +67,7 @@ func (g *guard) knows(header string) bool {
 
 // trusts reports whether a page of that origin may call. The origin of a page
 // without one, null, is anybody's.
-func (g *guard) trusts(origin string) bool {
+func (g *guard) allowsOrigin(origin string) bool {
 	return origin != "null" && slices.Contains(g.origins, strings.ToLower(origin))
 }
 
@@ -79,13 +79,13 @@ type refusal struct {
 }
 
 // front checks what a request comes by: steps 1 and 2.
-func (g *guard) front(r *http.Request) *refusal {
-	if !g.knows(r.Host) {
+func (g *guard) checkHostAndOrigin(r *http.Request) *refusal {
+	if !g.knowsHost(r.Host) {
 		return &refusal{status: http.StatusMisdirectedRequest, err: api.Errorf(api.CodeForbidden, "this server does not go by that name").
 			WithHint("use the address the daemon listens on, or add the name to http_allowed_hosts")}
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if !g.trusts(origin) {
+		if !g.allowsOrigin(origin) {
 			return &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "pages of this origin may not call").
 				WithHint("call without an Origin header, or add the origin to http_allowed_origins")}
 		}
@@ -94,7 +94,7 @@ func (g *guard) front(r *http.Request) *refusal {
 }
 
 // identify finds who is asking: step 3.
-func (g *guard) identify(r *http.Request) (access.Token, *refusal) {
+func (g *guard) authenticate(r *http.Request) (access.Token, *refusal) {
 	// One header: of two, proxies and servers may each believe another.
 	if given := r.Header.Values("Authorization"); len(given) == 1 {
 		kind, secret, _ := strings.Cut(given[0], " ")
@@ -132,14 +132,14 @@ func tooMany(wait time.Duration) *api.Error {
 
 // paced serves the requests of a connection that came in long ago, each of
 // which needs room as if it came by itself.
-type paced struct {
+type rateLimited struct {
 	Handler
 	limits *access.Limiter
 	token  string
 }
 
 // Call makes room for the request and serves it.
-func (p paced) Call(ctx context.Context, method string, params rawParams) (any, error) {
+func (p rateLimited) Call(ctx context.Context, method string, params rawParams) (any, error) {
 	leave, wait := p.limits.Enter(p.token)
 	if leave == nil {
 		return nil, tooMany(wait)

@@ -35,7 +35,7 @@ type HTTPConfig struct {
 	// none by default.
 	Hosts, Origins []string
 
-	Ends func() bool // whether the daemon is about to end; nil: it never is
+	ShuttingDown func() bool // whether the daemon is about to end; nil: it never is
 }
 
 // The bounds of HTTP connections. What a request may be is the Server's to
@@ -48,7 +48,7 @@ const (
 	// has shown a token: the handshake, a header, a body that is refused, and the
 	// pause before the next request. A page asks by OPTIONS right before it
 	// calls; a monitor that asks for /healthz less often connects anew.
-	strangerTimeout = headerTimeout
+	unauthenticatedTimeout = headerTimeout
 	// bodyTimeout is for a body: the longest at 300 kB/s.
 	bodyTimeout = 30 * time.Second
 	// idleTimeout is how long a connection is kept for a next request: longer
@@ -63,13 +63,13 @@ const (
 	maxHTTPConns = 1024
 	// quietTime is after how long without an event a stream sends a sign of
 	// life: proxies give up a connection after 30 s or 60 s.
-	quietTime = 15 * time.Second
+	keepAliveInterval = 15 * time.Second
 	// tokenPoll is how soon a stream or a WebSocket ends whose token was
 	// revoked or has expired.
 	tokenPoll = time.Second
 	// mcpTime is for the whole answer to a call of a tool, which waits for less
 	// than a minute; a client that does not take it is not waited for.
-	mcpTime = 2 * time.Minute
+	mcpTimeout = 2 * time.Minute
 )
 
 // HTTPServer serves HTTP over the same method table, and with the same limits,
@@ -85,19 +85,19 @@ type HTTPServer struct {
 	closed  bool           // no request begins any more
 	running sync.WaitGroup // the requests, WebSockets included; grows under mu while not closed
 
-	quiet    time.Duration // quietTime, but for tests
-	bodyTime time.Duration // bodyTimeout, but for tests
-	maxConns int           // maxHTTPConns, but for tests
-	patience time.Duration // strangerTimeout, but for tests
-	onLink   func(*wsLink) // of tests: is shown every WebSocket
+	keepAlive     time.Duration // quietTime, but for tests
+	bodyTime      time.Duration // bodyTimeout, but for tests
+	maxConns      int           // maxHTTPConns, but for tests
+	unauthTimeout time.Duration // strangerTimeout, but for tests
+	onLink        func(*wsLink) // of tests: is shown every WebSocket
 }
 
 // NewHTTPServer makes one that serves nothing yet.
 func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 	h := &HTTPServer{
 		guard: guard{keys: cfg.Keys, limits: cfg.Limits},
-		srv:   s, cfg: cfg, log: s.log, quiet: quietTime, bodyTime: bodyTimeout,
-		maxConns: maxHTTPConns, patience: strangerTimeout,
+		srv:   s, cfg: cfg, log: s.log, keepAlive: keepAliveInterval, bodyTime: bodyTimeout,
+		maxConns: maxHTTPConns, unauthTimeout: unauthenticatedTimeout,
 	}
 	for _, host := range cfg.Hosts {
 		h.hosts = append(h.hosts, hostOf(host))
@@ -123,7 +123,7 @@ func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 // called. ctx is the parent of every request's context.
 func (h *HTTPServer) Serve(ctx context.Context, l net.Listener) error {
 	h.http.BaseContext = func(net.Listener) context.Context { return ctx }
-	err := h.http.Serve(newHTTPListener(l, h.cfg.TLS, h.maxConns, h.patience))
+	err := h.http.Serve(newHTTPListener(l, h.cfg.TLS, h.maxConns, h.unauthTimeout))
 	if errors.Is(err, http.ErrServerClosed) {
 		return ErrServerClosed
 	}
@@ -167,7 +167,7 @@ func (h *HTTPServer) begin() bool {
 func (h *HTTPServer) health(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	status := `{"status":"ok"}`
-	if h.cfg.Ends != nil && h.cfg.Ends() {
+	if h.cfg.ShuttingDown != nil && h.cfg.ShuttingDown() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		status = `{"status":"shutting down"}`
 	}
@@ -186,9 +186,9 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // framing does not follow what comes after
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(h.patience))
+	_ = control.SetWriteDeadline(time.Now().Add(h.unauthTimeout))
 	h.limitBody(control, r) // also of a request that is refused: what is left of it is read then
-	if refused := h.front(r); refused != nil {
+	if refused := h.checkHostAndOrigin(r); refused != nil {
 		h.refuse(w, r, refused)
 		return
 	}
@@ -196,12 +196,12 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/healthz" {
-		h.only(w, r, http.MethodGet, func() { h.health(w) })
+		h.requireMethod(w, r, http.MethodGet, func() { h.health(w) })
 		return
 	}
-	token, refused := h.identify(r)
+	token, refused := h.authenticate(r)
 	if conn := connOf(r.Context()); conn != nil {
-		conn.identified(refused == nil)
+		conn.setAuthenticated(refused == nil)
 	}
 	if refused != nil {
 		h.refuse(w, r, refused)
@@ -230,19 +230,19 @@ func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.
 	execID, isStream := streamPath(r.URL.Path)
 	switch {
 	case r.URL.Path == "/rpc":
-		h.only(w, r, http.MethodPost, func() { h.rpc(w, r.WithContext(access.With(r.Context(), actor))) })
+		h.requireMethod(w, r, http.MethodPost, func() { h.rpc(w, r.WithContext(access.With(r.Context(), actor))) })
 	case isStream:
-		h.only(w, r, http.MethodGet, func() { h.stream(w, r.WithContext(access.With(r.Context(), actor)), actor, execID) })
+		h.requireMethod(w, r, http.MethodGet, func() { h.stream(w, r.WithContext(access.With(r.Context(), actor)), actor, execID) })
 	case r.URL.Path == "/ws":
 		actor.Transport = "websocket"
-		h.only(w, r, http.MethodGet, func() { h.websocket(w, r, actor) })
+		h.requireMethod(w, r, http.MethodGet, func() { h.websocket(w, r, actor) })
 	case r.URL.Path == "/mcp" && h.cfg.MCP != nil:
-		h.only(w, r, http.MethodPost, func() {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(mcpTime))
+		h.requireMethod(w, r, http.MethodPost, func() {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(mcpTimeout))
 			h.cfg.MCP.ServeHTTP(w, r.WithContext(access.With(r.Context(), actor)))
 		})
 	case r.URL.Path == "/metrics" && h.cfg.Metrics != nil:
-		h.only(w, r, http.MethodGet, func() {
+		h.requireMethod(w, r, http.MethodGet, func() {
 			if !actor.Scope.Covers(access.ScopeRead) {
 				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics need the scope read")})
 				return
@@ -271,7 +271,7 @@ func streamPath(path string) (execID string, ok bool) {
 }
 
 // only serves a path that takes one HTTP method.
-func (h *HTTPServer) only(w http.ResponseWriter, r *http.Request, method string, serve func()) {
+func (h *HTTPServer) requireMethod(w http.ResponseWriter, r *http.Request, method string, serve func()) {
 	if r.Method == method {
 		serve()
 		return
@@ -338,8 +338,8 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, &refusal{status: http.StatusUnsupportedMediaType, err: invalidRequest("the body must be application/json")})
 		return
 	}
-	buf := h.srv.notes.get()
-	defer h.srv.notes.put(buf)
+	buf := h.srv.buffers.get()
+	defer h.srv.buffers.put(buf)
 	body, err := h.body(w, r, (*buf)[:0])
 	*buf = body
 	switch {
@@ -365,7 +365,7 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 		code = string(failure.Code)
 	}
 	// What follows an exec.stream is fetched at its own path.
-	if opened, ok := result.(*service.Opened); ok {
+	if opened, ok := result.(*service.OpenedStream); ok {
 		result = opened.Result
 	}
 	switch {

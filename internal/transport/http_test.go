@@ -223,7 +223,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded := newHTTPListener(l, nil, 1, strangerTimeout)
+	bounded := newHTTPListener(l, nil, 1, unauthenticatedTimeout)
 	dialTCP := func() net.Conn {
 		nc, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -238,7 +238,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.(*httpConn).identified(true) // else it would make room
+	first.(*httpConn).setAuthenticated(true) // else it would make room
 	second := make(chan net.Conn, 1)
 	go func() {
 		nc, _ := bounded.Accept()
@@ -255,7 +255,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if nc == nil {
 		t.Fatal("the second was not accepted")
 	}
-	nc.(*httpConn).identified(true)
+	nc.(*httpConn).setAuthenticated(true)
 	third := make(chan error, 1)
 	go func() {
 		_, err := bounded.Accept()

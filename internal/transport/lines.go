@@ -217,9 +217,9 @@ func (p *answers) put(a *answer) {
 
 // notes keeps the buffers of notifications for reuse. A busy stream makes large
 // ones, one after the other.
-type notes struct{ pool sync.Pool }
+type bufferPool struct{ pool sync.Pool }
 
-func (p *notes) get() *[]byte {
+func (p *bufferPool) get() *[]byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return b
 	}
@@ -228,10 +228,10 @@ func (p *notes) get() *[]byte {
 
 // maxNoteBytes is more than a chunk of text or of base64 takes. Only one that
 // is all control characters is longer.
-const maxNoteBytes = 512 << 10
+const maxPooledNotification = 512 << 10
 
-func (p *notes) put(b *[]byte) {
-	if cap(*b) <= maxNoteBytes {
+func (p *bufferPool) put(b *[]byte) {
+	if cap(*b) <= maxPooledNotification {
 		p.pool.Put(b)
 	}
 }

@@ -17,19 +17,19 @@ import (
 // another; if all have, the next connection waits.
 type httpListener struct {
 	net.Listener
-	tls      *tls.Config   // nil: plain
-	max      int           // the open connections
-	patience time.Duration // with strangers
+	tls           *tls.Config   // nil: plain
+	max           int           // the open connections
+	unauthTimeout time.Duration // with strangers
 
-	mu        sync.Mutex // guards what follows, and place and left of every connection
-	changed   sync.Cond  // of mu: there may be room, or it is closed
-	open      int
-	strangers list.List // of *httpConn, the oldest first
-	closed    bool
+	mu              sync.Mutex // guards what follows, and place and left of every connection
+	changed         sync.Cond  // of mu: there may be room, or it is closed
+	open            int
+	unauthenticated list.List // of *httpConn, the oldest first
+	closed          bool
 }
 
 func newHTTPListener(l net.Listener, cfg *tls.Config, limit int, patience time.Duration) *httpListener {
-	bounded := &httpListener{Listener: l, max: limit, patience: patience}
+	bounded := &httpListener{Listener: l, max: limit, unauthTimeout: patience}
 	bounded.changed.L = &bounded.mu
 	if cfg != nil {
 		bounded.tls = cfg.Clone()
@@ -65,7 +65,7 @@ func (l *httpListener) Accept() (net.Conn, error) {
 // awaitRoom waits until there is room, or a stranger to make some. It reports
 // whether the listener is still open. The caller must hold mu.
 func (l *httpListener) awaitRoom() bool {
-	for l.open >= l.max && l.strangers.Len() == 0 && !l.closed {
+	for l.open >= l.max && l.unauthenticated.Len() == 0 && !l.closed {
 		l.changed.Wait()
 	}
 	return !l.closed
@@ -80,24 +80,24 @@ func (l *httpListener) admit(c *httpConn) bool {
 		return false
 	}
 	if l.open >= l.max {
-		oldest := l.strangers.Front().Value.(*httpConn)
+		oldest := l.unauthenticated.Front().Value.(*httpConn)
 		l.remove(oldest)
 		// It does not wait for the peer, as the end of TLS would.
 		_ = oldest.raw.Close() // its goroutine finds it closed
 	}
 	l.open++
-	c.place = l.strangers.PushBack(c)
+	c.listElement = l.unauthenticated.PushBack(c)
 	return true
 }
 
 // remove gives the place of a connection back, once. The caller must hold mu.
 func (l *httpListener) remove(c *httpConn) {
-	if c.left {
+	if c.removed {
 		return
 	}
-	c.left = true
+	c.removed = true
 	l.open--
-	c.leaveStrangers()
+	c.leaveUnauthenticated()
 	l.changed.Signal()
 }
 
@@ -119,35 +119,35 @@ type httpConn struct {
 	// Of the goroutine that reads.
 	framing framing
 
-	place *list.Element // among the strangers; nil: it has shown a token. Guarded by listener.mu
-	left  bool          // its place is given back. Likewise
+	listElement *list.Element // among the strangers; nil: it has shown a token. Guarded by listener.mu
+	removed     bool          // its place is given back. Likewise
 }
 
 // leaveStrangers takes it off the list. The caller must hold listener.mu.
-func (c *httpConn) leaveStrangers() {
-	if c.place != nil {
-		c.listener.strangers.Remove(c.place)
-		c.place = nil
+func (c *httpConn) leaveUnauthenticated() {
+	if c.listElement != nil {
+		c.listener.unauthenticated.Remove(c.listElement)
+		c.listElement = nil
 	}
 }
 
 // identified notes whether the last request had a valid token.
-func (c *httpConn) identified(valid bool) {
+func (c *httpConn) setAuthenticated(valid bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	switch {
 	case valid:
-		c.leaveStrangers()
-	case c.place == nil && !c.left:
-		c.place = c.listener.strangers.PushBack(c)
+		c.leaveUnauthenticated()
+	case c.listElement == nil && !c.removed:
+		c.listElement = c.listener.unauthenticated.PushBack(c)
 		c.listener.changed.Signal()
 	}
 }
 
-func (c *httpConn) isStranger() bool {
+func (c *httpConn) isUnauthenticated() bool {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	return c.place != nil
+	return c.listElement != nil
 }
 
 // Read reads what the client sends; see framing.
@@ -172,7 +172,7 @@ func speaksHTTP(header [5]byte) bool {
 
 // SetReadDeadline bounds the next reads: those of a stranger more.
 func (c *httpConn) SetReadDeadline(t time.Time) error {
-	if latest := time.Now().Add(c.listener.patience); t.After(latest) && c.isStranger() {
+	if latest := time.Now().Add(c.listener.unauthTimeout); t.After(latest) && c.isUnauthenticated() {
 		t = latest
 	}
 	return c.Conn.SetReadDeadline(t)

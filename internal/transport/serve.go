@@ -57,7 +57,7 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	answers answers
-	notes   notes
+	buffers bufferPool
 
 	mu        sync.Mutex // guards what follows; never held while waiting for a client or a handler
 	conns     map[*conn]struct{}
@@ -150,7 +150,7 @@ func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, er
 	pause := 5 * time.Millisecond
 	for {
 		nc, err := l.Accept()
-		if err == nil || !outOfFiles(err) {
+		if err == nil || !isTransientAcceptError(err) {
 			return nc, err
 		}
 		log.WarnContext(ctx, "cannot accept connections for now", "error", err, "pause", pause)

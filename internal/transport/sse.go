@@ -19,7 +19,7 @@ import (
 // the offset that follows it, so that a client which was cut off resumes by
 // sending back the last one it has, as browsers do by themselves.
 func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access.Actor, execID string) {
-	from, ok := startOf(r)
+	from, ok := startOffset(r)
 	if !ok {
 		h.refuse(w, r, &refusal{status: http.StatusBadRequest, err: api.Errorf(api.CodeInvalidParams, "from must be an offset: a whole number from 0 up").
 			With("field", "from").WithHint("send the id of the last event you have as Last-Event-ID, or leave it out to begin at 0")})
@@ -30,7 +30,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 	if err == nil {
 		result, err = h.srv.cfg.Handler.Call(r.Context(), api.MethodExecAttach, params)
 	}
-	opened, ok := result.(*service.Opened)
+	opened, ok := result.(*service.OpenedStream)
 	if err == nil && !ok {
 		err = errors.New("there is no stream to follow")
 	}
@@ -41,7 +41,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	e := &eventWriter{w: w, notes: &h.srv.notes, control: http.NewResponseController(w), cancel: cancel}
+	e := &eventWriter{w: w, buffers: &h.srv.buffers, control: http.NewResponseController(w), cancel: cancel}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
 	w.WriteHeader(http.StatusOK)
@@ -49,7 +49,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 		return
 	}
 	var watching sync.WaitGroup
-	watching.Go(func() { h.watch(ctx, e, actor.TokenID) })
+	watching.Go(func() { h.monitorStream(ctx, e, actor.TokenID) })
 	err = opened.Feed(ctx, e.send)
 	if err != nil && ctx.Err() == nil {
 		h.log.ErrorContext(ctx, "a stream failed", "stream", opened.StreamID, "error", err)
@@ -60,7 +60,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 
 // startOf is the offset to begin at: where the client was cut off, or where it
 // asks to begin.
-func startOf(r *http.Request) (from int64, ok bool) {
+func startOffset(r *http.Request) (from int64, ok bool) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		text = r.URL.Query().Get("from")
@@ -75,8 +75,8 @@ func startOf(r *http.Request) (from int64, ok bool) {
 // watch ends a stream whose token is no longer good, and sends a sign of life
 // where there is nothing else to send. A reader that is slow but there is left
 // alone: it keeps its place, and the kernel notices when it is gone.
-func (h *HTTPServer) watch(ctx context.Context, e *eventWriter, token string) {
-	tick := time.NewTicker(min(tokenPoll, h.quiet))
+func (h *HTTPServer) monitorStream(ctx context.Context, e *eventWriter, token string) {
+	tick := time.NewTicker(min(tokenPoll, h.keepAlive))
 	defer tick.Stop()
 	for {
 		select {
@@ -84,11 +84,11 @@ func (h *HTTPServer) watch(ctx context.Context, e *eventWriter, token string) {
 			return
 		case <-tick.C:
 		}
-		if !h.keys.Holds(token) {
+		if !h.keys.Valid(token) {
 			e.cancel()
 			return
 		}
-		e.beat(h.quiet)
+		e.keepAlive(h.keepAlive)
 	}
 }
 
@@ -98,7 +98,7 @@ type eventWriter struct {
 	control *http.ResponseController
 	cancel  context.CancelFunc // ends the stream
 
-	notes *notes // buffers: a stream that waits holds none
+	buffers *bufferPool // buffers: a stream that waits holds none
 
 	mu   sync.Mutex // guards what follows; held while writing
 	last time.Time  // when something was written
@@ -117,8 +117,8 @@ func (e *eventWriter) send(n api.Notification) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	buf := e.notes.get()
-	defer e.notes.put(buf)
+	buf := e.buffers.get()
+	defer e.buffers.put(buf)
 	b := strconv.AppendInt(append((*buf)[:0], "id: "...), next, 10)
 	b = append(b, "\nevent: chunk\ndata: "...)
 	b, err := n.AppendJSON(b)
@@ -132,7 +132,7 @@ func (e *eventWriter) send(n api.Notification) error {
 
 // beat writes a comment if nothing was written for so long. It does not wait
 // for a write that goes on.
-func (e *eventWriter) beat(quiet time.Duration) {
+func (e *eventWriter) keepAlive(quiet time.Duration) {
 	if !e.mu.TryLock() {
 		return
 	}

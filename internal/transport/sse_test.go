@@ -112,7 +112,7 @@ func TestEventsResume(t *testing.T) {
 }
 
 func TestQuietEventsShowLife(t *testing.T) {
-	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.quiet = 10 * time.Millisecond }})
+	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.keepAlive = 10 * time.Millisecond }})
 	response := rig.events(t, "/v1/execs/e-quiet/stream", "")
 	if _, comments := readEvents(t, response.Body, 3); comments != 3 {
 		t.Errorf("%d signs of life", comments)

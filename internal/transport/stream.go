@@ -11,7 +11,7 @@ import (
 // stream is one that was opened over a connection. It ends with its feed, with
 // the connection, or by stream.close.
 type stream struct {
-	opened *service.Opened
+	opened *service.OpenedStream
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed when nothing more of it is sent
@@ -22,7 +22,7 @@ type stream struct {
 const maxStreams = 1024
 
 // open registers a stream, before its id is answered.
-func (c *conn) open(o *service.Opened) (*stream, *api.Error) {
+func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.streams) >= maxStreams {
@@ -57,8 +57,8 @@ var errConnEnded = errors.New("transport: the connection has ended")
 // client that reads nothing for an hour keeps its place, and is told by the
 // feed what it missed. One that is gone is noticed by other means.
 func (c *conn) notify(st *stream, n api.Notification) error {
-	buf := c.srv.notes.get()
-	defer c.srv.notes.put(buf)
+	buf := c.srv.buffers.get()
+	defer c.srv.buffers.put(buf)
 	b := (*buf)[:0]
 	b = append(b, `{"jsonrpc":"2.0","method":"`...)
 	b = append(append(b, n.Method()...), `","params":`...)

@@ -27,7 +27,7 @@ func (f *feeds) Call(ctx context.Context, method string, params json.RawMessage)
 	}
 	f.n++
 	id := fmt.Sprintf("st-%d", f.n)
-	return &service.Opened{Result: map[string]string{"stream_id": id}, StreamID: id, Feed: f.feed}, nil
+	return &service.OpenedStream{Result: map[string]string{"stream_id": id}, StreamID: id, Feed: f.feed}, nil
 }
 
 func startFeeds(t *testing.T, feed api.Feed) (*Server, string) {
@@ -35,7 +35,7 @@ func startFeeds(t *testing.T, feed api.Feed) (*Server, string) {
 	return start(t, Config{Handler: &feeds{table: tableWith(nil), feed: feed}, WriteTimeout: 100 * time.Millisecond}, nil)
 }
 
-func note(n int) api.Notification {
+func numberedChunk(n int) api.Notification {
 	return &api.Chunk{Type: api.ChunkStdout, Offset: int64(n), Data: strings.Repeat("x", 1000)}
 }
 
@@ -58,7 +58,7 @@ func lineWith(t *testing.T, r *bufio.Reader, part string) string {
 func TestAnswerComesBeforeItsStream(t *testing.T) {
 	_, path := startFeeds(t, func(_ context.Context, send func(api.Notification) error) error {
 		for i := range 3 {
-			if err := send(note(i)); err != nil {
+			if err := send(numberedChunk(i)); err != nil {
 				return err
 			}
 		}
@@ -86,7 +86,7 @@ func TestStalledReaderKeepsItsStream(t *testing.T) {
 	done := make(chan error, 1)
 	_, path := startFeeds(t, func(_ context.Context, send func(api.Notification) error) error {
 		for i := range notes {
-			if err := send(note(i)); err != nil {
+			if err := send(numberedChunk(i)); err != nil {
 				done <- err
 				return err
 			}
@@ -114,7 +114,7 @@ func TestCloseStream(t *testing.T) {
 	_, path := startFeeds(t, func(ctx context.Context, send func(api.Notification) error) error {
 		defer close(ended)
 		for i := 0; ; i++ {
-			if err := send(note(i)); err != nil {
+			if err := send(numberedChunk(i)); err != nil {
 				return err
 			}
 			select {
@@ -160,7 +160,7 @@ func TestStreamAndConnectionEnd(t *testing.T) {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-finish:
-			return send(note(7))
+			return send(numberedChunk(7))
 		}
 	})
 	c := dial(t, path)

@@ -22,18 +22,18 @@ type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu     sync.Mutex // guards what follows
-	looked time.Time
-	seen   [2]fs.FileInfo
-	failed string // the last complaint, said once
-	pair   *tls.Certificate
+	mu        sync.Mutex // guards what follows
+	checkedAt time.Time
+	seen      [2]fs.FileInfo
+	lastError string // the last complaint, said once
+	pair      *tls.Certificate
 }
 
 // TLSConfig makes the configuration of a server whose certificate is read again
 // when its files change. With a clientCA, clients need a certificate that is
 // signed by one of those in it.
 func TLSConfig(certFile, keyFile, clientCA string, log *slog.Logger) (*tls.Config, error) {
-	c := &certificates{certFile: certFile, keyFile: keyFile, log: log, looked: time.Now()}
+	c := &certificates{certFile: certFile, keyFile: keyFile, log: log, checkedAt: time.Now()}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func TLSConfig(certFile, keyFile, clientCA string, log *slog.Logger) (*tls.Confi
 
 // load reads the pair. Under c.mu, or before c is shared.
 func (c *certificates) load() error {
-	seen, err := c.look()
+	seen, err := c.stat()
 	if err != nil {
 		return fmt.Errorf("TLS certificate: %w", err)
 	}
@@ -71,7 +71,7 @@ func (c *certificates) load() error {
 	return nil
 }
 
-func (c *certificates) look() (seen [2]fs.FileInfo, err error) {
+func (c *certificates) stat() (seen [2]fs.FileInfo, err error) {
 	var first, second error
 	seen[0], first = os.Stat(c.certFile)
 	seen[1], second = os.Stat(c.keyFile)
@@ -84,11 +84,11 @@ func (c *certificates) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if now.Sub(c.looked) < certPoll {
+	if now.Sub(c.checkedAt) < certPoll {
 		return c.pair
 	}
-	c.looked = now
-	seen, err := c.look()
+	c.checkedAt = now
+	seen, err := c.stat()
 	if err == nil {
 		if unchanged(seen[0], c.seen[0]) && unchanged(seen[1], c.seen[1]) {
 			return c.pair
@@ -97,10 +97,10 @@ func (c *certificates) current() *tls.Certificate {
 	}
 	switch {
 	case err == nil:
-		c.failed = ""
+		c.lastError = ""
 		c.log.Info("the TLS certificate was read again")
-	case err.Error() != c.failed:
-		c.failed = err.Error()
+	case err.Error() != c.lastError:
+		c.lastError = err.Error()
 		c.log.Error("the TLS certificate can't be read again: the one that was read before stays in use", "error", err)
 	}
 	return c.pair

@@ -24,11 +24,11 @@ import (
 // of two daemons that start at once exactly one wins.
 type UnixListener struct {
 	*net.UnixListener
-	path   string
-	inode  fs.FileInfo // of the socket: a path that is no longer ours is not removed
-	lock   *os.File    // nil: the socket is another's, see InheritUnix
-	left   string      // what was in the lock of a daemon that died; "" if none did
-	closed sync.Once
+	path      string
+	inode     fs.FileInfo // of the socket: a path that is no longer ours is not removed
+	lock      *os.File    // nil: the socket is another's, see InheritUnix
+	staleLock string      // what was in the lock of a daemon that died; "" if none did
+	closed    sync.Once
 }
 
 // maxPath is what fits the kernel's address of a Unix socket, with its
@@ -53,19 +53,19 @@ func ListenUnix(path string) (*UnixListener, error) {
 	if err := privateDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	lock, err := lockBeside(path)
-	for deadline := time.Now().Add(lockPatience); errors.Is(err, ErrServing) && !reachable(path) && time.Now().Before(deadline); {
-		time.Sleep(lockPause)
-		lock, err = lockBeside(path)
+	lock, err := acquireLock(path)
+	for deadline := time.Now().Add(lockTimeout); errors.Is(err, ErrServing) && !reachable(path) && time.Now().Before(deadline); {
+		time.Sleep(lockRetryPause)
+		lock, err = acquireLock(path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	left, err := io.ReadAll(io.LimitReader(lock, maxTold))
+	left, err := io.ReadAll(io.LimitReader(lock, maxLockBytes))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), lock.Close())
 	}
-	l := &UnixListener{path: path, lock: lock, left: string(left)}
+	l := &UnixListener{path: path, lock: lock, staleLock: string(left)}
 	if err := l.bind(); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
@@ -83,14 +83,14 @@ func privateDir(dir string) error {
 
 // Left is what the lock said of a daemon that died without removing its socket,
 // which this one has replaced; "" if there was none.
-func (l *UnixListener) Left() string { return l.left }
+func (l *UnixListener) StaleLock() string { return l.staleLock }
 
 // RemoveUnix removes what a dead daemon left at path, its socket and its lock,
 // if theirs says so of what is in the lock: another may have taken its place. It
 // is empty if the daemon died before it told. The dead one's descriptors may need
 // a moment to go, up to patience.
 func RemoveUnix(path string, theirs func(told string) bool, patience time.Duration) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockPause) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockRetryPause) {
 		told, _, err := ReadLock(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -100,7 +100,7 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 		case !theirs(told):
 			return nil
 		}
-		lock, err := lockBeside(path)
+		lock, err := acquireLock(path)
 		switch {
 		case errors.Is(err, ErrServing):
 			continue
@@ -111,7 +111,7 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 		if told, _, err = ReadLock(path); err != nil || !theirs(told) {
 			return errors.Join(err, lock.Close())
 		}
-		return errors.Join(l.clear(), l.release())
+		return errors.Join(l.removeStaleSocket(), l.release())
 	}
 	return nil // somebody lives who has it
 }
@@ -120,13 +120,13 @@ const (
 	// lockPatience is how long a daemon waits for a lock behind which nobody
 	// answers: who removes what is left of a dead one has it for an instant, and
 	// one that stops or starts for not much longer.
-	lockPatience = 250 * time.Millisecond
-	lockPause    = 5 * time.Millisecond
+	lockTimeout    = 250 * time.Millisecond
+	lockRetryPause = 5 * time.Millisecond
 )
 
 // Keep hands copies of the socket and of its lock, if there is one, to keep:
 // with them a later process goes on listening, and nobody is refused meanwhile.
-func (l *UnixListener) Keep(keep func(fd int) error) error {
+func (l *UnixListener) KeepFDs(keep func(fd int) error) error {
 	own := []syscall.Conn{l.UnixListener}
 	if l.lock != nil {
 		own = append(own, l.lock)
@@ -184,7 +184,7 @@ func (l *UnixListener) adopt(socket int) error {
 }
 
 // Tell writes into the lock who has it, for those who find it taken.
-func (l *UnixListener) Tell(text string) error {
+func (l *UnixListener) WriteLock(text string) error {
 	if _, err := l.lock.WriteAt([]byte(text), 0); err != nil {
 		return err
 	}
@@ -192,13 +192,13 @@ func (l *UnixListener) Tell(text string) error {
 }
 
 // maxTold bounds what is read of a lock: who has it, in two lines with a path.
-const maxTold = 8 << 10
+const maxLockBytes = 8 << 10
 
 // ReadLock returns what Tell has written into the lock of a path, and the user
 // whose lock it is. It refuses a lock, or a directory of one, that somebody else
 // could have written to; see package trust.
 func ReadLock(path string) (text string, owner int, err error) {
-	user, err := trust.Server(path)
+	user, err := trust.ServerUser(path)
 	if err != nil {
 		return "", -1, err
 	}
@@ -211,16 +211,16 @@ func ReadLock(path string) (text string, owner int, err error) {
 	if owner, err = trust.Lock(lock, user); err != nil {
 		return "", owner, err
 	}
-	told, err := io.ReadAll(io.LimitReader(lock, maxTold))
+	told, err := io.ReadAll(io.LimitReader(lock, maxLockBytes))
 	return string(told), owner, err
 }
 
 // Leave stops listening, removes the socket, and then says so in the lock, which
 // stays with whom it is kept.
-func (l *UnixListener) Leave(text string) error {
+func (l *UnixListener) CloseKeepingLock(text string) error {
 	l.stop()
 	var err error
-	l.closed.Do(func() { err = errors.Join(l.removeSocket(), l.Tell(text), l.lock.Close()) })
+	l.closed.Do(func() { err = errors.Join(l.removeSocket(), l.WriteLock(text), l.lock.Close()) })
 	return err
 }
 
@@ -243,7 +243,7 @@ func (l *UnixListener) Inherited() bool {
 }
 
 // lockBeside takes the lock of path, or says who has it.
-func lockBeside(path string) (*os.File, error) {
+func acquireLock(path string) (*os.File, error) {
 	name := path + ".lock"
 	for {
 		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
@@ -322,7 +322,7 @@ func alreadyServing(path string) error {
 
 // clear removes a dead socket from the path. The lock is held: a daemon that
 // has bound the socket and does not listen yet is not mistaken for a dead one.
-func (l *UnixListener) clear() error {
+func (l *UnixListener) removeStaleSocket() error {
 	info, err := os.Lstat(l.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -347,7 +347,7 @@ func (l *UnixListener) clear() error {
 // bind makes the socket. It is made private before it listens, so there is no
 // moment at which someone else could connect, whatever the umask.
 func (l *UnixListener) bind() error {
-	if err := l.clear(); err != nil {
+	if err := l.removeStaleSocket(); err != nil {
 		return err
 	}
 	syscall.ForkLock.RLock() // no child may inherit the socket
@@ -410,7 +410,7 @@ func (l *UnixListener) removeSocket() error {
 }
 
 // outOfFiles reports an accept error that passes.
-func outOfFiles(err error) bool {
+func isTransientAcceptError(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED)
 }
 

@@ -362,10 +362,10 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Left() != left {
-			t.Errorf("it finds %q, want %q", l.Left(), left)
+		if l.StaleLock() != left {
+			t.Errorf("it finds %q, want %q", l.StaleLock(), left)
 		}
-		if err := l.Tell(name); err != nil {
+		if err := l.WriteLock(name); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -404,7 +404,7 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 // A lock that is held for an instant, with nobody behind it, is waited for.
 func TestLockIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
-	lock, err := lockBeside(path)
+	lock, err := acquireLock(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,12 +429,12 @@ func TestWhoMayTalk(t *testing.T) {
 	}
 }
 
-const strangerEnv = "TRL_TEST_STRANGER_CONNECTS_TO"
+const otherUserEnv = "TRL_TEST_STRANGER_CONNECTS_TO"
 
 // TestStrangerIsRefused connects as another user. It runs itself again as that
 // user, who is let through the permissions that would stop it first.
 func TestStrangerIsRefused(t *testing.T) {
-	if path := os.Getenv(strangerEnv); path != "" {
+	if path := os.Getenv(otherUserEnv); path != "" {
 		nc, err := net.Dial("unix", path)
 		if err != nil {
 			t.Fatal(err)
@@ -475,7 +475,7 @@ func TestStrangerIsRefused(t *testing.T) {
 	}
 	cmd := exec.Command(binary, "-test.run", "^TestStrangerIsRefused$")
 	cmd.Dir = "/"
-	cmd.Env = []string{strangerEnv + "=" + path}
+	cmd.Env = []string{otherUserEnv + "=" + path}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -520,7 +520,7 @@ func TestLockStaysBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kept []int
-	if err := l.Keep(func(fd int) error {
+	if err := l.KeepFDs(func(fd int) error {
 		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		kept = append(kept, n)
 		return err
@@ -528,14 +528,14 @@ func TestLockStaysBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"a long text", "short"} {
-		if err := l.Tell(text); err != nil {
+		if err := l.WriteLock(text); err != nil {
 			t.Fatal(err)
 		}
 		if got, _, err := ReadLock(path); got != text || err != nil {
 			t.Errorf("the lock says %q, %v", got, err)
 		}
 	}
-	if err := errors.Join(l.Leave("left"), unix.Close(kept[0])); err != nil {
+	if err := errors.Join(l.CloseKeepingLock("left"), unix.Close(kept[0])); err != nil {
 		t.Fatal(err)
 	}
 	if got := files(t, filepath.Dir(path)); !slices.Equal(got, []string{"trl.sock.lock"}) {

@@ -22,8 +22,8 @@ const (
 	// pingEvery is how often a silent peer is asked whether it is there, and
 	// pingPatience how long it has to answer: together about as long as
 	// proxies wait.
-	pingEvery    = 30 * time.Second
-	pingPatience = 20 * time.Second
+	pingEvery   = 30 * time.Second
+	pingTimeout = 20 * time.Second
 	// closeGrace is what the last words of a connection may take.
 	closeGrace = time.Second
 )
@@ -31,7 +31,7 @@ const (
 // websocket serves a connection as the one of a socket, with messages for
 // lines.
 func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor access.Actor) {
-	taken := &takenWriter{ResponseWriter: w}
+	taken := &hijackRecorder{ResponseWriter: w}
 	ws, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the guard has looked at the origin, and is stricter
 		CompressionMode:    websocket.CompressionDisabled,
@@ -51,10 +51,10 @@ func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor acc
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	var beside sync.WaitGroup
 	beside.Go(l.messages.pump)
-	beside.Go(func() { h.attend(ctx, l, actor.TokenID, cancel) })
-	err = h.srv.run(ctx, actor, l.link(paced{Handler: h.srv.cfg.Handler, limits: h.limits, token: actor.TokenID}))
+	beside.Go(func() { h.monitorWebSocket(ctx, l, actor.TokenID, cancel) })
+	err = h.srv.run(ctx, actor, l.link(rateLimited{Handler: h.srv.cfg.Handler, limits: h.limits, token: actor.TokenID}))
 	if errors.Is(err, ErrServerClosed) {
-		l.because(websocket.StatusGoingAway, "the daemon is shutting down")
+		l.setCloseReason(websocket.StatusGoingAway, "the daemon is shutting down")
 	}
 	cancel()
 	_ = l.close() // run has; unless there was nothing to run
@@ -63,7 +63,7 @@ func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor acc
 
 // attend ends a connection whose token is no longer good or whose peer is gone,
 // with all that goes on in it.
-func (h *HTTPServer) attend(ctx context.Context, l *wsLink, token string, end func()) {
+func (h *HTTPServer) monitorWebSocket(ctx context.Context, l *wsLink, token string, end func()) {
 	tick := time.NewTicker(tokenPoll)
 	defer tick.Stop()
 	next := time.Now().Add(pingEvery)
@@ -73,8 +73,8 @@ func (h *HTTPServer) attend(ctx context.Context, l *wsLink, token string, end fu
 			return
 		case <-tick.C:
 		}
-		if !h.keys.Holds(token) {
-			l.because(websocket.StatusPolicyViolation, "the token is no longer good")
+		if !h.keys.Valid(token) {
+			l.setCloseReason(websocket.StatusPolicyViolation, "the token is no longer good")
 			end()
 			return
 		}
@@ -90,13 +90,13 @@ func (h *HTTPServer) attend(ctx context.Context, l *wsLink, token string, end fu
 
 // takenWriter remembers the connection that the WebSocket takes over: writes
 // need deadlines, and ending must not wait.
-type takenWriter struct {
+type hijackRecorder struct {
 	http.ResponseWriter
 	conn net.Conn
 }
 
 // Hijack hands the connection over.
-func (t *takenWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	t.conn = nc
 	return nc, rw, err
@@ -104,12 +104,12 @@ func (t *takenWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 // wsLink is a WebSocket as a connection sees it.
 type wsLink struct {
-	ws       *websocket.Conn
-	nc       net.Conn
-	messages *messages
-	writing  atomic.Bool
-	part     io.WriteCloser // of an answer in several pieces; used by the one who writes
-	until    time.Time      // the deadline of writes; used by the one who writes
+	ws            *websocket.Conn
+	nc            net.Conn
+	messages      *messages
+	writing       atomic.Bool
+	partial       io.WriteCloser // of an answer in several pieces; used by the one who writes
+	writeDeadline time.Time      // the deadline of writes; used by the one who writes
 
 	ending sync.Once
 	mu     sync.Mutex
@@ -124,10 +124,10 @@ func (l *wsLink) link(handler Handler) link {
 		handler:  handler,
 		close:    l.close,
 		stopRead: func() {
-			l.because(websocket.StatusGoingAway, "the daemon is shutting down")
+			l.setCloseReason(websocket.StatusGoingAway, "the daemon is shutting down")
 			l.messages.end()
 		},
-		deadline: func(t time.Time) error { l.until = t; return nil },
+		deadline: func(t time.Time) error { l.writeDeadline = t; return nil },
 		hungUp:   l.hungUp,
 	}
 }
@@ -138,23 +138,23 @@ func (l *wsLink) Write(p []byte) (int, error) {
 	l.writing.Store(true)
 	defer l.writing.Store(false)
 	// For this write alone: pings are written too, and have a limit of their own.
-	_ = l.nc.SetWriteDeadline(l.until) // it fails on a closed connection, and so does the write
+	_ = l.nc.SetWriteDeadline(l.writeDeadline) // it fails on a closed connection, and so does the write
 	defer func() { _ = l.nc.SetWriteDeadline(time.Time{}) }()
 	text, last := bytes.CutSuffix(p, []byte("\n"))
 	var err error
 	switch {
-	case last && l.part == nil:
+	case last && l.partial == nil:
 		err = l.ws.Write(context.Background(), websocket.MessageText, text)
 	default:
-		if l.part == nil {
-			if l.part, err = l.ws.Writer(context.Background(), websocket.MessageText); err != nil {
+		if l.partial == nil {
+			if l.partial, err = l.ws.Writer(context.Background(), websocket.MessageText); err != nil {
 				return 0, err
 			}
 		}
-		_, err = l.part.Write(text)
+		_, err = l.partial.Write(text)
 		if last && err == nil {
-			err = l.part.Close()
-			l.part = nil
+			err = l.partial.Close()
+			l.partial = nil
 		}
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *wsLink) Write(p []byte) (int, error) {
 }
 
 // because says what the peer is to be told at the end. The first reason holds.
-func (l *wsLink) because(code websocket.StatusCode, reason string) {
+func (l *wsLink) setCloseReason(code websocket.StatusCode, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.code == 0 {
@@ -176,7 +176,7 @@ func (l *wsLink) because(code websocket.StatusCode, reason string) {
 func (l *wsLink) close() error {
 	l.ending.Do(func() {
 		l.messages.end()
-		l.because(l.messages.fault())
+		l.setCloseReason(l.messages.closeStatus())
 		_ = l.nc.SetDeadline(time.Now().Add(closeGrace))
 		_ = l.ws.Close(l.code, l.reason) // who is gone is told nothing
 		_ = l.nc.Close()
@@ -207,7 +207,7 @@ func (l *wsLink) alive(ctx context.Context) bool {
 		return true
 	}
 	before := l.messages.count.Load()
-	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if err := l.ws.Ping(ctx); err == nil {
 		return true
@@ -246,7 +246,7 @@ func newMessages(ws *websocket.Conn, limit int) *messages {
 func (m *messages) end() { m.once.Do(func() { close(m.ended) }) }
 
 // fault is what the peer did wrong, for its last words.
-func (m *messages) fault() (websocket.StatusCode, string) {
+func (m *messages) closeStatus() (websocket.StatusCode, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.binary {
@@ -297,7 +297,7 @@ var errNotText = errors.New("transport: a message that is not text")
 func (m *messages) read(buf []byte) ([]byte, error) {
 	kind, r, err := m.ws.Reader(context.Background())
 	if err != nil {
-		return buf, gone(err)
+		return buf, unexpectedEOF(err)
 	}
 	if kind != websocket.MessageText {
 		m.mu.Lock()
@@ -314,7 +314,7 @@ func (m *messages) read(buf []byte) ([]byte, error) {
 		if len(buf) > m.max {
 			buf = bytes.Clone(buf[:min(len(buf), idPrefixBytes)]) // lets go of the rest
 			if _, err := io.Copy(io.Discard, r); err != nil {
-				return buf, gone(err)
+				return buf, unexpectedEOF(err)
 			}
 			return buf, errTooLong
 		}
@@ -322,14 +322,14 @@ func (m *messages) read(buf []byte) ([]byte, error) {
 			return buf, nil
 		}
 		if err != nil {
-			return buf, gone(err)
+			return buf, unexpectedEOF(err)
 		}
 	}
 }
 
 // gone makes sure that the end of a WebSocket is not taken for the end of an
 // input whose answers are still wanted.
-func gone(err error) error {
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

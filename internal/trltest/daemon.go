@@ -48,7 +48,7 @@ var buildRace = sync.OnceValues(func() (string, error) { return compile(true) })
 const OtherVersion = "v0.0.0-other"
 
 // Other returns the path of a binary that differs from Binary in its version.
-var Other = sync.OnceValues(func() (string, error) {
+var OtherBinary = sync.OnceValues(func() (string, error) {
 	return compile(os.Getenv(RaceVariable) == "1", "-ldflags", "-X github.com/terminal-runtime/trl/internal/cli.version="+OtherVersion)
 })
 
@@ -328,7 +328,7 @@ func (d *Daemon) Stop() error {
 }
 
 // Ended waits for a daemon that something else has asked to end.
-func (d *Daemon) Ended() error {
+func (d *Daemon) AwaitExit() error {
 	select {
 	case <-d.exited:
 		return d.err

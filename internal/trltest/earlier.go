@@ -18,7 +18,7 @@ const CacheVariable = "TRL_CI_CACHE"
 
 // earlierAge is how long the binary of a commit is kept after its last use: the
 // commit before this one is another one with every change.
-const earlierAge = 14 * 24 * time.Hour
+const maxBinaryAge = 14 * 24 * time.Hour
 
 // Commit returns the hash of a commit of this repository by any of its names.
 // It fails in a checkout that does not have that commit.
@@ -32,7 +32,7 @@ func Commit(name string) (string, error) {
 
 // Earlier returns the path of the binary that a commit of this repository makes.
 // Its version is the commit. It is built once and kept in the cache of the check.
-func Earlier(commit string) (string, error) {
+func EarlierBinary(commit string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
@@ -95,7 +95,7 @@ func removeOld(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && time.Since(info.ModTime()) > earlierAge {
+		if err == nil && time.Since(info.ModTime()) > maxBinaryAge {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}

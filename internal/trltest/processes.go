@@ -19,9 +19,9 @@ func (p Process) String() string { return fmt.Sprintf("%d %s (%s)", p.PID, p.Nam
 
 // Descendants returns the children of a process, theirs, and so on, zombies
 // included.
-func Descendants(pid int) []Process { return below(all(), pid) }
+func Descendants(pid int) []Process { return descendantsOf(all(), pid) }
 
-func below(processes []Process, pid int) []Process {
+func descendantsOf(processes []Process, pid int) []Process {
 	var found []Process
 	parents := []int{pid}
 	for len(parents) > 0 {

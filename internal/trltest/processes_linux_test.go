@@ -79,7 +79,7 @@ func TestLeftoversAreSeen(t *testing.T) {
 func TestBelow(t *testing.T) {
 	tree := []Process{{PID: 1}, {PID: 2, PPID: 1}, {PID: 3, PPID: 2}, {PID: 4, PPID: 1}, {PID: 5, PPID: 3}}
 	var pids []int
-	for _, p := range below(tree, 2) {
+	for _, p := range descendantsOf(tree, 2) {
 		pids = append(pids, p.PID)
 	}
 	if diff := cmp.Diff([]int{3, 5}, pids, cmpopts.EquateEmpty()); diff != "" {

@@ -19,8 +19,8 @@ type Proxy struct {
 	cut      int // bytes after which a connection is cut, on average; 0: never
 	seed     atomic.Uint64
 
-	cuts atomic.Int64
-	rest atomic.Bool // cut no more
+	cuts        atomic.Int64
+	stopCutting atomic.Bool // cut no more
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -50,7 +50,7 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 func (p *Proxy) Cuts() int64 { return p.cuts.Load() }
 
 // Rest lets every connection live from now on.
-func (p *Proxy) Rest() { p.rest.Store(true) }
+func (p *Proxy) StopCutting() { p.stopCutting.Store(true) }
 
 // Close ends all connections and waits until nothing is left of them.
 func (p *Proxy) Close() {
@@ -101,7 +101,7 @@ func (p *Proxy) forward(near, far net.Conn, rnd *rand.Rand) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := far.Read(buf)
-		last := left >= 0 && int64(n) >= left && !p.rest.Load()
+		last := left >= 0 && int64(n) >= left && !p.stopCutting.Load()
 		if last {
 			n = int(left)
 		}

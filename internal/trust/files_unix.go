@@ -46,7 +46,7 @@ func Program(path string, user int) error {
 	if err != nil {
 		return err
 	}
-	if err := file(info, resolved, user); err != nil {
+	if err := checkFile(info, resolved, user); err != nil {
 		return err
 	}
 	dir, err := os.Lstat(filepath.Dir(resolved))
@@ -67,15 +67,15 @@ func File(f *os.File, user int) error {
 	if err != nil {
 		return err
 	}
-	if info.Mode()&fs.ModeDevice != 0 && believed(ownerOf(info), user) {
+	if info.Mode()&fs.ModeDevice != 0 && trusted(ownerOf(info), user) {
 		return nil // what others write to /dev/null is not read here
 	}
-	return file(info, f.Name(), user)
+	return checkFile(info, f.Name(), user)
 }
 
-func file(info fs.FileInfo, path string, user int) error {
-	if owner := ownerOf(info); !believed(owner, user) {
-		return foreign(path, owner)
+func checkFile(info fs.FileInfo, path string, user int) error {
+	if owner := ownerOf(info); !trusted(owner, user) {
+		return foreignOwner(path, owner)
 	}
 	if writableByOthers(info) {
 		return &Refusal{
@@ -117,7 +117,7 @@ func Lock(f *os.File, user int) (owner int, err error) {
 // far as its directory tells: the caller; for root also another user, if the
 // socket is in a directory of theirs. It refuses what Directory refuses. An
 // abstract address, which begins with @, has no directory.
-func Server(path string) (user int, err error) {
+func ServerUser(path string) (user int, err error) {
 	user = os.Geteuid()
 	if strings.HasPrefix(path, "@") {
 		return user, nil
@@ -163,8 +163,8 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 	}
 	left := strings.Split(path, "/")
 	for links := 0; ; {
-		if owner := ownerOf(info); !believed(owner, user) {
-			return nil, "", foreign(resolved, owner)
+		if owner := ownerOf(info); !trusted(owner, user) {
+			return nil, "", foreignOwner(resolved, owner)
 		}
 		for len(left) > 0 && (left[0] == "" || left[0] == ".") {
 			left = left[1:]
@@ -190,8 +190,8 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 		}
 		// Its owner can't change it, but put another in its place, in a sticky
 		// directory too.
-		if owner := ownerOf(info); !believed(owner, user) {
-			return nil, "", foreign(next, owner)
+		if owner := ownerOf(info); !trusted(owner, user) {
+			return nil, "", foreignOwner(next, owner)
 		}
 		target, err := os.Readlink(next)
 		if err != nil {
@@ -210,7 +210,7 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 	}
 }
 
-func foreign(path string, owner int) error {
+func foreignOwner(path string, owner int) error {
 	return &Refusal{
 		Message: fmt.Sprintf("%s belongs to another user (uid %d)", path, owner),
 		Hint:    "choose a path in a directory of your own",
@@ -226,7 +226,7 @@ const unmapped = 65534
 // namespace that does not map root, what is root's shows as nobody's: it can't be
 // told from what belongs to other users outside. There it is believed, for else
 // nothing would be, / included.
-func believed(owner, user int) bool {
+func trusted(owner, user int) bool {
 	return owner == 0 || owner == user || owner == unmapped && !mapsNobody()
 }
 
@@ -236,11 +236,11 @@ func mapsNobody() bool {
 	if err != nil {
 		return true // no such namespaces
 	}
-	return maps(string(text), unmapped)
+	return mapsUID(string(text), unmapped)
 }
 
 // maps reports whether a uid_map has a line for uid.
-func maps(table string, uid int) bool {
+func mapsUID(table string, uid int) bool {
 	for line := range strings.Lines(table) {
 		var inside, outside, length int
 		if _, err := fmt.Sscan(line, &inside, &outside, &length); err == nil && uid >= inside && uid-inside < length {
@@ -252,14 +252,14 @@ func maps(table string, uid int) bool {
 
 // firstPerson is the first number of a person's account, below which are those of
 // services, on the common systems.
-const firstPerson = 1000
+const firstUserUID = 1000
 
 // writableByOthers reports whether somebody besides its owner can write to a
 // file. A group with the number of its owner is that person's own, by the
 // convention of useradd: under it files are writable by their group by default.
 func writableByOthers(info fs.FileInfo) bool {
 	owner, group := ownerOf(info), groupOf(info)
-	private := owner == group && owner >= firstPerson && owner != unmapped
+	private := owner == group && owner >= firstUserUID && owner != unmapped
 	mode := info.Mode().Perm()
 	return mode&0o002 != 0 || mode&0o020 != 0 && !private
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // tree makes a directory below which a test builds its paths.
-func tree(t *testing.T) string {
+func tempTree(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -59,7 +59,7 @@ func TestDirectory(t *testing.T) {
 			if tc.needsRoot && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			dir := tree(t)
+			dir := tempTree(t)
 			must(t, os.MkdirAll(dir+"/a/b", 0o700), tc.prepare(dir))
 			err := Directory(dir+"/a/b", os.Geteuid())
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
@@ -79,7 +79,7 @@ func relink(dir, target string) error {
 
 // A relative path is what it is from here, with .. as the kernel takes it.
 func TestRelativeDirectory(t *testing.T) {
-	dir := tree(t)
+	dir := tempTree(t)
 	must(t, os.MkdirAll(dir+"/a/b", 0o700), os.MkdirAll(dir+"/elsewhere/deep", 0o700), os.Symlink(dir+"/elsewhere/deep", dir+"/a/link"))
 	t.Chdir(dir + "/a")
 	must(t, Directory("b", os.Geteuid()), Directory("./link/../deep", os.Geteuid()))
@@ -106,7 +106,7 @@ func TestPrivateGroup(t *testing.T) {
 		{65534, 65534, 0o664, false},
 		{1000, 100, 0o644, true},
 	} {
-		path := filepath.Join(tree(t), "file")
+		path := filepath.Join(tempTree(t), "file")
 		must(t, os.WriteFile(path, nil, 0o600), os.Chown(path, tc.uid, tc.gid), os.Chmod(path, tc.mode))
 		file, err := os.Open(path)
 		must(t, err)
@@ -122,7 +122,7 @@ func TestPrivateGroup(t *testing.T) {
 }
 
 func TestRemovedLockIsNoRefusal(t *testing.T) {
-	path := filepath.Join(tree(t), "lock")
+	path := filepath.Join(tempTree(t), "lock")
 	file, err := os.Create(path)
 	must(t, err, os.Chmod(path, 0o600), os.Remove(path))
 	defer file.Close()
@@ -148,7 +148,7 @@ func TestUserNamespace(t *testing.T) {
 		"0 1000 1\n65534 100000 1\n":         true,
 		"":                                   false,
 	} {
-		if got := maps(table, unmapped); got != want {
+		if got := mapsUID(table, unmapped); got != want {
 			t.Errorf("%q: %t", table, got)
 		}
 	}

@@ -19,7 +19,7 @@ type Peer struct {
 // Reach refuses a connection to a daemon on the socket at path unless the process
 // that listens there is the caller's, root's, or that of user; see Server. Where
 // the kernel does not say whose it is, the directory has to do.
-func Reach(conn *net.UnixConn, path string, user int) error {
+func CheckPeer(conn *net.UnixConn, path string, user int) error {
 	peer, err := PeerOf(conn)
 	if errors.Is(err, errUnidentified) {
 		return nil

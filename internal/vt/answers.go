@@ -216,7 +216,7 @@ func (s *Screen) setting(name string) (string, bool) {
 	case " q":
 		return fmt.Sprintf("%d q", s.style.number()), true
 	case `"q`:
-		if s.pen.look&protected != 0 {
+		if s.pen.attrs&protected != 0 {
 			return `1"q`, true
 		}
 		return `0"q`, true

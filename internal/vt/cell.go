@@ -19,7 +19,7 @@ const (
 // pen is how a character looks.
 type pen struct {
 	fg, bg uint32 // a color
-	look   uint32 // attributes, underline style, and the index of an extra
+	attrs  uint32 // attributes, underline style, and the index of an extra
 }
 
 // Colors are a kind in the upper byte and a value in the lower three.
@@ -49,10 +49,10 @@ const (
 	maxExtra       = 1<<(32-extraShift) - 1
 )
 
-func (p *pen) underline() uint32         { return p.look & underlineMask >> underlineShift }
-func (p *pen) setUnderline(style uint32) { p.look = p.look&^underlineMask | style<<underlineShift }
-func (p *pen) extra() uint32             { return p.look >> extraShift }
-func (p *pen) setExtra(i uint32)         { p.look = p.look&(1<<extraShift-1) | i<<extraShift }
+func (p *pen) underline() uint32         { return p.attrs & underlineMask >> underlineShift }
+func (p *pen) setUnderline(style uint32) { p.attrs = p.attrs&^underlineMask | style<<underlineShift }
+func (p *pen) extra() uint32             { return p.attrs >> extraShift }
+func (p *pen) setExtra(i uint32)         { p.attrs = p.attrs&(1<<extraShift-1) | i<<extraShift }
 
 // extra is what few characters have: it is kept beside the cells.
 type extra struct {
@@ -130,7 +130,7 @@ func (l *line) erase(a, b int, with cell, selective bool) {
 		return
 	}
 	for i := a; i < b; i++ {
-		if l.cells[i].look&protected == 0 {
+		if l.cells[i].attrs&protected == 0 {
 			l.split(i, i+1, with)
 			l.cells[i] = with
 		}
@@ -172,7 +172,7 @@ func (l *line) remove(a, b, n int, with cell) {
 // shelf keeps what does not fit into a cell, under a number. It is bounded:
 // when it is full, what no cell refers to any more is thrown out, and if that
 // gives no room, nothing is added.
-type shelf[T comparable] struct {
+type internTable[T comparable] struct {
 	items []T // items[0] is the zero value
 	index map[T]uint32
 	cost  func(T) int
@@ -184,7 +184,7 @@ type shelf[T comparable] struct {
 const (
 	// shelfBudget bounds one shelf. It holds some thousand links or clusters,
 	// which is more than fits on a screen that somebody reads.
-	shelfBudget = 256 << 10
+	internBudget = 256 << 10
 	// firstSweep is when a shelf is first swept.
 	firstSweep = 32 << 10
 	// sweepRest keeps the cost of sweeping a full shelf small beside that of
@@ -194,7 +194,7 @@ const (
 
 // put returns the number of a thing, which is 0 when there is no room. sweep
 // calls keep for every number in use and then replaces them all by renumber.
-func (h *shelf[T]) put(item T, sweep func(keep func(uint32), renumber func(uint32) uint32)) uint32 {
+func (h *internTable[T]) put(item T, sweep func(keep func(uint32), renumber func(uint32) uint32)) uint32 {
 	var zero T
 	if item == zero {
 		return 0
@@ -212,7 +212,7 @@ func (h *shelf[T]) put(item T, sweep func(keep func(uint32), renumber func(uint3
 			return 0
 		}
 		h.sweep(sweep)
-		h.limit = min(shelfBudget, max(firstSweep, 2*h.used))
+		h.limit = min(internBudget, max(firstSweep, 2*h.used))
 		if h.used+cost > h.limit || h.used > h.limit*3/4 {
 			h.rest = sweepRest
 		}
@@ -227,7 +227,7 @@ func (h *shelf[T]) put(item T, sweep func(keep func(uint32), renumber func(uint3
 	return i
 }
 
-func (h *shelf[T]) sweep(visit func(keep func(uint32), renumber func(uint32) uint32)) {
+func (h *internTable[T]) sweep(visit func(keep func(uint32), renumber func(uint32) uint32)) {
 	numbers := make([]uint32, len(h.items))
 	kept := h.items[:1:1]
 	clear(h.index)
@@ -243,7 +243,7 @@ func (h *shelf[T]) sweep(visit func(keep func(uint32), renumber func(uint32) uin
 	h.items = kept
 }
 
-func (h *shelf[T]) get(i uint32) T {
+func (h *internTable[T]) get(i uint32) T {
 	if int(i) < len(h.items) {
 		return h.items[i]
 	}

@@ -429,9 +429,9 @@ func (s *Screen) intermediateCSI(q *sequence) {
 	case `"q`:
 		switch q.at(0) {
 		case 0, 2:
-			s.pen.look &^= protected
+			s.pen.attrs &^= protected
 		case 1:
-			s.pen.look |= protected
+			s.pen.attrs |= protected
 		}
 	case " @":
 		s.shiftColumns(s.on.left, n, (*line).remove)

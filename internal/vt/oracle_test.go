@@ -29,7 +29,7 @@ var differences = map[string]string{
 // unfair are those that xterm.js shows in another way when it gets them byte by
 // byte: its decoder (Utf8ToUtf32, the leftover bytes) takes a continuation byte
 // of 0x80 for the end, and loses U+200B and U+200D. Here both ways are the same.
-var unfair = map[string]bool{
+var differsBytewise = map[string]bool{
 	"real-cat-unicode": true, "real-less-unicode": true, "real-tmux-split": true, "syn-emoji": true,
 }
 
@@ -63,7 +63,7 @@ type oracleCase struct {
 }
 
 // picture is a screen as both sides describe it.
-type picture struct {
+type oracleScreen struct {
 	Lines []struct {
 		Cells   []string `json:"cells"`
 		Wrapped bool     `json:"wrapped"`
@@ -95,7 +95,7 @@ func runOracle(t *testing.T, arguments []string, input []byte) []byte {
 	return out
 }
 
-func askOracle(t *testing.T, cases []oracleCase) []picture {
+func askOracle(t *testing.T, cases []oracleCase) []oracleScreen {
 	t.Helper()
 	var input bytes.Buffer
 	encoder := json.NewEncoder(&input)
@@ -104,11 +104,11 @@ func askOracle(t *testing.T, cases []oracleCase) []picture {
 			t.Fatal(err)
 		}
 	}
-	var pictures []picture
+	var pictures []oracleScreen
 	lines := bufio.NewScanner(bytes.NewReader(runOracle(t, nil, input.Bytes())))
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var p picture
+		var p oracleScreen
 		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func (s *Screen) describe(c cell) string {
 		e.underline = colorDefault // of a line that is not there
 	}
 	return fmt.Sprintf("%s\x01%d\x01%s\x01%s\x01%d\x01%d\x01%s\x01%s", text, width,
-		colorName(c.fg), colorName(c.bg), c.look&0xff, c.underline(), colorName(e.underline), e.link)
+		colorName(c.fg), colorName(c.bg), c.attrs&0xff, c.underline(), colorName(e.underline), e.link)
 }
 
 // diff compares a screen with what the oracle shows; "" is the same.
-func (s *Screen) diff(p picture, wrapped bool) string {
+func (s *Screen) diff(p oracleScreen, wrapped bool) string {
 	x := s.column()
 	var b strings.Builder
 	if x != p.X || s.y != p.Y {
@@ -199,7 +199,7 @@ func TestOracleShowsTheSame(t *testing.T) {
 	for i, p := range askOracle(t, cases) {
 		name, data, bytewise := names[i], cases[i].Data[0], cases[i].Bytewise
 		d := write(cases[i].Rows, cases[i].Cols, data).diff(p, true)
-		if d == "" || bytewise && unfair[name] {
+		if d == "" || bytewise && differsBytewise[name] {
 			continue
 		}
 		different[name] = true

@@ -116,7 +116,7 @@ func (s *sheet) emit(row []uint32) {
 }
 
 // affords reports whether there is effort left for n places, and spends it.
-func (s *sheet) affords(n int) bool {
+func (s *sheet) spend(n int) bool {
 	s.effort -= max(n, 0)
 	return s.effort >= 0
 }
@@ -345,7 +345,7 @@ func (s *sheet) csi(q *sequence) {
 	case 'X':
 		s.erase(s.x, s.x+n)
 	case '@':
-		if row := s.reach(); s.x < len(*row) && s.affords(len(*row)-s.x) {
+		if row := s.reach(); s.x < len(*row) && s.spend(len(*row)-s.x) {
 			n = min(n, max(s.spare, 0))
 			s.spare -= n
 			s.erase(s.x, s.x) // a wide character is not to be cut
@@ -353,7 +353,7 @@ func (s *sheet) csi(q *sequence) {
 		}
 	case 'P':
 		s.erase(s.x, s.x+n)
-		if row := s.row(); s.x < len(*row) && s.affords(len(*row)-s.x) {
+		if row := s.row(); s.x < len(*row) && s.spend(len(*row)-s.x) {
 			*row = slices.Delete(*row, s.x, min(s.x+n, len(*row)))
 		}
 	case 'L', 'M':
@@ -383,7 +383,7 @@ func (s *sheet) erase(a, b int) {
 	case a >= b:
 	case b == len(r):
 		*row = r[:a]
-	case s.affords(b - a):
+	case s.spend(b - a):
 		clear(r[a:b])
 	}
 }

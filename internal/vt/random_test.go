@@ -30,7 +30,7 @@ func difference(a, b *Screen) string {
 				if c == e && c.ch&chCluster == 0 && c.extra() == 0 {
 					continue
 				}
-				if i, j := a.describe(c), b.describe(e); (i != j || (c.look^e.look)&protected != 0) && d.Len() < 2000 {
+				if i, j := a.describe(c), b.describe(e); (i != j || (c.attrs^e.attrs)&protected != 0) && d.Len() < 2000 {
 					compare(fmt.Sprintf("%s row %d column %d", what, y, x), i, j)
 				}
 			}
@@ -98,7 +98,7 @@ func (s *Screen) check(t testing.TB) {
 			}
 		}
 	}
-	if s.clusters.used > shelfBudget || s.extras.used > shelfBudget || len(s.answers) > maxAnswers+64 {
+	if s.clusters.used > internBudget || s.extras.used > internBudget || len(s.answers) > maxAnswers+64 {
 		t.Fatalf("%d, %d and %d bytes beside the cells", s.clusters.used, s.extras.used, len(s.answers))
 	}
 }

@@ -50,8 +50,8 @@ type Screen struct {
 	bells   int
 
 	history  history
-	extras   shelf[extra]
-	clusters shelf[string]
+	extras   internTable[extra]
+	clusters internTable[string]
 
 	answers []byte
 }

@@ -13,18 +13,18 @@ func (s *Screen) sgr(q *sequence) {
 		switch {
 		case v == 0:
 			link, id := s.extra.link, s.extra.id
-			keep := p.look & protected
-			*p = pen{look: keep}
+			keep := p.attrs & protected
+			*p = pen{attrs: keep}
 			s.extra = extra{link: link, id: id}
 			if link != "" {
 				s.setExtra()
 			}
 		case v == 1:
-			p.look |= bold
+			p.attrs |= bold
 		case v == 2:
-			p.look |= dim
+			p.attrs |= dim
 		case v == 3:
-			p.look |= italic
+			p.attrs |= italic
 		case v == 4:
 			style := int32(1)
 			if end > i+1 && q.params[i+1] >= 0 && q.params[i+1] <= 5 {
@@ -32,29 +32,29 @@ func (s *Screen) sgr(q *sequence) {
 			}
 			p.setUnderline(uint32(style))
 		case v == 5 || v == 6:
-			p.look |= blink
+			p.attrs |= blink
 		case v == 7:
-			p.look |= inverse
+			p.attrs |= inverse
 		case v == 8:
-			p.look |= invisible
+			p.attrs |= invisible
 		case v == 9:
-			p.look |= strike
+			p.attrs |= strike
 		case v == 21:
 			p.setUnderline(2)
 		case v == 22:
-			p.look &^= bold | dim
+			p.attrs &^= bold | dim
 		case v == 23:
-			p.look &^= italic
+			p.attrs &^= italic
 		case v == 24:
 			p.setUnderline(0)
 		case v == 25:
-			p.look &^= blink
+			p.attrs &^= blink
 		case v == 27:
-			p.look &^= inverse
+			p.attrs &^= inverse
 		case v == 28:
-			p.look &^= invisible
+			p.attrs &^= invisible
 		case v == 29:
-			p.look &^= strike
+			p.attrs &^= strike
 		case v >= 30 && v <= 37:
 			p.fg = colorIndexed | uint32(v-30)
 		case v == 39:
@@ -64,9 +64,9 @@ func (s *Screen) sgr(q *sequence) {
 		case v == 49:
 			p.bg = colorDefault
 		case v == 53:
-			p.look |= overline
+			p.attrs |= overline
 		case v == 55:
-			p.look &^= overline
+			p.attrs &^= overline
 		case v == 38 || v == 48 || v == 58:
 			color, next, ok := q.color(i, end)
 			if ok {

@@ -123,11 +123,11 @@ func (s *Screen) Cells() Snapshot {
 		end := l.used()
 		for x := 0; x < end; {
 			from, p := x, l.cells[x].pen
-			p.look &^= protected
+			p.attrs &^= protected
 			text = text[:0]
 			for ; x < end; x++ {
 				q := l.cells[x].pen
-				q.look &^= protected
+				q.attrs &^= protected
 				if q != p {
 					break
 				}
@@ -156,10 +156,10 @@ func (s *Screen) styleOf(p pen) *api.ScreenStyle {
 	e := s.extras.get(p.extra())
 	style := api.ScreenStyle{
 		Foreground: colorName(p.fg), Background: colorName(p.bg),
-		Bold: p.look&bold != 0, Dim: p.look&dim != 0, Italic: p.look&italic != 0,
+		Bold: p.attrs&bold != 0, Dim: p.attrs&dim != 0, Italic: p.attrs&italic != 0,
 		Underline: underlineNames[p.underline()], UnderlineColor: colorName(e.underline),
-		Blink: p.look&blink != 0, Inverse: p.look&inverse != 0, Invisible: p.look&invisible != 0,
-		Strike: p.look&strike != 0, Overline: p.look&overline != 0, Link: e.link,
+		Blink: p.attrs&blink != 0, Inverse: p.attrs&inverse != 0, Invisible: p.attrs&invisible != 0,
+		Strike: p.attrs&strike != 0, Overline: p.attrs&overline != 0, Link: e.link,
 	}
 	if style == (api.ScreenStyle{}) {
 		return nil
@@ -228,13 +228,13 @@ func (w *painter) use(p pen) {
 	s := w.s
 	old, e := s.extras.get(w.pen.extra()), s.extras.get(p.extra())
 	shown, was := p, w.pen
-	shown.look &^= protected
-	was.look &^= protected
+	shown.attrs &^= protected
+	was.attrs &^= protected
 	if shown != was {
 		w.out = s.appendSGR(w.out, p)
 	}
 	// Some terminals take protection for an attribute that SGR 0 ends.
-	if protect := p.look & protected; protect != w.pen.look&protected || protect != 0 && shown != was {
+	if protect := p.attrs & protected; protect != w.pen.attrs&protected || protect != 0 && shown != was {
 		w.print("\x1b[%d\"q", protect/protected)
 	}
 	if old.link != e.link || old.id != e.id {
@@ -260,7 +260,7 @@ func (s *Screen) appendSGR(b []byte, p pen) []byte {
 func appendSGR(b []byte, p pen, underline uint32) []byte {
 	b = append(b, "\x1b[0"...)
 	for i, code := range [...]int{1, 2, 3, 5, 7, 8, 9, 53} { // in the order of the bits
-		if p.look>>i&1 != 0 {
+		if p.attrs>>i&1 != 0 {
 			b = append(b, ';')
 			b = strconv.AppendInt(b, int64(code), 10)
 		}

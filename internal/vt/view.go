@@ -18,10 +18,10 @@ type View struct {
 	rows, cols int
 	top, left  int // the part of the screen that is shown begins here
 
-	fresh       bool   // the terminal is not known to show what shown says
-	shown, want []face // row by row
-	ink         look   // what the terminal writes with
-	x, y        int    // where it writes; x < 0: not known
+	fresh       bool       // the terminal is not known to show what shown says
+	shown, want []viewCell // row by row
+	style       cellStyle  // what the terminal writes with
+	x, y        int        // where it writes; x < 0: not known
 
 	set    terminalModes
 	title  string
@@ -32,14 +32,14 @@ type View struct {
 
 // face is a cell by itself: what refers to the shelves of a screen, which may
 // renumber them or be replaced, is resolved.
-type face struct {
+type viewCell struct {
 	ch      uint32 // as that of a cell; a cluster has no number
 	cluster string
-	look    look
+	style   cellStyle
 }
 
 // look is a pen by itself.
-type look struct {
+type cellStyle struct {
 	pen   pen // without its extra, and without what is not seen
 	extra extra
 }
@@ -88,7 +88,7 @@ func (v *View) End() []byte {
 // Resize says that the real terminal has another size.
 func (v *View) Resize(rows, cols int) {
 	v.rows, v.cols = max(rows, 1), max(cols, 1)
-	v.shown, v.want = make([]face, v.rows*v.cols), make([]face, v.rows*v.cols)
+	v.shown, v.want = make([]viewCell, v.rows*v.cols), make([]viewCell, v.rows*v.cols)
 	v.Forget()
 }
 
@@ -108,7 +108,7 @@ func (v *View) Paint(s *Screen, p Painting) []byte {
 	v.follow(s)
 	v.compose(s, p)
 	v.difference()
-	v.use(look{})
+	v.use(cellStyle{})
 	var modes terminalModes
 	if p.Typing {
 		modes = terminalModes{
@@ -163,17 +163,17 @@ func (v *View) compose(s *Screen, p Painting) {
 			cells := s.on.lines[v.top+y].cells[v.left:]
 			n = min(len(cells), len(row))
 			for x, c := range cells[:n] {
-				row[x] = s.face(c)
+				row[x] = s.viewCell(c)
 			}
-			cut(row[:n])
+			blankHalves(row[:n])
 		}
 		for x := n; x < len(row); x++ {
-			row[x] = blankFace
+			row[x] = blankViewCell
 		}
 	}
 	spare := v.rows > s.rows
 	if spare && p.Notice == "" && p.Status != "" {
-		v.caption(v.rows-1, p.Status, look{pen: pen{look: dim}})
+		v.caption(v.rows-1, p.Status, cellStyle{pen: pen{attrs: dim}})
 	}
 	if p.Notice == "" {
 		return
@@ -182,28 +182,28 @@ func (v *View) compose(s *Screen, p Painting) {
 	if !spare && s.y-v.top == y && v.rows > 1 {
 		y = 0 // not over what is being typed
 	}
-	v.caption(y, " "+p.Notice+" ", look{pen: pen{look: inverse}})
+	v.caption(y, " "+p.Notice+" ", cellStyle{pen: pen{attrs: inverse}})
 }
 
-func (v *View) row(of []face, y int) []face { return of[y*v.cols : (y+1)*v.cols] }
+func (v *View) row(of []viewCell, y int) []viewCell { return of[y*v.cols : (y+1)*v.cols] }
 
-var blankFace = face{ch: ' '}
+var blankViewCell = viewCell{ch: ' '}
 
 // cut blanks the halves of wide characters whose other half is not in the row.
-func cut(row []face) {
+func blankHalves(row []viewCell) {
 	if len(row) == 0 {
 		return
 	}
 	if first := &row[0]; first.ch&chTail != 0 {
-		*first = face{ch: ' ', look: first.look}
+		*first = viewCell{ch: ' ', style: first.style}
 	}
 	if last := &row[len(row)-1]; last.ch&chWide != 0 {
-		*last = face{ch: ' ', look: last.look}
+		*last = viewCell{ch: ' ', style: last.style}
 	}
 }
 
 // caption writes a line of this program's own over a row.
-func (v *View) caption(y int, text string, as look) {
+func (v *View) caption(y int, text string, as cellStyle) {
 	row := v.row(v.want, y)
 	x := 0
 	for _, r := range printable(text) {
@@ -212,21 +212,21 @@ func (v *View) caption(y int, text string, as look) {
 			continue
 		}
 		if x+w > len(row) {
-			row[len(row)-1] = face{ch: '…', look: as}
+			row[len(row)-1] = viewCell{ch: '…', style: as}
 			if len(row) > 1 {
-				cut(row[:len(row)-1])
+				blankHalves(row[:len(row)-1])
 			}
 			return
 		}
-		row[x] = face{ch: uint32(r), look: as}
+		row[x] = viewCell{ch: uint32(r), style: as}
 		if w == 2 {
 			row[x].ch |= chWide
-			row[x+1] = face{ch: chTail, look: as}
+			row[x+1] = viewCell{ch: chTail, style: as}
 		}
 		x += w
 	}
 	if x < len(row) && row[x].ch&chTail != 0 {
-		row[x] = blankFace
+		row[x] = blankViewCell
 	}
 }
 
@@ -242,16 +242,16 @@ func printable(text string) string {
 
 // face resolves a cell. Colors that the program has changed are given by their
 // values: the real terminal keeps its own.
-func (s *Screen) face(c cell) face {
-	f := face{ch: c.ch, look: look{pen: c.pen}}
+func (s *Screen) viewCell(c cell) viewCell {
+	f := viewCell{ch: c.ch, style: cellStyle{pen: c.pen}}
 	if extra := c.extra(); extra != 0 {
-		f.look.extra = s.extras.get(extra)
-		f.look.extra.underline = s.palette.resolve(f.look.extra.underline, -1)
+		f.style.extra = s.extras.get(extra)
+		f.style.extra.underline = s.palette.resolve(f.style.extra.underline, -1)
 	}
-	f.look.pen.setExtra(0)
-	f.look.pen.look &^= protected
-	f.look.pen.fg = s.palette.resolve(c.fg, 0)
-	f.look.pen.bg = s.palette.resolve(c.bg, 1)
+	f.style.pen.setExtra(0)
+	f.style.pen.attrs &^= protected
+	f.style.pen.fg = s.palette.resolve(c.fg, 0)
+	f.style.pen.bg = s.palette.resolve(c.bg, 1)
 	switch {
 	case c.ch&chCluster != 0:
 		f.cluster, f.ch = s.clusters.get(c.ch&chValue), c.ch&^chValue
@@ -283,9 +283,9 @@ func (v *View) print(format string, args ...any) { v.out = fmt.Appendf(v.out, fo
 func (v *View) difference() {
 	if v.fresh {
 		v.print("\x1b]8;;\x1b\\\x1b[0m\x1b[2J")
-		v.ink = look{}
+		v.style = cellStyle{}
 		for i := range v.shown {
-			v.shown[i] = blankFace
+			v.shown[i] = blankViewCell
 		}
 		v.fresh = false
 	}
@@ -299,9 +299,9 @@ func (v *View) difference() {
 // than passed over: moving the cursor costs about as many bytes.
 const shortGap = 4
 
-func (v *View) paintRow(y int, shown, want []face) {
+func (v *View) paintRow(y int, shown, want []viewCell) {
 	blank := len(want) // from here on the row is to be blank
-	for blank > 0 && want[blank-1] == blankFace {
+	for blank > 0 && want[blank-1] == blankViewCell {
 		blank--
 	}
 	for x := 0; x < len(want); x++ {
@@ -310,7 +310,7 @@ func (v *View) paintRow(y int, shown, want []face) {
 		}
 		if x >= blank {
 			v.goTo(y, x)
-			v.use(look{})
+			v.use(cellStyle{})
 			v.print("\x1b[K")
 			copy(shown[x:], want[x:])
 			return
@@ -328,18 +328,18 @@ func (v *View) paintRow(y int, shown, want []face) {
 		}
 		copy(shown[:from], want[:from])
 		x = from - 1
-		if from < len(want) && contested(want[x]) {
+		if from < len(want) && ambiguousWidth(want[x]) {
 			// The terminal may have written over the next place too.
-			shown[from] = face{}
+			shown[from] = viewCell{}
 		}
 	}
 }
 
 // plain reports whether cells can be written again for little: ASCII of one
 // look.
-func plain(cells []face) bool {
+func plain(cells []viewCell) bool {
 	for _, c := range cells {
-		if c.ch >= utf8.RuneSelf || c.look != cells[0].look {
+		if c.ch >= utf8.RuneSelf || c.style != cells[0].style {
 			return false
 		}
 	}
@@ -348,14 +348,14 @@ func plain(cells []face) bool {
 
 // contested reports whether terminals differ about the width of a character, as
 // they do for emoji.
-func contested(f face) bool {
+func ambiguousWidth(f viewCell) bool {
 	return f.ch&chCluster != 0 || f.ch&(chWide|chTail) == 0 && f.ch&chValue >= 0x2000
 }
 
 // put writes the character at x and returns its width.
-func (v *View) put(row []face, x int) int {
+func (v *View) put(row []viewCell, x int) int {
 	f := row[x]
-	v.use(f.look)
+	v.use(f.style)
 	width := 1
 	if f.ch&chWide != 0 {
 		width = 2
@@ -395,12 +395,12 @@ func (v *View) goTo(y, x int) {
 }
 
 // use makes the terminal write with a look.
-func (v *View) use(l look) {
-	if l == v.ink {
+func (v *View) use(l cellStyle) {
+	if l == v.style {
 		return
 	}
-	old := v.ink
-	v.ink = l
+	old := v.style
+	v.style = l
 	if l.pen != old.pen || l.extra.underline != old.extra.underline {
 		v.out = appendSGR(v.out, l.pen, l.extra.underline)
 	}
@@ -430,12 +430,12 @@ func (v *View) modes(m terminalModes) {
 	if old.appKeypad != m.appKeypad {
 		v.print("\x1b%c", ">="[bit(m.appKeypad)]) // which more terminals know than ?66
 	}
-	v.exclusive(old.mouse, m.mouse)
-	v.exclusive(old.encoding, m.encoding)
+	v.switchMode(old.mouse, m.mouse)
+	v.switchMode(old.encoding, m.encoding)
 }
 
 // exclusive replaces one of several modes by another; 0 is none.
-func (v *View) exclusive(old, now int) {
+func (v *View) switchMode(old, now int) {
 	if old == now {
 		return
 	}
@@ -457,7 +457,7 @@ func bit(on bool) int {
 // Undo returns what takes a real terminal that got the same bytes back to where
 // a command finds it: the main screen, the usual modes, no color. It is for the
 // end of a program that did not clean up; nil if there is nothing to do.
-func (s *Screen) Undo() []byte {
+func (s *Screen) ResetSequence() []byte {
 	v := View{set: terminalModes{
 		appCursor: s.modes.on(appCursor), appKeypad: s.modes.on(appKeypad), bracketedPaste: s.modes.on(bracketedPaste),
 		focus: s.modes.on(focusEvents), altScroll: s.modes.on(altScroll), reverse: s.modes.on(reverseVideo),

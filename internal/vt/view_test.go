@@ -196,7 +196,7 @@ func TestViewPaintsDifferences(t *testing.T) {
 
 // A terminal that got what a program wrote is as before after Undo.
 func TestUndo(t *testing.T) {
-	if undo := write(3, 10, []byte("some text\r\n")).Undo(); undo != nil {
+	if undo := write(3, 10, []byte("some text\r\n")).ResetSequence(); undo != nil {
 		t.Errorf("nothing to undo: %q", undo)
 	}
 	for i := range 2000 {
@@ -204,7 +204,7 @@ func TestUndo(t *testing.T) {
 		// What is cut off in the middle, and a mode nobody sets, are not undone.
 		out = append(bytes.ReplaceAll(out, []byte("\x1b[20h"), nil), "\x1b\\\x1b[m"...)
 		s := write(5, 10, out)
-		s.Write(s.Undo())
+		s.Write(s.ResetSequence())
 		if s.modes.flags&^(newLine|reverseWrap|synchronized) != newModes().flags || s.modes.tracking != 0 || s.style != (CursorStyle{}) ||
 			s.on != &s.main || s.on.narrow(s.cols) || s.on.top > 0 || s.on.bottom < 4 || s.pen != (pen{}) || s.sets.gl != 0 || s.sets.g[0] != 0 {
 			t.Fatalf("%q: modes %+v, style %+v, margins %+v, pen %+v", out, s.modes, s.style, [2]int{s.on.top, s.on.bottom}, s.pen)

@@ -14,7 +14,7 @@ import (
 )
 
 // entry is one file of an archive.
-type entry struct {
+type archiveEntry struct {
 	name    string // below the archive's directory
 	content []byte
 	mode    int64
@@ -39,18 +39,18 @@ func (r *release) archives() error {
 }
 
 // contents are the files of the archive for a platform.
-func (r *release) contents(p platform) ([]entry, error) {
+func (r *release) contents(p platform) ([]archiveEntry, error) {
 	binary, err := os.ReadFile(r.binary(p))
 	if err != nil {
 		return nil, err
 	}
-	entries := []entry{{"trl", binary, 0o755}}
+	entries := []archiveEntry{{"trl", binary, 0o755}}
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry{name, text, 0o644})
+		entries = append(entries, archiveEntry{name, text, 0o644})
 	}
 	// What starts a daemon, or a way to one, on that system.
 	service := map[string]string{"linux": "packaging/systemd", "darwin": "packaging/launchd"}[p.os]
@@ -63,7 +63,7 @@ func (r *release) contents(p platform) ([]entry, error) {
 				return nil // the binaries
 			}
 			text, err := os.ReadFile(filepath.Join(dir, name))
-			entries = append(entries, entry{path.Join(below, name), text, 0o644})
+			entries = append(entries, archiveEntry{path.Join(below, name), text, 0o644})
 			return err
 		})
 		if err != nil {
@@ -75,8 +75,8 @@ func (r *release) contents(p platform) ([]entry, error) {
 
 // pack makes a compressed archive with one directory. It depends on its
 // arguments alone: nothing of the files' owners, times, modes or order here.
-func pack(dir string, made time.Time, entries []entry) ([]byte, error) {
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+func pack(dir string, made time.Time, entries []archiveEntry) ([]byte, error) {
+	slices.SortFunc(entries, func(a, b archiveEntry) int { return strings.Compare(a.name, b.name) })
 	var packed bytes.Buffer
 	archive := tar.NewWriter(&packed)
 	for _, entry := range entries {

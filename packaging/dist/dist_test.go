@@ -66,7 +66,7 @@ func TestMakeRoom(t *testing.T) {
 	if err := os.WriteFile(mine, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeRoom(dir); err == nil {
+	if err := prepareOutputDir(dir); err == nil {
 		t.Error("a directory with other files is taken")
 	}
 	if _, err := os.Stat(mine); err != nil {
@@ -75,7 +75,7 @@ func TestMakeRoom(t *testing.T) {
 	if err := os.Rename(mine, filepath.Join(dir, checksumsName)); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeRoom(dir); err != nil {
+	if err := prepareOutputDir(dir); err != nil {
 		t.Error(err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
@@ -86,11 +86,11 @@ func TestMakeRoom(t *testing.T) {
 // Neither the order in which files are found nor the clock is in an archive.
 func TestPack(t *testing.T) {
 	made := time.Unix(1_700_000_000, 0)
-	one, err := pack("d", made, []entry{{"a", []byte("1"), 0o644}, {"b/c", []byte("2"), 0o755}})
+	one, err := pack("d", made, []archiveEntry{{"a", []byte("1"), 0o644}, {"b/c", []byte("2"), 0o755}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := pack("d", made.In(time.FixedZone("", 3600)), []entry{{"b/c", []byte("2"), 0o755}, {"a", []byte("1"), 0o644}})
+	other, err := pack("d", made.In(time.FixedZone("", 3600)), []archiveEntry{{"b/c", []byte("2"), 0o755}, {"a", []byte("1"), 0o644}})
 	if err != nil {
 		t.Fatal(err)
 	}

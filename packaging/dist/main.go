@@ -69,7 +69,7 @@ func run(out string) (err error) {
 	if r.version, r.made, err = identify(); err != nil {
 		return err
 	}
-	if err := makeRoom(out); err != nil {
+	if err := prepareOutputDir(out); err != nil {
 		return err
 	}
 	if r.stage, err = os.MkdirTemp("", "trl-dist-"); err != nil {
@@ -77,7 +77,7 @@ func run(out string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.stage)) }()
 	for _, step := range []func() error{
-		r.build, r.document, r.notices, r.archives, r.packages, r.materials, r.formula, r.script, r.checksums,
+		r.build, r.document, r.notices, r.archives, r.packages, r.sbom, r.formula, r.script, r.checksums,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -132,7 +132,7 @@ func git(args ...string) (string, error) {
 }
 
 // makeRoom makes a directory for a release. It removes nothing but another one.
-func makeRoom(dir string) error {
+func prepareOutputDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

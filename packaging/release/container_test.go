@@ -72,10 +72,10 @@ func findBuilder(t *testing.T) builder {
 // The image has no shell, no library and no file but the binary; it tells its
 // version, examines the place, and serves sessions of one command.
 func TestContainer(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	b := findBuilder(t)
 	t.Logf("built and run with %s", b.name)
-	files, _ := r.unpack(t, here())
+	files, _ := r.unpack(t, hostPlatform())
 	place := t.TempDir()
 	if err := os.WriteFile(filepath.Join(place, "trl"), files["trl"], 0o755); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 // TestInstallDocument does what docs/install.md says, in the order it says it,
 // from a home where nothing is to one where nothing is left.
 func TestInstallDocument(t *testing.T) {
-	r := open(t)
-	need(t, "curl", "sha256sum")
+	r := openRelease(t)
+	requirePrograms(t, "curl", "sha256sum")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestInstallDocument(t *testing.T) {
 	const latest = "https://github.com/terminal-runtime/trl/releases/latest/download"
 	// The document's machine is another, and there the latest release is this.
 	elsewhere := strings.NewReplacer(
-		latest, serve(t, r, nil).URL, "linux_amd64", here(),
+		latest, serve(t, r, nil).URL, "linux_amd64", hostPlatform(),
 		// A person is not as quick as a script.
 		"trl serve 2>trl.log &\n", "trl serve 2>trl.log &\nuntil trl info >/dev/null 2>&1; do kill -0 $!; sleep 0.05; done\n",
 		// What is wrong with this machine is not the document's fault.
@@ -47,7 +47,7 @@ func TestInstallDocument(t *testing.T) {
 	}
 	said := output(t, cmd)
 	for _, want := range []string{
-		"trl v" + r.version + " is in " + home, "\nhello\n", r.name(here(), ".tar.gz") + ": OK\n", "replacing trl v" + r.version, "has taken over", "stopped",
+		"trl v" + r.version + " is in " + home, "\nhello\n", r.name(hostPlatform(), ".tar.gz") + ": OK\n", "replacing trl v" + r.version, "has taken over", "stopped",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q", want)

@@ -50,8 +50,8 @@ puts Trl.new.caveats.to_s.empty? ? "no caveats" : "caveats"
 `
 
 func TestFormula(t *testing.T) {
-	r := open(t)
-	need(t, "ruby", "tar")
+	r := openRelease(t)
+	requirePrograms(t, "ruby", "tar")
 	formula, err := filepath.Abs(r.path("trl.rb"))
 	if err != nil {
 		t.Fatal(err)

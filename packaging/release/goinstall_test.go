@@ -12,8 +12,8 @@ import (
 // `go install …/cmd/trl@VERSION` links no version in; the binary knows it
 // nevertheless.
 func TestGoInstall(t *testing.T) {
-	open(t)
-	need(t, "git")
+	openRelease(t)
+	requirePrograms(t, "git")
 	const module, version = "github.com/terminal-runtime/trl", "v0.9.1"
 	proxy := t.TempDir()
 	publish(t, filepath.Join(proxy, module, "@v"), module, version)

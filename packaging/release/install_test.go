@@ -28,7 +28,7 @@ type server struct {
 	asked atomic.Int64
 }
 
-func serve(t *testing.T, r released, changed map[string][]byte) *server {
+func serve(t *testing.T, r builtRelease, changed map[string][]byte) *server {
 	t.Helper()
 	s := &server{}
 	files := http.FileServer(http.Dir(r.dir))
@@ -49,14 +49,14 @@ func serve(t *testing.T, r released, changed map[string][]byte) *server {
 }
 
 // always is what the script uses on every machine.
-var always = []string{"cat", "chmod", "cp", "cut", "dirname", "find", "grep", "gzip", "mkdir", "mktemp", "mv", "rm", "tar", "uname"}
+var basePrograms = []string{"cat", "chmod", "cp", "cut", "dirname", "find", "grep", "gzip", "mkdir", "mktemp", "mv", "rm", "tar", "uname"}
 
 // programs makes a directory of programs that is all that a PATH needs: those
 // that are always there, and these.
 func programs(t *testing.T, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range append(more, always...) {
+	for _, name := range append(more, basePrograms...) {
 		file, err := exec.LookPath(name)
 		trltest.Need(t, err)
 		if err := os.Symlink(file, filepath.Join(dir, name)); err != nil {
@@ -77,7 +77,7 @@ func home(t *testing.T) string {
 }
 
 // install runs the script of the release as a shell reads it from a pipe.
-func install(t *testing.T, r released, shell []string, path, home, base string, args ...string) (string, error) {
+func install(t *testing.T, r builtRelease, shell []string, path, home, base string, args ...string) (string, error) {
 	t.Helper()
 	script, err := os.ReadFile(r.path("install.sh"))
 	if err != nil {
@@ -101,13 +101,13 @@ func pipe(t *testing.T, script []byte, shell []string, path, home, base string, 
 }
 
 // below lists the files below a directory.
-func below(t *testing.T, dir string) []string {
+func listFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(tree(t, dir)))
 }
 
 func TestInstallScript(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	s := serve(t, r, nil)
 	dash, ash := []string{"dash"}, []string{"busybox", "sh"}
 	for name, c := range map[string]struct {
@@ -144,10 +144,10 @@ func TestInstallScript(t *testing.T) {
 
 	t.Run("only with busybox", func(t *testing.T) {
 		// Its own tar, wget and sha256sum, as on a small system.
-		need(t, "busybox")
+		requirePrograms(t, "busybox")
 		busybox, _ := exec.LookPath("busybox")
 		dir := t.TempDir()
-		for _, name := range append([]string{"sha256sum", "wget"}, always...) {
+		for _, name := range append([]string{"sha256sum", "wget"}, basePrograms...) {
 			if err := os.Symlink(busybox, filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestInstallScript(t *testing.T) {
 		if diff := cmp.Diff(before, tree(t, prefix)); diff != "" {
 			t.Errorf("a second time is another (-first +second):\n%s", diff)
 		}
-		if files := below(t, home); len(files) > 0 {
+		if files := listFiles(t, home); len(files) > 0 {
 			t.Errorf("in the home there is %v", files)
 		}
 	})
@@ -195,8 +195,8 @@ func TestInstallScript(t *testing.T) {
 
 // Whatever goes wrong, it says so, and nothing is placed.
 func TestInstallScriptRefuses(t *testing.T) {
-	r := open(t)
-	archive := r.name(here(), ".tar.gz")
+	r := openRelease(t)
+	archive := r.name(hostPlatform(), ".tar.gz")
 	content, err := os.ReadFile(r.path(archive))
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestInstallScriptRefuses(t *testing.T) {
 		"no archive":              {map[string][]byte{archive: nil}, usual, nil, "can't fetch"},
 		"no archive for wget":     {map[string][]byte{archive: nil}, programs(t, "wget", "sha256sum"), nil, "can't fetch"},
 		"no checksums":            {map[string][]byte{"checksums.txt": nil}, usual, nil, "can't fetch"},
-		"no checksum for it":      {map[string][]byte{"checksums.txt": bytes.ReplaceAll(sums, []byte(here()), []byte("plan9_mips"))}, usual, nil, "does not name one archive"},
+		"no checksum for it":      {map[string][]byte{"checksums.txt": bytes.ReplaceAll(sums, []byte(hostPlatform()), []byte("plan9_mips"))}, usual, nil, "does not name one archive"},
 		"two checksums for it":    {map[string][]byte{"checksums.txt": append(slices.Clone(sums), sums...)}, usual, nil, "does not name one archive"},
 		"another version":         {nil, usual, []string{"--version", "v9.8.7"}, "does not name one archive"},
 		"a strange machine":       {nil, strange, nil, "no trl for Plan9"},
@@ -245,7 +245,7 @@ func TestInstallScriptRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(said, c.says) || !strings.HasSuffix(said, "trl: nothing was installed\n") {
 				t.Errorf("%v\n%s", err, said)
 			}
-			if files := below(t, home); len(files) > 0 {
+			if files := listFiles(t, home); len(files) > 0 {
 				t.Errorf("%v was placed", files)
 			}
 		})
@@ -254,7 +254,7 @@ func TestInstallScriptRefuses(t *testing.T) {
 
 // A script of which a part was lost on the way does nothing.
 func TestInstallScriptInParts(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	script, err := os.ReadFile(r.path("install.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestInstallScriptInParts(t *testing.T) {
 	for end := range last {
 		_, _ = pipe(t, bytes.Join(lines[:end], nil), []string{"dash"}, path, home, s.URL)
 	}
-	if files := below(t, home); len(files) > 0 || s.asked.Load() > 0 {
+	if files := listFiles(t, home); len(files) > 0 || s.asked.Load() > 0 {
 		t.Errorf("%v was placed, after %d requests", files, s.asked.Load())
 	}
 	if said, err := pipe(t, bytes.Join(lines[:last+1], nil), []string{"dash"}, path, home, s.URL); err != nil {
@@ -279,7 +279,7 @@ func TestInstallScriptInParts(t *testing.T) {
 // From nothing to the first answer: a person tries it within a breath.
 func TestFirstAnswer(t *testing.T) {
 	const bound = 10 * time.Second
-	r := open(t)
+	r := openRelease(t)
 	trltest.Undisturbed(t, func() error {
 		s, home := serve(t, r, nil), home(t)
 		began := time.Now()

@@ -24,14 +24,14 @@ import (
 
 // imitated makes a release with the install script of this tree, and a shell
 // script for the binary. It needs nothing to be built.
-func imitated(t *testing.T, version, binary string) released {
+func fakeRelease(t *testing.T, version, binary string) builtRelease {
 	t.Helper()
-	r := released{dir: t.TempDir(), version: version}
+	r := builtRelease{dir: t.TempDir(), version: version}
 	var content bytes.Buffer
 	packed := gzip.NewWriter(&content)
 	archive := tar.NewWriter(packed)
 	for name, text := range map[string]string{"trl": binary, "share/man/man1/trl.1": "a manual\n"} {
-		if err := archive.WriteHeader(&tar.Header{Name: r.name(here(), "/"+name), Mode: 0o755, Size: int64(len(text))}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{Name: r.name(hostPlatform(), "/"+name), Mode: 0o755, Size: int64(len(text))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := archive.Write([]byte(text)); err != nil {
@@ -50,12 +50,12 @@ func imitated(t *testing.T, version, binary string) released {
 	}
 	sum := sha256.Sum256(content.Bytes())
 	for name, text := range map[string][]byte{
-		"install.sh":                script,
-		r.name(here(), ".tar.gz"):   content.Bytes(),
-		"checksums.txt":             []byte(hex.EncodeToString(sum[:]) + "  " + r.name(here(), ".tar.gz") + "\n"),
-		r.name("plan9", ".tar.gz"):  nil,
-		r.name(here(), ".deb"):      nil,
-		r.name(here(), ".spdx.zip"): nil,
+		"install.sh":                        script,
+		r.name(hostPlatform(), ".tar.gz"):   content.Bytes(),
+		"checksums.txt":                     []byte(hex.EncodeToString(sum[:]) + "  " + r.name(hostPlatform(), ".tar.gz") + "\n"),
+		r.name("plan9", ".tar.gz"):          nil,
+		r.name(hostPlatform(), ".deb"):      nil,
+		r.name(hostPlatform(), ".spdx.zip"): nil,
 	} {
 		if err := os.WriteFile(r.path(name), text, 0o600); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ const goodBinary = "#!/bin/sh\necho trl v1.0.0\n"
 
 // The version that is asked for is a name, not a pattern.
 func TestInstallScriptTakesVersionsByName(t *testing.T) {
-	r := imitated(t, "1.0.0", goodBinary)
+	r := fakeRelease(t, "1.0.0", goodBinary)
 	path := programs(t, "curl", "sha256sum")
 	for version, want := range map[string]bool{
 		"v1.0.0": true, "1.0.0": true, "": true,
@@ -81,7 +81,7 @@ func TestInstallScriptTakesVersionsByName(t *testing.T) {
 			if (err == nil) != want {
 				t.Errorf("%v\n%s", err, said)
 			}
-			if files := below(t, home); (len(files) > 0) != want {
+			if files := listFiles(t, home); (len(files) > 0) != want {
 				t.Errorf("%v was placed", files)
 			}
 		})
@@ -94,12 +94,12 @@ func TestInstallScriptAsksTheBinary(t *testing.T) {
 		"says nothing": "#!/bin/sh\n", "says a name": "#!/bin/sh\necho trl\n", "says another": "#!/bin/sh\necho GNU bash\n", "fails": "#!/bin/sh\necho trl v1; exit 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, home := imitated(t, "1.0.0", binary), home(t)
+			r, home := fakeRelease(t, "1.0.0", binary), home(t)
 			said, err := install(t, r, []string{"dash"}, programs(t, "curl", "sha256sum"), home, serve(t, r, nil).URL)
 			if err == nil || !strings.HasSuffix(said, "trl: nothing was installed\n") {
 				t.Errorf("%v\n%s", err, said)
 			}
-			if diff := cmp.Diff([]string{".local", ".local/bin"}, below(t, home)); diff != "" {
+			if diff := cmp.Diff([]string{".local", ".local/bin"}, listFiles(t, home)); diff != "" {
 				t.Errorf("it was placed (-want +got):\n%s", diff)
 			}
 		})
@@ -108,7 +108,7 @@ func TestInstallScriptAsksTheBinary(t *testing.T) {
 
 // trusting makes a directory of programs in which a downloader trusts the
 // certificate of a server.
-func trusting(t *testing.T, downloader, flag string, s *httptest.Server) string {
+func trustingDownloader(t *testing.T, downloader, flag string, s *httptest.Server) string {
 	t.Helper()
 	cert := filepath.Join(t.TempDir(), "cert.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -127,7 +127,7 @@ func trusting(t *testing.T, downloader, flag string, s *httptest.Server) string 
 
 // What is fetched by https is fetched by nothing else, wherever a redirect leads.
 func TestInstallScriptStaysWithHTTPS(t *testing.T) {
-	r := imitated(t, "1.0.0", goodBinary)
+	r := fakeRelease(t, "1.0.0", goodBinary)
 	files := http.FileServer(http.Dir(r.dir))
 	plain := serve(t, r, nil)
 	var to atomic.Value // where the archive is; "": here
@@ -142,7 +142,7 @@ func TestInstallScriptStaysWithHTTPS(t *testing.T) {
 	}))
 	t.Cleanup(secure.Close)
 	for downloader, flag := range map[string]string{"curl": "--cacert", "wget": "--ca-certificate"} {
-		path := trusting(t, downloader, flag, secure)
+		path := trustingDownloader(t, downloader, flag, secure)
 		for name, c := range map[string]struct {
 			to   string
 			want bool
@@ -159,7 +159,7 @@ func TestInstallScriptStaysWithHTTPS(t *testing.T) {
 				if (err == nil) != c.want {
 					t.Errorf("%v\n%s", err, said)
 				}
-				if placed := below(t, home); (len(placed) > 0) != c.want || slices.Contains(placed, ".local/bin/trl") != c.want {
+				if placed := listFiles(t, home); (len(placed) > 0) != c.want || slices.Contains(placed, ".local/bin/trl") != c.want {
 					t.Errorf("%v was placed", placed)
 				}
 				if plain.asked.Load() != before {

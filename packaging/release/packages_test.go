@@ -48,8 +48,8 @@ func manual(archive map[string][]byte) (pages []string) {
 }
 
 func TestDebianPackages(t *testing.T) {
-	r := open(t)
-	need(t, "dpkg-deb")
+	r := openRelease(t)
+	requirePrograms(t, "dpkg-deb")
 	for platform, arch := range systems {
 		deb := r.path(r.name(platform, ".deb"))
 		about := output(t, exec.Command("dpkg-deb", "--field", deb, "Package", "Architecture", "Depends"))
@@ -86,8 +86,8 @@ func TestDebianPackages(t *testing.T) {
 }
 
 func TestRPMPackages(t *testing.T) {
-	r := open(t)
-	need(t, "rpm")
+	r := openRelease(t)
+	requirePrograms(t, "rpm")
 	for platform, arch := range systems {
 		rpm := r.path(r.name(platform, ".rpm"))
 		if about := output(t, exec.Command("rpm", "-qp", "--qf", "%{NAME} %{ARCH} %{BUILDHOST}", rpm)); about != "trl "+arch.rpm+" trl" {
@@ -136,7 +136,7 @@ done
 }
 
 // use is what a person tries who has just installed it.
-const use = `
+const usageScript = `
 trl version
 trl serve 2>/var/tmp/log &
 tries=0
@@ -155,14 +155,14 @@ rm /var/tmp/log
 `
 
 // records are what a system keeps of every package it ever had.
-var records = regexp.MustCompile(`^var/(log/(dpkg\.log|apt|alternatives\.log)|lib/dpkg/(status|status-old|lock|lock-frontend|triggers/.*|updates)|cache/apt|lib/apt|lib/rpm)(/|$)`)
+var packageManagerState = regexp.MustCompile(`^var/(log/(dpkg\.log|apt|alternatives\.log)|lib/dpkg/(status|status-old|lock|lock-frontend|triggers/.*|updates)|cache/apt|lib/apt|lib/rpm)(/|$)`)
 
 // left compares a system with what it was.
-func left(t *testing.T, before, after map[string]string) {
+func assertNothingLeft(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for _, files := range []map[string]string{before, after} {
 		for name := range files {
-			if records.MatchString(name) {
+			if packageManagerState.MatchString(name) {
 				delete(files, name)
 			}
 		}
@@ -174,9 +174,9 @@ func left(t *testing.T, before, after map[string]string) {
 
 // Installed, used and removed, nothing of it is left.
 func TestDebianInstall(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	s := trltest.NewSystem(t)
-	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
+	deb, err := os.ReadFile(r.path(r.name(hostPlatform(), ".deb")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,19 +186,19 @@ func TestDebianInstall(t *testing.T) {
 apt-get install -y -qq /opt/trl.deb
 dpkg --verify trl
 test -s /usr/share/man/man1/trl.1.gz
-`+use+`
+`+usageScript+`
 apt-get purge -y -qq trl
 ! dpkg --status trl 2>/dev/null
 `)
 	if !strings.Contains(said, "trl v"+r.version) {
 		t.Errorf("it is another version:\n%s", said)
 	}
-	left(t, before, tree(t, s.Dir))
+	assertNothingLeft(t, before, tree(t, s.Dir))
 }
 
 func TestRPMInstall(t *testing.T) {
-	r := open(t)
-	need(t, "rpm")
+	r := openRelease(t)
+	requirePrograms(t, "rpm")
 	s := trltest.NewSystem(t)
 	// Directories that others own, where packages are rpm's.
 	for _, dir := range []string{
@@ -215,18 +215,18 @@ func TestRPMInstall(t *testing.T) {
 		output(t, exec.Command("rpm", append([]string{"--force-debian", "--root", s.Dir, "--dbpath", "/var/lib/rpm"}, args...)...))
 	}
 	// Debian's packages are not in its book, so it would miss a shell.
-	rpm("--install", "--nodeps", "--nosignature", r.path(r.name(here(), ".rpm")))
-	runIn(t, s, use)
+	rpm("--install", "--nodeps", "--nosignature", r.path(r.name(hostPlatform(), ".rpm")))
+	runIn(t, s, usageScript)
 	rpm("--erase", "trl")
-	left(t, before, tree(t, s.Dir))
+	assertNothingLeft(t, before, tree(t, s.Dir))
 }
 
 // Where systemd runs, the scripts of the package tell it what it must know, and
 // no more: an upgrade keeps the sessions, a removal ends the machine's daemon.
 func TestPackageScripts(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	s := trltest.NewSystem(t)
-	deb, err := os.ReadFile(r.path(r.name(here(), ".deb")))
+	deb, err := os.ReadFile(r.path(r.name(hostPlatform(), ".deb")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,20 +36,20 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 const root = "../.."
 
 // released is a release that was made.
-type released struct {
+type builtRelease struct {
 	dir     string
 	version string
 	sums    map[string]string // by file, of checksums.txt
 }
 
 // open finds the release that is to be checked.
-func open(t *testing.T) released {
+func openRelease(t *testing.T) builtRelease {
 	t.Helper()
 	dir := os.Getenv("TRL_DIST")
 	if dir == "" {
 		t.Skip("TRL_DIST names no release: `make dist` makes one")
 	}
-	r := released{dir: dir, sums: map[string]string{}}
+	r := builtRelease{dir: dir, sums: map[string]string{}}
 	file, err := os.Open(r.path("checksums.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -65,19 +65,19 @@ func open(t *testing.T) released {
 	return r
 }
 
-func (r released) path(name string) string { return filepath.Join(r.dir, name) }
+func (r builtRelease) path(name string) string { return filepath.Join(r.dir, name) }
 
 // name is that of a file for a platform.
-func (r released) name(platform, extension string) string {
+func (r builtRelease) name(platform, extension string) string {
 	return "trl_" + r.version + "_" + platform + extension
 }
 
 // here is the platform of this machine.
-func here() string { return runtime.GOOS + "_" + runtime.GOARCH }
+func hostPlatform() string { return runtime.GOOS + "_" + runtime.GOARCH }
 
 // unpack reads an archive for a platform: its files, without their directory,
 // and the heads of them.
-func (r released) unpack(t *testing.T, platform string) (files map[string][]byte, heads map[string]*tar.Header) {
+func (r builtRelease) unpack(t *testing.T, platform string) (files map[string][]byte, heads map[string]*tar.Header) {
 	t.Helper()
 	file, err := os.Open(r.path(r.name(platform, ".tar.gz")))
 	if err != nil {
@@ -128,7 +128,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 }
 
 // need skips where a program is missing, and fails in CI.
-func need(t *testing.T, programs ...string) {
+func requirePrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
 		_, err := exec.LookPath(program)
@@ -139,8 +139,8 @@ func need(t *testing.T, programs ...string) {
 var platforms = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
 
 func TestChecksums(t *testing.T) {
-	r := open(t)
-	need(t, "sha256sum")
+	r := openRelease(t)
+	requirePrograms(t, "sha256sum")
 	check := exec.Command("sha256sum", "--check", "--strict", "--quiet", "checksums.txt")
 	check.Dir = r.dir
 	output(t, check)
@@ -167,7 +167,7 @@ func TestChecksums(t *testing.T) {
 }
 
 func TestArchives(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	for _, platform := range platforms {
 		files, heads := r.unpack(t, platform)
 		for _, name := range []string{
@@ -192,7 +192,7 @@ func TestArchives(t *testing.T) {
 		if len(files[service]) == 0 {
 			t.Errorf("%s: %s is missing", platform, service)
 		}
-		if got := machine(t, system, files["trl"]); got != arch {
+		if got := targetArch(t, system, files["trl"]); got != arch {
 			t.Errorf("the binary for %s is for %s", platform, got)
 		}
 	}
@@ -200,7 +200,7 @@ func TestArchives(t *testing.T) {
 
 // machine tells the processor that a binary is for, and that it needs no other
 // file where it lands.
-func machine(t *testing.T, system string, binary []byte) string {
+func targetArch(t *testing.T, system string, binary []byte) string {
 	t.Helper()
 	if system == "darwin" {
 		file, err := macho.NewFile(bytes.NewReader(binary))
@@ -224,7 +224,7 @@ func machine(t *testing.T, system string, binary []byte) string {
 // The bill of materials has what Go says is linked into each binary, and
 // nothing else.
 func TestMaterials(t *testing.T) {
-	r := open(t)
+	r := openRelease(t)
 	text, err := os.ReadFile(r.path("trl_" + r.version + ".spdx.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -308,9 +308,9 @@ func TestMaterials(t *testing.T) {
 // Made once more, from another directory, by a user with other settings, the
 // release is the same.
 func TestMadeAgain(t *testing.T) {
-	r := open(t)
-	need(t, "git")
-	_, heads := r.unpack(t, here())
+	r := openRelease(t)
+	requirePrograms(t, "git")
+	_, heads := r.unpack(t, hostPlatform())
 	elsewhere := filepath.Join(t.TempDir(), "somewhere else")
 	copyTree(t, elsewhere)
 	out := filepath.Join(t.TempDir(), "dist")

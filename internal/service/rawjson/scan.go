@@ -207,17 +207,17 @@ func (s *Scanner) skip(depth int) error {
 	case c == '-' || isDigit(c):
 		return s.number()
 	case c == 't':
-		return s.word("true")
+		return s.literal("true")
 	case c == 'f':
-		return s.word("false")
+		return s.literal("false")
 	case c == 'n':
-		return s.word("null")
+		return s.literal("null")
 	default:
 		return s.fail("expected a value")
 	}
 }
 
-func (s *Scanner) word(w string) error {
+func (s *Scanner) literal(w string) error {
 	if len(s.data)-s.pos < len(w) || string(s.data[s.pos:s.pos+len(w)]) != w {
 		return s.fail("expected a value")
 	}

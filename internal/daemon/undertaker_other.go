@@ -1,6 +1,0 @@
-//go:build !linux
-
-package daemon
-
-// RunUndertaker is for Linux, where sessions are.
-func RunUndertaker() {}

@@ -1,0 +1,194 @@
+package holder
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// A holder becomes the program at its path with all that it keeps. Many of its
+// children die at just that moment.
+func TestRenewed(t *testing.T) {
+	t.Setenv(programVar, executable(t))
+	h := startHolder(t, "renewed")
+	line := h.line(t)
+	t.Log(line)
+	if !strings.HasPrefix(line, "all ") {
+		t.Error(line)
+	}
+	if got := h.line(t); got != "terminated" { // a signal is passed on as before
+		t.Error(got)
+	}
+	h.end(t, 3)
+	if strings.Contains(h.log.String(), "started again") {
+		t.Errorf("it is logged as a crash: %s", h.log.String())
+	}
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func renewed(s testDaemon) {
+	checkRenewed(s)
+	if s.start > renewals {
+		fmt.Println("all", renewals*dying, "exits")
+		got := make(chan os.Signal, 1)
+		signal.Notify(got, syscall.SIGTERM)
+		check(unix.Kill(os.Getppid(), unix.SIGTERM))
+		fmt.Println(<-got)
+		s.stopHolder(3)
+	}
+	// The first half of them is tracked, the other not yet: as if the daemon had
+	// been too slow to say so.
+	var note strings.Builder
+	for i := range dying {
+		pid := s.fork("read x; exit " + strconv.Itoa(i+s.start))
+		if i < dying/2 {
+			check(s.Track(pid))
+		}
+		fmt.Fprintln(&note, pid, i+s.start)
+	}
+	fd, err := unix.MemfdCreate("note", unix.MFD_CLOEXEC)
+	check(err)
+	_, err = unix.Write(fd, []byte(fmt.Sprintln(s.Hello().Host)+note.String()))
+	check(err)
+	check(s.Replace(Root, fd))
+	check(s.AnnounceExit(0, Restart))
+	os.Exit(0)
+}
+
+// checkRenewed compares what this daemon is told with what the one before noted.
+func checkRenewed(s testDaemon) {
+	if s.start == 1 {
+		return
+	}
+	root, err := s.Take(Root)
+	check(err)
+	info := make([]byte, 64<<10)
+	n, err := unix.Pread(root, info, 0)
+	check(err)
+	lines := strings.Split(strings.TrimSpace(string(info[:n])), "\n")
+	if lines[0] != fmt.Sprint(s.Hello().Host) {
+		check(fmt.Errorf("host %d, before %s", s.Hello().Host, lines[0]))
+	}
+	want := map[int]int{}
+	for i, line := range lines[1:] {
+		var pid, code int
+		_, err := fmt.Sscan(line, &pid, &code)
+		check(err)
+		want[pid] = code
+		if i >= dying/2 {
+			check(s.Track(pid))
+		}
+	}
+	all := s.exits()
+	for range dying {
+		exit := <-all
+		if code, ok := want[exit.PID]; !ok || exit.Status.ExitStatus() != code {
+			check(fmt.Errorf("%+v, want %d", exit, code))
+		}
+		delete(want, exit.PID)
+		s.Forget(exit.PID)
+	}
+	var mask unix.Sigset_t
+	check(unix.PthreadSigmask(unix.SIG_BLOCK, nil, &mask))
+	if mask != (unix.Sigset_t{}) {
+		check(fmt.Errorf("the daemon was started with signals blocked: %v", mask))
+	}
+}
+
+// A holder that can't become the program at its path stays what it is.
+func TestNotRenewed(t *testing.T) {
+	t.Setenv(programVar, filepath.Join(t.TempDir(), "missing"))
+	h := startHolder(t, "stays")
+	if got := h.line(t); got != "kept" {
+		t.Error(got)
+	}
+	h.end(t, 0)
+	if !strings.Contains(h.log.String(), "stays what it was") || !strings.Contains(h.log.String(), "missing") {
+		t.Errorf("log: %s", h.log.String())
+	}
+}
+
+func stays(s testDaemon) {
+	const far = 5000 // beyond a limit of open files that is common
+	if s.start == 1 {
+		for range far {
+			_, err := s.Keep(0)
+			check(err)
+		}
+		check(s.AnnounceExit(0, Restart))
+		os.Exit(0)
+	}
+	if got := len(s.Hello().Slots); got != far {
+		check(fmt.Errorf("%d slots", got))
+	}
+	slot, err := s.Keep(0)
+	check(err)
+	fd, err := s.Take(slot)
+	check(err)
+	check(unix.Close(fd))
+	// What is kept must not reach what is started.
+	out, err := exec.Command("ls", "/proc/self/fd").Output()
+	check(err)
+	if n := len(strings.Fields(string(out))); n > 6 {
+		check(fmt.Errorf("a child has %d descriptors", n))
+	}
+	fmt.Println("kept")
+	s.stopHolder(0)
+}
+
+// Sessions that were left to the holder get a daemon again by a signal.
+func TestWoken(t *testing.T) {
+	t.Setenv(programVar, executable(t))
+	h := startHolder(t, "woken")
+	pid, err := strconv.Atoi(h.line(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trltest.Eventually(t, "the daemon is gone", func() bool { return unix.Kill(pid, 0) != nil })
+	ended := make(chan struct{})
+	go func() { // again and again: the first may come before it is waited for
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(10 * time.Millisecond):
+				_ = h.cmd.Process.Signal(syscall.SIGUSR1)
+			}
+		}
+	}()
+	if got := h.line(t); got != "again 9" {
+		t.Error(got)
+	}
+	close(ended)
+	h.end(t, 0)
+}
+
+func woken(s testDaemon) {
+	if s.start == 1 {
+		fmt.Println(os.Getpid())
+		check(s.Track(s.fork("read x; exit 9")))
+		check(s.AnnounceExit(0, Detach))
+		os.Exit(0)
+	}
+	fmt.Println("again", (<-s.exits()).Status.ExitStatus())
+	s.stopHolder(0)
+}

@@ -1,0 +1,92 @@
+package session
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/freelist"
+	"github.com/terminal-runtime/trl/internal/holder"
+)
+
+// outlet is a pipe that a command writes to. The holder has its reading end,
+// by whose path the shell opens the other side, also while no daemon is there.
+// Until the shell has, and whenever nobody has that side, the pipe is at its end:
+// who reads must know when that counts. A writing end of our own would hide it,
+// and cost a short command two system calls a stream.
+//
+// When a command is over and nobody has the pipe any more it is as good as new,
+// and the next command gets it: so a short command needs nothing kept.
+type outputPipe struct {
+	slot  holder.Slot
+	path  string // by which a shell opens it
+	read  int    // non-blocking
+	write int    // for a program that inherits it; -1: none
+}
+
+func newOutputPipes(keep holder.Keeper) *freelist.List[*outputPipe] {
+	return &freelist.List[*outputPipe]{
+		More: 2, // stdout and stderr
+		Make: func() (*outputPipe, error) { return newOutputPipe(keep) },
+		End: func(o *outputPipe) {
+			keep.Drop(o.slot)
+			o.close()
+		},
+	}
+}
+
+func newOutputPipe(keep holder.Keeper) (*outputPipe, error) {
+	var p [2]int
+	// A shell opens its end by path, which gives it flags of its own: no program
+	// finds its stdout non-blocking.
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	o := &outputPipe{read: p[0], write: -1}
+	err := unix.Close(p[1])
+	if err == nil {
+		o.slot, err = keep.Keep(o.read)
+	}
+	if err == nil {
+		err = keep.Sync()
+	}
+	if err != nil {
+		keep.Drop(o.slot)
+		o.close()
+		return nil, err
+	}
+	o.path = keep.Path(o.slot)
+	return o, nil
+}
+
+// open makes a writing end of our own.
+func (o *outputPipe) open() error {
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(o.read), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	o.write = fd
+	return nil
+}
+
+// shut gives up our writing end.
+func (o *outputPipe) closeWrite() {
+	if o.write >= 0 {
+		_ = unix.Close(o.write)
+		o.write = -1
+	}
+}
+
+func (o *outputPipe) close() {
+	o.closeWrite()
+	_ = unix.Close(o.read)
+}
+
+// adoptOutlet takes an outlet from before a restart.
+func adoptOutputPipe(keep holder.Keeper, slot holder.Slot) (*outputPipe, error) {
+	fd, err := keep.Take(slot)
+	if err != nil {
+		return nil, err
+	}
+	return &outputPipe{slot: slot, path: keep.Path(slot), read: fd, write: -1}, nil
+}

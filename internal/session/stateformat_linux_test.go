@@ -1,0 +1,345 @@
+package session
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/shell"
+	"github.com/terminal-runtime/trl/internal/state"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fill gives every field below v a value that is not zero, also those that are
+// not exported.
+func fill(v reflect.Value, n *int64) {
+	if v.CanAddr() && !v.CanSet() {
+		v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+	}
+	*n++
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprint("text", *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(*n)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(*n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0), n)
+		fill(v.Index(1), n)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.Struct:
+		if t, ok := v.Addr().Interface().(*time.Time); ok {
+			*t = time.Unix(0, 1_700_000_000_000_000_000+*n)
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	}
+}
+
+// notKept are the fields of what a record is made of that it does without, each
+// with the reason. Everything else must come back.
+var notKept = map[string]string{
+	"execRecord.command.ID":            "the key of the record",
+	"execRecord.command.Stdin":         "opened anew, from the slots",
+	"execRecord.command.Stdout":        "opened anew, from the slots",
+	"execRecord.command.Stderr":        "opened anew, from the slots",
+	"execRecord.command.Mark":          "follows from the number",
+	"execRecord.command.Stop":          "of the process that runs it",
+	"execRecord.command.Keys":          "of the process that runs it",
+	"execRecord.command.Long":          "of the process that runs it",
+	"execRecord.command.Heard":         "of the process that runs it",
+	"execRecord.result.ExecID":         "the key of the record",
+	"execRecord.result.SessionID":      "session",
+	"execRecord.result.State":          "state",
+	"execRecord.result.StartedAt":      "began",
+	"execRecord.result.Stdout":         "in the journal",
+	"execRecord.result.DroppedBytes":   "in the journal",
+	"execRecord.result.Stderr":         "in the journal",
+	"execRecord.result.StdoutEncoding": "follows from the output",
+	"execRecord.result.StderrEncoding": "follows from the output",
+	"execRecord.result.StdoutBytes":    "in the journal",
+	"execRecord.result.StderrBytes":    "in the journal",
+	"execRecord.result.Truncated":      "follows from what is asked for",
+}
+
+// clearNotKept makes the fields zero that are not kept, and notes them.
+func clearNotKept(v reflect.Value, path string, seen map[string]bool) {
+	if notKept[path] != "" {
+		seen[path] = true
+		reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem().SetZero()
+		return
+	}
+	if _, isTime := reflect.TypeAssert[time.Time](reflect.Zero(v.Type())); v.Kind() == reflect.Struct && !isTime {
+		for i := range v.NumField() {
+			clearNotKept(v.Field(i), path+"."+v.Type().Field(i).Name, seen)
+		}
+	}
+}
+
+// TestEveryFieldIsKept: a field that is added to what a record is made of is
+// written and read again, or says here why not. So a field of ExecResult or
+// Session that nobody keeps is found before a restart loses it.
+func TestEveryFieldIsKept(t *testing.T) {
+	seen := map[string]bool{}
+	session, sessionGot := &sessionState{}, &sessionState{}
+	exec, execGot := &execState{}, &execState{}
+	shown, shownGot := &screenSnapshot{}, &screenSnapshot{}
+	in, inGot := &inputState{}, &inputState{}
+	for name, c := range map[string]struct {
+		full, got any
+		fields    func(*state.Coder)
+		encode    func() []byte
+	}{
+		"sessionRecord": {session, sessionGot, sessionGot.fields, session.encode},
+		"execRecord": {exec, execGot, execGot.fields, func() []byte {
+			exec.state = api.ExecExited // what is kept of one that has ended is more
+			return exec.append(nil)
+		}},
+		"picture":     {shown, shownGot, shownGot.fields, shown.encode},
+		"inputRecord": {in, inGot, inGot.fields, func() []byte { return state.Encode(in.fields) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := int64(0)
+			v := reflect.ValueOf(c.full).Elem()
+			fill(v, &n)
+			clearNotKept(v, name, seen)
+			if err := state.Decode(c.encode(), c.fields); err != nil {
+				t.Fatal(err)
+			}
+			all := cmp.Exporter(func(reflect.Type) bool { return true })
+			if diff := cmp.Diff(c.full, c.got, all); diff != "" {
+				t.Errorf("a restart loses this (-kept +found):\n%s", diff)
+			}
+		})
+	}
+	for path := range notKept {
+		if !seen[path] {
+			t.Errorf("notKept names %s, which does not exist", path)
+		}
+	}
+}
+
+// sessionShown says where each field of a session that is shown comes from after
+// a restart.
+var sessionShown = map[string]string{
+	"SessionID": "the key of the record", "Name": "name", "Tags": "tags", "Runtime": "always the same",
+	"State": "follows from the execs", "Shell": "program", "Argv": "argv", "PID": "of the shell's record, or pid",
+	"Cwd": "of the last exec, or asked of the kernel", "TTY": "tty", "CreatedAt": "created",
+	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
+	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
+	"Unreadable": "why it can't be taken over", "Terminated": "terminated", "Parent": "parent", "WhileConnected": "connected",
+}
+
+// TestEveryFieldOfASessionIsKnown: a field that is added to what clients see of a
+// session must be thought of here.
+func TestEveryFieldOfASessionIsKnown(t *testing.T) {
+	typ := reflect.TypeFor[api.Session]()
+	for i := range typ.NumField() {
+		if name := typ.Field(i).Name; sessionShown[name] == "" {
+			t.Errorf("api.Session.%s: say in sessionShown how it survives a restart, and keep it in sessionRecord", name)
+		}
+	}
+	if len(sessionShown) != typ.NumField() {
+		t.Error("sessionShown names a field that does not exist")
+	}
+}
+
+// onlyRun marks the parameters that are about the answer to exec.run.
+const onlyRun = "of the call, and not for exec.stream"
+
+// paramsUsed says what becomes of each parameter of a command.
+var paramsUsed = map[string]string{
+	"SessionID": "finds the session", "Command": "command", "TimeoutMS": "timeout", "YieldMS": onlyRun, "YieldOnInput": onlyRun,
+	"IdleTimeoutMS": "idleTimeout", "Env": "command", "Cwd": "command", "Stdin": "stdin", "StdinEncoding": "stdin", "StdinOpen": "stdin",
+	"MaxOutputBytes": onlyRun, "Wait": "of the call", "Key": "key", "Label": "result", "Merge": "result", "Lease": "of the call",
+}
+
+// TestEveryParameterIsKnown: a parameter that is added to a command must be
+// thought of here. exec.stream takes what exec.run takes, but for what is about
+// the answer.
+func TestEveryParameterIsKnown(t *testing.T) {
+	names := func(typ reflect.Type) (names []string) {
+		for _, f := range reflect.VisibleFields(typ) {
+			if !f.Anonymous {
+				names = append(names, f.Name)
+			}
+		}
+		return names
+	}
+	run, stream := names(reflect.TypeFor[api.ExecRunParams]()), names(reflect.TypeFor[api.ExecStreamParams]())
+	for _, name := range run {
+		if paramsUsed[name] == "" {
+			t.Errorf("api.ExecRunParams.%s: say in paramsUsed what becomes of it", name)
+		}
+		if of := paramsUsed[name] == onlyRun; of == slices.Contains(stream, name) {
+			t.Errorf("exec.run and exec.stream differ in %s", name)
+		}
+	}
+	if len(paramsUsed) != len(run) || len(stream) != len(names(reflect.TypeFor[api.ExecCommand]())) {
+		t.Error("a parameter is named that does not exist, or exec.stream has one of its own")
+	}
+}
+
+// golden returns the records of a ledger that a program of some format left.
+func golden(t *testing.T, format int) map[string][]byte {
+	t.Helper()
+	file, err := os.Open(filepath.Join("testdata", fmt.Sprintf("format%d.ledger", format)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	all, damage, err := ledger.Read(int(file.Fd()))
+	if err != nil || len(damage) > 0 {
+		t.Fatal(damage, err)
+	}
+	return all
+}
+
+// TestGolden reads what programs of every format have left. The files were taken
+// from daemons with sessions of every kind; they are never written anew.
+func TestGolden(t *testing.T) {
+	for _, format := range []int{2, 3} {
+		t.Run(fmt.Sprint(format), func(t *testing.T) {
+			var r ledgerReader
+			for key, value := range golden(t, format) {
+				records := map[string][]byte{key: value}
+				var err error
+				if format == 2 {
+					if records, err = Convert2(key, value); err != nil {
+						t.Fatalf("%s: %v", key, err)
+					}
+				}
+				for key, value := range records {
+					if err := CheckRecord(key, value); err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+					if err := r.add(key, value); err != nil {
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+			}
+			got := dumpFound(&r)
+			name := filepath.Join("testdata", fmt.Sprintf("format%d.txt", format))
+			if *update {
+				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// dumpFound tells everything that is not zero, a line for each.
+func dumpFound(r *ledgerReader) string {
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(r.sessions)) {
+		f := r.sessions[id]
+		fmt.Fprintf(&b, "session %s, tree %d\n", id, f.tree)
+		dump(&b, reflect.ValueOf(f.state).Elem(), "  ")
+		if command, ok := shell.UnderWay(f.shell); ok {
+			fmt.Fprintf(&b, "  its shell runs %s\n", command)
+		}
+		if f.screen != nil {
+			b.WriteString("  screen\n")
+			dump(&b, reflect.ValueOf(f.screen).Elem(), "    ")
+		}
+		slices.SortFunc(f.execs, func(a, b foundExec) int { return strings.Compare(a.id, b.id) })
+		for _, e := range f.execs {
+			fmt.Fprintf(&b, "  exec %s\n", e.id)
+			dump(&b, reflect.ValueOf(e.state).Elem(), "    ")
+		}
+	}
+	return b.String()
+}
+
+func dump(b *strings.Builder, v reflect.Value, indent string) {
+	for i := range v.NumField() {
+		name, f := v.Type().Field(i).Name, v.Field(i)
+		for f.Kind() == reflect.Pointer && !f.IsNil() {
+			f = f.Elem()
+		}
+		if f.IsZero() || f.Kind() == reflect.Func || f.Kind() == reflect.Chan {
+			continue
+		}
+		if f.CanAddr() {
+			f = reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem()
+		}
+		if at, ok := reflect.TypeAssert[time.Time](f); ok {
+			fmt.Fprintf(b, "%s%s %s\n", indent, name, at.UTC().Format(time.RFC3339Nano))
+			continue
+		}
+		switch f.Kind() {
+		case reflect.Struct:
+			fmt.Fprintf(b, "%s%s\n", indent, name)
+			dump(b, f, indent+"  ")
+		case reflect.String:
+			fmt.Fprintf(b, "%s%s %q\n", indent, name, f.Interface())
+		case reflect.Slice:
+			verb := "%q"
+			if f.Type().Elem().Kind() == reflect.Struct {
+				verb = "%+v"
+			}
+			fmt.Fprintf(b, "%s%s "+verb+"\n", indent, name, f.Interface())
+		default:
+			fmt.Fprintf(b, "%s%s %v\n", indent, name, f.Interface())
+		}
+	}
+}
+
+// FuzzRecords: no bytes make the reading of a record panic.
+func FuzzRecords(f *testing.F) {
+	for _, format := range []int{2, 3} {
+		file, err := os.Open(filepath.Join("testdata", fmt.Sprintf("format%d.ledger", format)))
+		if err != nil {
+			f.Fatal(err)
+		}
+		all, _, err := ledger.Read(int(file.Fd()))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for key, value := range all {
+			f.Add(key, value)
+		}
+		file.Close()
+	}
+	f.Fuzz(func(_ *testing.T, key string, value []byte) {
+		_ = CheckRecord(key, value)
+		if records, err := Convert2(key, value); err == nil {
+			for key, value := range records {
+				_ = CheckRecord(key, value)
+			}
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// noticesName is the file with the licences of what is linked in: most of them
+// ask to be shipped with it.
+const noticesName = "THIRD-PARTY-NOTICES"
+
+// goLicense is that of Go's own library, which not every Go is installed with.
+//
+//go:embed go-license.txt
+var goLicense []byte
+
+var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
+
+// modules are the modules that a binary is linked of, besides this one.
+func modules(info *debug.BuildInfo) []debug.Module {
+	var list []debug.Module
+	for _, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		list = append(list, debug.Module{Path: module.Path, Version: module.Version})
+	}
+	// Go's own library is none, but it has a version and flaws as any.
+	list = append(list, debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
+	return list
+}
+
+// allModules are the modules of all binaries, each once, in order.
+func (r *release) allModules() []debug.Module {
+	var list []debug.Module
+	for _, p := range platforms {
+		list = append(list, modules(r.linked[p])...)
+	}
+	slices.SortFunc(list, func(a, b debug.Module) int { return strings.Compare(a.Path, b.Path) })
+	return slices.Compact(list)
+}
+
+// notices puts together the licences of what is linked in.
+func (r *release) notices() error {
+	var text bytes.Buffer
+	fmt.Fprintln(&text, "The trl binary is linked with these modules, under these licences.")
+	for _, module := range r.allModules() {
+		head := fmt.Sprintf("%s %s", module.Path, module.Version)
+		fmt.Fprintf(&text, "\n%s\n%s\n\n", head, strings.Repeat("=", len(head)))
+		if module.Path == "stdlib" {
+			text.Write(goLicense)
+			continue
+		}
+		cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module.Path)
+		cmd.Env = r.environ()
+		output, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("where is %s: %w", module.Path, err)
+		}
+		dir := strings.TrimSpace(string(output))
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, file := range files {
+			if !licenceFile.MatchString(file.Name()) || file.IsDir() {
+				continue
+			}
+			licence, err := os.ReadFile(filepath.Join(dir, file.Name()))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&text, "%s\n", bytes.TrimSpace(licence))
+			found = true
+		}
+		if !found {
+			return fmt.Errorf("%s has no licence that could be shipped with it", module.Path)
+		}
+	}
+	return write(filepath.Join(r.stage, noticesName), text.Bytes())
+}
+
+// spdx is a document of SPDX 2.3, as far as it is used here.
+type spdx struct {
+	Version       string         `json:"spdxVersion"`
+	License       string         `json:"dataLicense"`
+	ID            string         `json:"SPDXID"`
+	Name          string         `json:"name"`
+	Namespace     string         `json:"documentNamespace"`
+	Creation      spdxCreation   `json:"creationInfo"`
+	Packages      []spdxPackage  `json:"packages"`
+	Relationships []spdxRelation `json:"relationships"`
+}
+
+type spdxCreation struct {
+	Created  string   `json:"created"`
+	Creators []string `json:"creators"`
+}
+
+type spdxPackage struct {
+	ID        string         `json:"SPDXID"`
+	Name      string         `json:"name"`
+	Version   string         `json:"versionInfo"`
+	File      string         `json:"packageFileName,omitempty"`
+	Location  string         `json:"downloadLocation"`
+	Analyzed  bool           `json:"filesAnalyzed"`
+	Checksums []spdxChecksum `json:"checksums,omitempty"`
+	License   string         `json:"licenseDeclared"`
+	Concluded string         `json:"licenseConcluded"`
+	Copyright string         `json:"copyrightText"`
+	Refs      []spdxRef      `json:"externalRefs,omitempty"`
+}
+
+type spdxChecksum struct {
+	Algorithm string `json:"algorithm"`
+	Value     string `json:"checksumValue"`
+}
+
+type spdxRef struct {
+	Category string `json:"referenceCategory"`
+	Type     string `json:"referenceType"`
+	Locator  string `json:"referenceLocator"`
+}
+
+type spdxRelation struct {
+	From string `json:"spdxElementId"`
+	Type string `json:"relationshipType"`
+	To   string `json:"relatedSpdxElement"`
+}
+
+// notID is what an SPDX identifier may not have.
+var notID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+
+func spdxID(words ...string) string {
+	return "SPDXRef-" + notID.ReplaceAllString(strings.Join(words, "-"), "-")
+}
+
+// materials writes the bill of materials: each archive, and the modules that
+// the binary in it is linked of.
+func (r *release) sbom() error {
+	const unknown = "NOASSERTION"
+	document := spdx{
+		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "trl-" + r.version,
+		Namespace: home + "/releases/download/v" + r.version + "/trl_" + r.version + ".spdx.json",
+		Creation:  spdxCreation{Created: r.made.Format(time.RFC3339), Creators: []string{"Tool: " + home + "/packaging/dist"}},
+	}
+	for _, p := range platforms {
+		archive := r.name(p) + ".tar.gz"
+		sum, err := sumOf(filepath.Join(r.out, archive))
+		if err != nil {
+			return err
+		}
+		id := spdxID("trl", p.os, p.arch)
+		document.Packages = append(document.Packages, spdxPackage{
+			ID: id, Name: "trl", Version: r.version, File: archive,
+			Location:  home + "/releases/download/v" + r.version + "/" + archive,
+			Checksums: []spdxChecksum{{"SHA256", sum}},
+			License:   "Apache-2.0", Concluded: "Apache-2.0", Copyright: unknown,
+		})
+		document.Relationships = append(document.Relationships, spdxRelation{document.ID, "DESCRIBES", id})
+		for _, module := range modules(r.linked[p]) {
+			document.Relationships = append(document.Relationships, spdxRelation{id, "STATIC_LINK", spdxID(module.Path, module.Version)})
+		}
+	}
+	for _, module := range r.allModules() {
+		document.Packages = append(document.Packages, spdxPackage{
+			ID: spdxID(module.Path, module.Version), Name: module.Path, Version: module.Version, Location: unknown,
+			License: unknown, Concluded: unknown, Copyright: unknown,
+			Refs: []spdxRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
+		})
+	}
+	text, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(r.out, "trl_"+r.version+".spdx.json"), append(text, '\n'))
+}
+
+// formula writes what Homebrew installs from, with the sums of the archives.
+func (r *release) formula() error {
+	text, err := template.New("trl.rb.tmpl").Funcs(template.FuncMap{
+		"file": func(system, arch string) string { return r.name(platform{system, arch}) + ".tar.gz" },
+		"sum":  func(file string) (string, error) { return sumOf(filepath.Join(r.out, file)) },
+	}).Option("missingkey=error").ParseFiles("packaging/homebrew/trl.rb.tmpl")
+	if err != nil {
+		return err
+	}
+	var formula bytes.Buffer
+	if err := text.Execute(&formula, map[string]string{"Home": home, "Version": r.version}); err != nil {
+		return err
+	}
+	return write(filepath.Join(r.out, "trl.rb"), formula.Bytes())
+}

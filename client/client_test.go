@@ -508,3 +508,40 @@ func TestSeveralAddresses(t *testing.T) {
 		t.Error("a daemon that is started is one of several")
 	}
 }
+
+// A caller that connects holds up no other: each waits as long as its own context
+// allows, and a client can be closed meanwhile.
+func TestConnectingDelaysNobody(t *testing.T) {
+	trying, release := make(chan struct{}), make(chan struct{})
+	path, _ := daemon(t, transport.Config{Handler: tableWith(nil)})
+	s := &failoverTransport{connect: []func(context.Context) (daemonTransport, error){
+		func(context.Context) (daemonTransport, error) {
+			close(trying)
+			<-release
+			return dial(t.Context(), path, Options{})
+		},
+	}}
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.current(t.Context())
+		first <- err
+	}()
+	<-trying
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.current(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has left gets %v", err)
+	}
+	second := make(chan error, 1)
+	go func() {
+		_, err := s.current(t.Context())
+		second <- err
+	}()
+	s.close()
+	close(release)
+	for _, c := range []chan error{first, second} {
+		if err := <-c; !errors.Is(err, ErrClosed) {
+			t.Errorf("after close: %v", err)
+		}
+	}
+}

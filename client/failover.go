@@ -14,10 +14,11 @@ import (
 type failoverTransport struct {
 	connect []func(context.Context) (daemonTransport, error)
 
-	mu     sync.Mutex
-	index  int             // which of them is in use
-	active daemonTransport // nil: none yet, or it was lost
-	closed bool
+	mu         sync.Mutex
+	index      int             // of the address in use
+	active     daemonTransport // nil: none yet, or it was lost
+	connecting chan struct{}   // closed when the call that connects has finished; nil: none does
+	closed     bool
 }
 
 func dialFailover(ctx context.Context, addr string, opts Options) (daemonTransport, error) {
@@ -35,20 +36,56 @@ func dialFailover(ctx context.Context, addr string, opts Options) (daemonTranspo
 	return s, nil
 }
 
-// current returns the carrier in use, and connects to the first address that
-// answers if there is none.
+// current returns the transport in use. If there is none, one caller connects to
+// the first address that answers, without holding mu, and the others wait for it
+// as long as their own contexts allow.
 func (s *failoverTransport) current(ctx context.Context) (daemonTransport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, ErrClosed
+	for {
+		if s.closed {
+			return nil, ErrClosed
+		}
+		if s.active != nil {
+			return s.active, nil
+		}
+		if s.connecting == nil {
+			return s.connectLocked(ctx)
+		}
+		other := s.connecting
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 	}
-	if s.active != nil {
-		return s.active, nil
-	}
+}
+
+// connectLocked tries each address once. Caller must hold mu, which is released
+// while an address is tried.
+func (s *failoverTransport) connectLocked(ctx context.Context) (daemonTransport, error) {
+	done := make(chan struct{})
+	s.connecting = done
+	defer func() {
+		s.connecting = nil
+		close(done)
+	}()
 	var all error
 	for range s.connect {
-		c, err := s.connect[s.index](ctx)
+		connect := s.connect[s.index]
+		s.mu.Unlock()
+		c, err := connect(ctx)
+		s.mu.Lock()
+		if s.closed {
+			if err == nil {
+				c.close()
+			}
+			return nil, ErrClosed
+		}
 		if err == nil {
 			s.active = c
 			return c, nil

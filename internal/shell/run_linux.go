@@ -434,7 +434,8 @@ func (r *running) undoAborts() error {
 	if !r.stop.aborted && r.keySignal == 0 || r.proc.Exited() {
 		return nil
 	}
-	return r.forgetAborts(probeTime)
+	// As long as a start: a machine that stalls must not cost the shell its state.
+	return r.forgetAborts(bootTime)
 }
 
 // calm has a shell that runs nothing forget soft aborts, and waits until it has.

@@ -51,7 +51,7 @@ func (s *Session) trackConnection(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending || s.connections.stops[conn] != nil {
+	if s.ending || s.state == api.StateTerminated || s.connections.stops[conn] != nil {
 		return
 	}
 	if s.connections.stops == nil {

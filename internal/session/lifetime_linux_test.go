@@ -165,6 +165,23 @@ func TestEndsWithItsConnections(t *testing.T) {
 	if reason := reasonOf(t, p, used); reason != api.ReasonDisconnected {
 		t.Error(reason)
 	}
+
+	// A session that has ended needs no connection, and must not keep one.
+	late, cutLate := connection(t)
+	defer cutLate()
+	over, err := p.session(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over.mu.Lock()
+	over.ending = false // as after a restart
+	over.mu.Unlock()
+	over.trackConnection(late)
+	over.mu.Lock()
+	defer over.mu.Unlock()
+	if len(over.connections.stops) != 0 {
+		t.Error("a connection is bound to a session that has ended")
+	}
 }
 
 func TestBondsThatCannotBe(t *testing.T) {

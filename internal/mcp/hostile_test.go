@@ -265,3 +265,17 @@ func checkVisible(t *testing.T, call string, result *sdk.CallToolResult) {
 		}
 	}
 }
+
+// A screen shows a secret whatever rows it is in, and whatever ends of lines it has.
+func TestShowsSecret(t *testing.T) {
+	s := &server{Config: Config{Secrets: map[string]string{"KEY": "-----BEGIN\nabc def\nEND-----\n", "PIN": "12"}}}
+	for screen, want := range map[string]bool{
+		"$ cat key-----BEGINabc defEND-----$ ":    true,
+		"-----BEGIN   abc def      END-----":      true,
+		"nothing but 12 and BEGIN, abc, def, END": false,
+	} {
+		if got := s.showsSecret(screen); got != want {
+			t.Errorf("%q: %t, want %t", screen, got, want)
+		}
+	}
+}

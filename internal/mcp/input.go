@@ -157,6 +157,21 @@ func (s *server) redact(text string) string {
 	return text
 }
 
+// showsSecret reports whether a screen's text contains a secret, in however many
+// rows: neither the ends of rows nor blanks count.
+func (s *server) showsSecret(screen string) bool {
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), "") }
+	screen = squeeze(screen)
+	for _, value := range s.Secrets {
+		for _, form := range forms(value) {
+			if form = squeeze(form); len(form) >= minRedacted && strings.Contains(screen, form) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // redactJSON does so in JSON, where a value is escaped.
 func (s *server) redactJSON(raw []byte) []byte {
 	for name, value := range s.Secrets {

@@ -21,13 +21,13 @@ func FindHolder(string) (*Holder, error) { return nil, errors.Join(ErrNoHolder, 
 
 // The methods of none do nothing.
 
-func (*Holder) PID() int                { return 0 }
-func (*Holder) Waiting() bool           { return false }
+func (*Holder) PID() int                    { return 0 }
+func (*Holder) Waiting() bool               { return false }
 func (*Holder) WaitExit(time.Duration) bool { return true }
-func (*Holder) Renew() error            { return errLinuxOnly }
-func (*Holder) Detach() error           { return errLinuxOnly }
-func (*Holder) Stop() error             { return errLinuxOnly }
-func (*Holder) Close()                  {}
+func (*Holder) Renew() error                { return errLinuxOnly }
+func (*Holder) Detach() error               { return errLinuxOnly }
+func (*Holder) Stop() error                 { return errLinuxOnly }
+func (*Holder) Close()                      {}
 
 // Check says that no program can take over here.
 func Check(Config, Options) error { return errLinuxOnly }

@@ -1,35 +1,36 @@
-// Package arrival lets the requests of one connection take their places in the order
-// in which they were read, and be served side by side all the same: a carrier reads
-// the next request when the last has its place.
+// Package arrival keeps the requests of one connection in order while they are
+// served concurrently: a transport reads the next request only after the
+// previous one has been queued.
 package arrival
 
 import "context"
 
 type key struct{}
 
-// request is one of a connection.
+// request is what With stores in the context of a request.
 type request struct {
-	connection context.Context //nolint:containedctx // it is what is asked for
+	connection context.Context //nolint:containedctx // Connection returns it
 	queued     func()
 }
 
-// With returns a context for a request of a connection, whose context is ctx. settled
-// is called once the request has its place; it may be called more than once, and by
-// whoever serves the request.
-func With(ctx context.Context, settled func()) context.Context {
-	return context.WithValue(ctx, key{}, request{ctx, settled})
+// With returns a context for a request that was read from a connection. ctx is
+// the context of the connection. MarkQueued calls queued, possibly more than
+// once and from another goroutine.
+func With(ctx context.Context, queued func()) context.Context {
+	return context.WithValue(ctx, key{}, request{ctx, queued})
 }
 
-// Settled says that the request has its place, or needs none.
+// MarkQueued reports that the request of ctx has been queued, or does not need
+// to be, so that the next request may be read.
 func MarkQueued(ctx context.Context) {
 	if r, ok := ctx.Value(key{}).(request); ok {
 		r.queued()
 	}
 }
 
-// Connection returns the context of the connection that a request came over, which is
-// done when that has ended. A request that has none of its own, as over plain HTTP, is
-// not ok.
+// Connection returns the context of the connection that a request was read
+// from. It is done when the connection has ended. ok is false for a request
+// that has no connection of its own, as with plain HTTP.
 func Connection(ctx context.Context) (connection context.Context, ok bool) {
 	r, ok := ctx.Value(key{}).(request)
 	return r.connection, ok

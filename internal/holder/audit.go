@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// ErrShared says that two owners name one slot.
-var ErrShared = errors.New("the slot is named by two owners")
+// ErrShared means that two owners claim the same slot.
+var ErrShared = errors.New("slot is claimed by two owners")
 
-// Claim is what one owner says that the holder keeps for it.
+// Claim lists the slots that one owner believes the holder keeps for it.
 type Claim struct {
 	Owner string
-	Slots []Slot // what is not above 0 is no slot, and ignored
+	Slots []Slot // values of 0 and below are ignored
 }
 
 // Problem is a slot that its owner must not use.
 type Problem struct {
 	Owner string
 	Slot  Slot
-	Err   error // ErrEmpty, ErrOther or ErrShared
+	Err   error // ErrEmpty, ErrStale or ErrShared
 }
 
-// Audit compares the slots that the holder keeps with those that owners name. It
-// reports a problem to each owner of a slot that is not kept, is kept in another
-// generation, or is named by several owners; an owner may name its own slot
-// twice. strays are the kept slots that no owner names. Both results are in the
-// order of the arguments.
+// Audit compares the slots that the holder keeps with the slots that owners
+// claim. It reports a problem to each owner of a slot that is not kept, is kept
+// with another generation, or is claimed by several owners; an owner may claim
+// its own slot twice. strays are the kept slots that no owner claims. Both
+// results are in the order of the arguments.
 func Audit(kept []Slot, claims []Claim) (problems []Problem, strays []Slot) {
-	there := make(map[int]Slot, len(kept))
+	byNumber := make(map[int]Slot, len(kept))
 	for _, slot := range kept {
-		there[slot.Number()] = slot
+		byNumber[slot.Number()] = slot
 	}
 	type use struct {
-		owner  int // the first that names it
+		owner  int // index of the first claim that names it
 		shared bool
 	}
 	uses := make(map[Slot]use, len(kept))
@@ -51,12 +51,12 @@ func Audit(kept []Slot, claims []Claim) (problems []Problem, strays []Slot) {
 			if slot <= 0 || slices.Contains(claim.Slots[:i], slot) {
 				continue
 			}
-			is, ok := there[slot.Number()]
+			found, ok := byNumber[slot.Number()]
 			var err error
 			switch {
 			case !ok:
 				err = ErrEmpty
-			case is != slot:
+			case found != slot:
 				err = ErrStale
 			case uses[slot].shared:
 				err = ErrShared

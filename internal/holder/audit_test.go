@@ -11,7 +11,7 @@ func TestAudit(t *testing.T) {
 	earlier, gone := newSlot(1002, 1), newSlot(1009, 3)
 	problems, strays := Audit(kept, []Claim{
 		{"ledger", []Slot{Root}},
-		{"a", []Slot{one, 0, -1, one}}, // its own, twice
+		{"a", []Slot{one, 0, -1, one}}, // claims its own slot twice
 		{"b", []Slot{two, four}},
 		{"c", []Slot{earlier, three, gone}},
 		{"d", []Slot{four}},
@@ -26,7 +26,7 @@ func TestAudit(t *testing.T) {
 	if problems, strays := Audit(nil, nil); problems != nil || strays != nil {
 		t.Errorf("of nothing: %v, %v", problems, strays)
 	}
-	// The ledger of a program that had no generations, and what it kept.
+	// The ledger of a version that had no generations, and what it kept.
 	if problems, strays := Audit([]Slot{Root, 1001}, []Claim{{"ledger", []Slot{Root}}, {"a", []Slot{1001}}}); problems != nil || strays != nil {
 		t.Errorf("without generations: %v, %v", problems, strays)
 	}

@@ -10,35 +10,37 @@ import (
 )
 
 const (
-	// watchFD is where the undertaker has the reading end of the pipe: in the
-	// place of its stdin.
+	// watchFD is the cleaner's descriptor for the reading end of the pipe: its
+	// stdin.
 	watchFD = 0
-	// lifeFD is where a daemon has a writing end, which it only has open.
+	// lifelineFD is the daemon's descriptor for a writing end. The daemon only
+	// keeps it open.
 	lifelineFD = FD + 1
 )
 
-// undertaker is the process that ends the sessions when nobody else lives to do
-// it. It is kept by a goroutine of its own, see keepUndertaker.
+// cleaner describes the process that kills the sessions when neither holder nor
+// daemon is alive to do it. superviseCleaner runs it.
 type cleaner struct {
-	lifeline int           // writing end of the pipe: a daemon has a copy; nobody else
-	stop     chan struct{} // closed when it is not to be started again
-	died     chan struct{} // one for each death; has room for it
-	done     chan struct{} // closed when it is over, and the last one is gone
-	pid      int           // 0: there is none now; under the table's lock
+	lifeline int           // writing end of the pipe; only the daemon has a copy
+	stop     chan struct{} // closed when the cleaner must not be restarted
+	died     chan struct{} // receives once for each death; never blocks the sender
+	done     chan struct{} // closed when stop is closed and the last process is gone
+	pid      int           // 0 if none is running; guarded by the table's lock
 }
 
-// shortLife is how long to wait before an undertaker is started again that died
-// soon: somebody kills it again and again, or it can't run here.
+// cleanerRestartDelay is how long to wait before restarting a cleaner that died
+// soon after its start: something kills it repeatedly, or it can't run on this
+// machine.
 const cleanerRestartDelay = time.Second
 
-// openUndertaker starts the undertaker. It is there before the first daemon.
+// openCleaner starts the cleaner. It runs before the first daemon does.
 func (h *holder) openCleaner() error {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
-	u := &cleaner{lifeline: pipe[1], stop: make(chan struct{}), done: make(chan struct{}), died: make(chan struct{}, 1)}
-	h.table.cleaner = u
+	c := &cleaner{lifeline: pipe[1], stop: make(chan struct{}), done: make(chan struct{}), died: make(chan struct{}, 1)}
+	h.table.cleaner = c
 	err := h.startCleaner(pipe[0])
 	if err != nil {
 		h.table.cleaner = nil
@@ -48,12 +50,12 @@ func (h *holder) openCleaner() error {
 	return nil
 }
 
-// errOver says that no undertaker is needed any more.
-var errCleanerStopped = errors.New("it is over")
+// errCleanerStopped means that the cleaner is not needed any more.
+var errCleanerStopped = errors.New("cleaner stopped")
 
 func (h *holder) startCleaner(watch int) (err error) {
 	argv, env := h.cfg.Cleaner(uint16(h.hello.id))
-	h.table.mu.Lock() // it must not be reaped before it is known
+	h.table.mu.Lock() // so that it is not reaped before its pid is stored
 	defer h.table.mu.Unlock()
 	if h.table.cleaner.stoppedWithin(0) {
 		return errCleanerStopped
@@ -66,22 +68,22 @@ func (h *holder) startCleaner(watch int) (err error) {
 	return nil
 }
 
-// keepUndertaker starts the undertaker again whenever it is killed alone.
+// superviseCleaner restarts the cleaner whenever it is killed alone.
 func (h *holder) superviseCleaner(watch int) {
-	u := h.table.cleaner
-	defer close(u.done)
+	c := h.table.cleaner
+	defer close(c.done)
 	for begin := time.Now(); ; begin = time.Now() {
-		<-u.died
-		if u.stoppedWithin(0) {
+		<-c.died
+		if c.stoppedWithin(0) {
 			return
 		}
-		h.cfg.Log.Error("the undertaker died and is started again", "event", "undertaker_died")
+		h.cfg.Log.Error("cleaner died; restarting it", "event", "undertaker_died")
 		var pause time.Duration
 		if time.Since(begin) < stableAfter {
 			pause = cleanerRestartDelay
 		}
 		for {
-			if u.stoppedWithin(pause) {
+			if c.stoppedWithin(pause) {
 				return
 			}
 			err := h.startCleaner(watch)
@@ -89,61 +91,63 @@ func (h *holder) superviseCleaner(watch int) {
 				break
 			}
 			if !errors.Is(err, errCleanerStopped) {
-				h.cfg.Log.Error("the undertaker can't be started", "error", err)
+				h.cfg.Log.Error("cannot start cleaner", "error", err)
 			}
 			pause = cleanerRestartDelay
 		}
 	}
 }
 
-// isOver waits for the pause, and reports whether it is over.
-func (u *cleaner) stoppedWithin(pause time.Duration) bool {
+// stoppedWithin waits for the pause or for stop, and reports whether stop is
+// closed.
+func (c *cleaner) stoppedWithin(pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
-	case <-u.stop:
+	case <-c.stop:
 		return true
 	case <-timer.C:
 	}
-	select { // a pause of nothing is not longer than what is over
-	case <-u.stop:
+	select { // with a pause of 0 the first select may pick the timer
+	case <-c.stop:
 		return true
 	default:
 		return false
 	}
 }
 
-// undertake has the undertaker end everything now, when there is no daemon to do
-// it better, and waits for that. Nothing is kept any more then.
+// triggerCleaner makes the cleaner kill everything now, when there is no daemon
+// to end it in order, and waits for that. The holder keeps no descriptors after
+// this call.
 func (h *holder) triggerCleaner() {
-	u := h.table.cleaner
-	if u == nil {
+	c := h.table.cleaner
+	if c == nil {
 		return
 	}
-	h.table.dropAll() // the lock of the socket is among it
+	h.table.dropAll() // among them the lock of the socket
 	h.table.mu.Lock()
-	close(u.stop)
-	_, err := unix.Write(u.lifeline, []byte{1})
+	close(c.stop)
+	_, err := unix.Write(c.lifeline, []byte{1})
 	h.table.mu.Unlock()
 	if err != nil {
 		return
 	}
-	enough := time.NewTimer(killTimeout)
-	defer enough.Stop()
+	timeout := time.NewTimer(killTimeout)
+	defer timeout.Stop()
 	select {
-	case <-u.done:
-	case <-enough.C:
+	case <-c.done:
+	case <-timeout.C:
 	}
 }
 
-// endFormer ends the undertaker from before a renewal, if it is still about to go,
-// and waits until it is gone.
+// killFormerCleaner kills the cleaner from before a re-exec if it has not
+// exited yet, and waits until it is gone.
 func (h *holder) killFormerCleaner() {
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		h.table.mu.Lock()
 		pid := h.table.formerCleaner
 		if pid != 0 {
-			_ = unix.Kill(pid, unix.SIGKILL) // it is not reaped meanwhile
+			_ = unix.Kill(pid, unix.SIGKILL) // safe: it can't be reaped while the lock is held
 		}
 		h.table.mu.Unlock()
 		if pid == 0 {
@@ -152,28 +156,29 @@ func (h *holder) killFormerCleaner() {
 	}
 }
 
-// endUndertaker ends it when there is nothing left to do, and waits until it is
-// gone.
+// stopCleaner kills the cleaner when there is nothing left to do, and waits
+// until it is gone.
 func (h *holder) stopCleaner() {
 	h.killFormerCleaner()
-	u := h.table.cleaner
-	if u == nil {
+	c := h.table.cleaner
+	if c == nil {
 		return
 	}
 	h.table.mu.Lock()
-	if !u.stoppedWithin(0) {
-		close(u.stop)
+	if !c.stoppedWithin(0) {
+		close(c.stop)
 	}
-	if u.pid != 0 {
-		_ = unix.Kill(u.pid, unix.SIGKILL) // it is not reaped meanwhile
+	if c.pid != 0 {
+		_ = unix.Kill(c.pid, unix.SIGKILL) // safe: it can't be reaped while the lock is held
 	}
 	h.table.mu.Unlock()
-	<-u.done
+	<-c.done
 }
 
-// AwaitEnd is the life of an undertaker: it returns true when the holder, whose
-// pid is given, is dead and every daemon of it too, or says that it is time.
-// False: the holder lives on as another program, and has another undertaker.
+// AwaitHolderDeath is the main loop of a cleaner. It returns true when the
+// holder with the given pid and all its daemons are dead, or when the holder
+// tells the cleaner to start. It returns false if the holder has executed
+// another program, which has its own cleaner.
 func AwaitHolderDeath(holder int) bool {
 	for {
 		n, err := unix.Read(watchFD, make([]byte, 1))
@@ -184,16 +189,16 @@ func AwaitHolderDeath(holder int) bool {
 			break
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return false // it is no pipe: nobody has started this as it must be
+			return false // not a pipe: this process was not started by a holder
 		}
 	}
-	// The memory of a process that ends goes before its files, and its children
-	// after them.
+	// The kernel frees the memory of a process that exits before its files, and
+	// reparents its children after them.
 	for os.Getppid() == holder {
 		if text, err := os.ReadFile("/proc/" + strconv.Itoa(holder) + "/cmdline"); err == nil && len(text) > 0 {
 			return false
 		}
-		time.Sleep(time.Millisecond) // the kernel tells of neither
+		time.Sleep(time.Millisecond) // poll: the kernel notifies of neither
 	}
 	return true
 }

@@ -15,52 +15,52 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// diaryVar names a file into which undertakers write what they live through. A
-// holder without it has none.
+// cleanerLogVar names a file in which cleaners log their pid and what
+// AwaitHolderDeath returned. A holder without it has no cleaner.
 const cleanerLogVar = "HOLDER_TEST_DIARY"
 
-// undertakerOfTest is for the Config of a holder under test.
+// testCleaner returns Config.Cleaner for a holder under test.
 func testCleaner() func(uint16) (argv, env []string) {
 	if os.Getenv(cleanerLogVar) == "" {
 		return nil
 	}
 	return func(uint16) ([]string, []string) {
-		return []string{"undertaker", strconv.Itoa(os.Getpid())}, withRole("undertaker")
+		return []string{"cleaner", strconv.Itoa(os.Getpid())}, withRole("cleaner")
 	}
 }
 
 func runTestCleaner() {
-	diary := func(what any) {
+	logEntry := func(entry any) {
 		f, err := os.OpenFile(os.Getenv(cleanerLogVar), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 		if err == nil {
-			_, err = fmt.Fprintln(f, what)
+			_, err = fmt.Fprintln(f, entry)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	diary(os.Getpid())
+	logEntry(os.Getpid())
 	parent, err := strconv.Atoi(os.Args[1])
 	if err != nil {
-		diary(err)
+		logEntry(err)
 	}
-	diary(AwaitHolderDeath(parent))
+	logEntry(AwaitHolderDeath(parent))
 	os.Exit(0)
 }
 
-// watched tells its pid and that of a child of the holder, which lives on.
+// watched prints its pid and that of a child of the holder, which stays alive.
 func watched(s testDaemon) { fmt.Println(os.Getpid(), s.fork("exec sleep 50")) }
 
-// obedient does so too, and leaves when it is asked to.
+// obedient is watched, but exits when it gets SIGTERM.
 func obedient(s testDaemon) {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, unix.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM)
 	watched(s)
-	<-asked
+	<-signals
 	s.stopHolder(7)
 }
 
-// mourned is a holder with a daemon, a child, and an undertaker.
+// cleanedHolder is a holder with a daemon, a child and a cleaner.
 type cleanedHolder struct {
 	*testHolder
 	t             *testing.T
@@ -68,18 +68,19 @@ type cleanedHolder struct {
 	daemon, child int
 }
 
-func startCleanedHolder(t *testing.T, scene string) *cleanedHolder {
+func startCleanedHolder(t *testing.T, scenario string) *cleanedHolder {
 	t.Helper()
-	m := &cleanedHolder{t: t, logPath: t.TempDir() + "/diary"}
+	m := &cleanedHolder{t: t, logPath: t.TempDir() + "/cleaner.log"}
 	t.Setenv(cleanerLogVar, m.logPath)
-	m.testHolder = startHolder(t, scene)
+	m.testHolder = startHolder(t, scenario)
 	m.awaitDaemon()
 	t.Cleanup(func() { _ = syscall.Kill(m.child, syscall.SIGKILL) })
 	m.expectLog(1, "")
 	return m
 }
 
-// meet hears from the next daemon. Its child is the last that was started.
+// awaitDaemon reads the pids that the next daemon prints. The previous child is
+// killed.
 func (m *cleanedHolder) awaitDaemon() {
 	m.t.Helper()
 	if m.child != 0 {
@@ -91,18 +92,18 @@ func (m *cleanedHolder) awaitDaemon() {
 }
 
 func (m *cleanedHolder) logEntries() []string {
-	text, _ := os.ReadFile(m.logPath) // there is none at first
+	text, _ := os.ReadFile(m.logPath) // it does not exist at first
 	return strings.Fields(string(text))
 }
 
-// expect waits until there are so many entries in the diary; last is what the
-// last says, if that is known.
+// expectLog waits until the cleaner log has count entries; last is the expected
+// last entry, if not empty.
 func (m *cleanedHolder) expectLog(count int, last string) {
 	m.t.Helper()
-	trltest.Eventually(m.t, fmt.Sprintf("the undertaker's diary has %d entries, the last %q", count, last), func() bool {
+	trltest.Eventually(m.t, fmt.Sprintf("the cleaner log has %d entries, the last %q", count, last), func() bool {
 		got := m.logEntries()
 		if len(got) > count {
-			m.t.Fatalf("the undertaker's diary is %q, want %d entries and last %q", got, count, last)
+			m.t.Fatalf("cleaner log %q, want %d entries and last %q", got, count, last)
 		}
 		return len(got) == count && (last == "" || got[count-1] == last)
 	})
@@ -127,7 +128,7 @@ func TestUndertakerAwaitsTheEndOfBoth(t *testing.T) {
 			m.kill(m.cmd.Process.Pid)
 			_, _ = m.cmd.Process.Wait()
 			if got := m.logEntries(); len(got) != 1 {
-				m.t.Errorf("the daemon lives, and the diary says %q", got)
+				m.t.Errorf("the daemon is alive, and the cleaner log is %q", got)
 			}
 			m.kill(m.daemon)
 		},
@@ -140,9 +141,9 @@ func TestUndertakerAwaitsTheEndOfBoth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := startCleanedHolder(t, "watched")
 			order(m)
-			m.expectLog(2, "true") // though a child lives, and inherited what there was
+			m.expectLog(2, "true") // although a child is alive and inherited the daemon's descriptors
 			if err := unix.Kill(m.child, 0); err != nil {
-				t.Errorf("the child is gone (%v), so nothing was shown", err)
+				t.Errorf("the child is gone (%v), so the test proves nothing", err)
 			}
 		})
 	}
@@ -160,19 +161,19 @@ func TestUndertakerIsReplaced(t *testing.T) {
 	m.expectLog(3, "true")
 }
 
-// With an orderly end there is nothing to do for it. Where the daemon does not
-// live to do its part, the undertaker does it before the holder ends. In either
-// case it does not stay.
+// After an orderly stop the cleaner has nothing to do. If the daemon dies
+// before it has ended its sessions, the cleaner does that before the holder
+// exits. In both cases the cleaner does not outlive the holder.
 func TestUndertakerEndsWithTheHolder(t *testing.T) {
-	for scene, want := range map[string]struct {
-		code  int
-		diary []string
+	for scenario, want := range map[string]struct {
+		code int
+		log  []string
 	}{
-		"obedient": {code: 7}, "watched": {code: 1, diary: []string{"true"}},
+		"obedient": {code: 7}, "watched": {code: 1, log: []string{"true"}},
 	} {
-		t.Run(scene, func(t *testing.T) {
-			m := startCleanedHolder(t, scene)
-			under, err := strconv.Atoi(m.logEntries()[0])
+		t.Run(scenario, func(t *testing.T) {
+			m := startCleanedHolder(t, scenario)
+			cleanerPID, err := strconv.Atoi(m.logEntries()[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,11 +183,11 @@ func TestUndertakerEndsWithTheHolder(t *testing.T) {
 			if state, err := m.cmd.Process.Wait(); err != nil || state.ExitCode() != want.code {
 				t.Errorf("the holder ended with %v, %v", state, err)
 			}
-			if err := unix.Kill(under, 0); err != unix.ESRCH {
-				t.Errorf("the undertaker is left: %v", err)
+			if err := unix.Kill(cleanerPID, 0); err != unix.ESRCH {
+				t.Errorf("the cleaner is left: %v", err)
 			}
-			if got := m.logEntries()[1:]; !slices.Equal(got, want.diary) {
-				t.Errorf("the diary goes on with %q, want %q", got, want.diary)
+			if got := m.logEntries()[1:]; !slices.Equal(got, want.log) {
+				t.Errorf("later log entries %q, want %q", got, want.log)
 			}
 		})
 	}

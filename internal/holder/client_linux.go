@@ -14,51 +14,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that the holder has died, and with it all that it kept.
-var ErrGone = errors.New("the holder of the sessions is gone")
+// ErrGone means that the holder has died, and that everything it kept is lost.
+var ErrGone = errors.New("holder process is gone")
 
-// Exit is how a tracked process ended.
+// Exit describes how a tracked process ended.
 type Exit struct {
 	PID    int
 	Status syscall.WaitStatus
 	CPU    time.Duration
 }
 
-// Hello is what the holder told when the connection was made.
+// Hello is what the holder sent when the connection was made.
 type Hello struct {
-	PID int // of the holder, the parent of all
-	// Host numbers the holder, at random: two on one machine differ, and every
-	// daemon of one holder has the same.
+	PID int // of the holder, the parent of all session processes
+	// Host is a random number for the holder: two holders on one machine
+	// differ, and every daemon of one holder sees the same number.
 	Host uint16
-	// Again says that another daemon was here before. Slots and Tracked are
-	// then what it left, and exits that it did not forget come to Watch.
+	// Restarted reports whether there was an earlier daemon. Slots and Tracked
+	// are then what it left, and exits that it did not forget are delivered to
+	// Watch.
 	Restarted bool
 	Slots     []Slot
-	Tracked   []int // the living ones
+	Tracked   []int // only those that are still alive
 }
 
-// Client is the daemon's end of the connection to its holder, and its Keeper.
+// Client is the daemon's end of the connection to its holder, and the daemon's
+// Keeper. It is safe for concurrent use.
 type Client struct {
 	conn  int
 	hello Hello
-	fds   string // directory of the holder's descriptors
-	limit int    // first number that can't be a slot's; under mu
+	fds   string // /proc directory of the holder's descriptors
+	limit int    // first number that can't be a slot's; guarded by mu
 	done  chan struct{}
 
-	writeMu sync.Mutex // one packet at a time; taken with mu not held
-	packet  []byte     // under writing
+	writeMu sync.Mutex // one packet at a time; never taken with mu held
+	packet  []byte     // guarded by writeMu
 
 	mu             sync.Mutex
-	free           []int         // numbers that were given back, the last first
+	free           []int         // numbers that were freed, used from the end
 	next           int           // above all numbers that were ever used
 	kept           map[int]int64 // generations of the slots in use, by number
-	lastGeneration int64         // the last generation that was used, by any daemon
-	keepErr        error         // what the holder could not keep, until a Sync has returned it
+	lastGeneration int64         // last generation that any daemon used
+	keepErr        error         // first refused Keep, until a Sync has returned it
 	onRefusal      func(Slot, error)
 	pending        map[uint32]chan<- answer
 	lastID         uint32
 	watch          func(Exit)
-	undelivered    []Exit // came before there was a watch
+	undelivered    []Exit // exits that arrived before Watch was called
 	err            error  // why done is closed
 }
 
@@ -67,11 +69,11 @@ type answer struct {
 	fd int
 }
 
-// Connect takes over the descriptor that the holder has given this process and
-// waits for its hello.
+// Connect takes over the descriptor that the holder passed to this process and
+// waits for the holder's hello.
 func Connect(fd int) (*Client, error) {
 	unix.CloseOnExec(fd)
-	unix.CloseOnExec(lifelineFD) // if it is there
+	unix.CloseOnExec(lifelineFD) // if it is open
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil, err
@@ -79,21 +81,21 @@ func Connect(fd int) (*Client, error) {
 	c := &Client{
 		conn: fd, done: make(chan struct{}), pending: map[uint32]chan<- answer{},
 		next: int(Root) + 1, kept: map[int]int64{},
-		limit: int(min(limit.Max, maxNumber)), // the runtime has raised the holder's limit to this
+		limit: int(min(limit.Max, maxNumber)), // the Go runtime has raised the holder's limit to this
 	}
 	in := &packetReader{conn: fd}
 	for ready := false; !ready; {
 		err := in.next(func(r record, got int) error {
 			if got >= 0 {
 				_ = unix.Close(got)
-				return fmt.Errorf("%w: a descriptor in the hello", errMalformed)
+				return fmt.Errorf("%w: descriptor in the hello", errMalformed)
 			}
 			last, err := c.handleHello(r)
-			ready = ready || last // exits may follow it in the same packet
+			ready = ready || last // exits may follow in the same packet
 			return err
 		})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("hear from the holder: %w", err), unix.Close(fd))
+			return nil, errors.Join(fmt.Errorf("connect to holder: %w", err), unix.Close(fd))
 		}
 	}
 	c.fds = "/proc/" + strconv.Itoa(c.hello.PID) + "/fd/"
@@ -102,14 +104,15 @@ func Connect(fd int) (*Client, error) {
 	return c, nil
 }
 
-// greet takes in one record of the hello.
+// handleHello processes one record of the hello. ready is true for the last
+// one.
 func (c *Client) handleHello(r record) (ready bool, err error) {
 	switch r.kind {
 	case gotHello:
 		c.hello.PID, c.hello.Host, c.hello.Restarted = int(r.num), uint16(r.id), r.flags&helloRestarted != 0
 		c.lastGeneration = r.extra
-		// The holder's own is low; neither this process nor what it starts
-		// should have that.
+		// The holder's own score is low; neither this process nor its children
+		// should inherit it.
 		_ = os.WriteFile("/proc/self/oom_score_adj", strconv.AppendInt(nil, int64(r.value), 10), 0)
 	case gotSlot:
 		c.hello.Slots = append(c.hello.Slots, r.slot())
@@ -129,7 +132,7 @@ func exitOf(r record) Exit {
 	return Exit{PID: int(r.num), Status: syscall.WaitStatus(r.value), CPU: time.Duration(r.extra)}
 }
 
-// findFree makes the free list of what the holder says is in use.
+// findFree builds the free list from the slots that the holder reported.
 func (c *Client) findFree() {
 	for _, slot := range c.hello.Slots {
 		c.kept[slot.Number()] = slot.Generation()
@@ -142,8 +145,8 @@ func (c *Client) findFree() {
 	}
 }
 
-// Kept returns the slots that are in use now, in the order of their numbers: what
-// an earlier daemon left and this one has not given up, and its own.
+// Kept returns the slots that are in use now, ordered by number: those that an
+// earlier daemon left and this one has not dropped, and its own.
 func (c *Client) Kept() []Slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,20 +160,21 @@ func (c *Client) Kept() []Slot {
 	return slots
 }
 
-// Hello returns what the holder told at the beginning.
+// Hello returns what the holder sent when the connection was made.
 func (c *Client) Hello() Hello { return c.hello }
 
-// Done is closed when the holder is gone, or can't be understood any more.
+// Done returns a channel that is closed when the holder is gone, or has sent a
+// malformed message.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err says why Done is closed.
+// Err returns why Done is closed.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// listen hands answers to who asked, and exits to who watches.
+// readLoop delivers replies to callers and exits to Watch.
 func (c *Client) readLoop(in *packetReader) {
 	var err error
 	for err == nil {
@@ -181,12 +185,12 @@ func (c *Client) readLoop(in *packetReader) {
 	}
 	c.mu.Lock()
 	c.err = errors.Join(ErrGone, err)
-	asked := c.pending
+	pending := c.pending
 	c.pending = nil
 	c.mu.Unlock()
-	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR) // who writes meanwhile must not wait for room
+	_ = unix.Shutdown(c.conn, unix.SHUT_RDWR) // unblock a writer that waits for buffer space
 	close(c.done)
-	for _, to := range asked {
+	for _, to := range pending {
 		close(to)
 	}
 }
@@ -210,7 +214,7 @@ func (c *Client) handle(r record, fd int) error {
 		delete(c.pending, r.id)
 		c.mu.Unlock()
 		if to != nil {
-			to <- answer{r, fd} // there is room for it
+			to <- answer{r, fd} // never blocks: the channel has room for one
 			return nil
 		}
 	case gotRefused:
@@ -220,12 +224,12 @@ func (c *Client) handle(r record, fd int) error {
 	if fd >= 0 {
 		_ = unix.Close(fd)
 	}
-	return fmt.Errorf("%w: kind %d, question %d", errMalformed, r.kind, r.id)
+	return fmt.Errorf("%w: unexpected kind %d, request %d", errMalformed, r.kind, r.id)
 }
 
-// Watch makes fn be told of every exit of a tracked process, from now on and
-// those that nobody heard of before. It is called once. fn must not wait for
-// anything of this client.
+// Watch calls fn for every exit of a tracked process: first for those that have
+// not been delivered yet, then for each new one. It must be called only once.
+// fn must not call methods of this client that wait for the holder.
 func (c *Client) Watch(fn func(Exit)) {
 	for {
 		c.mu.Lock()
@@ -255,7 +259,7 @@ func (c *Client) send(r record, fd int) error {
 }
 
 func (c *Client) call(r record) (answer, error) {
-	back := make(chan answer, 1)
+	reply := make(chan answer, 1)
 	c.mu.Lock()
 	if c.pending == nil {
 		c.mu.Unlock()
@@ -263,7 +267,7 @@ func (c *Client) call(r record) (answer, error) {
 	}
 	c.lastID++
 	r.id = c.lastID
-	c.pending[r.id] = back
+	c.pending[r.id] = reply
 	c.mu.Unlock()
 	if err := c.send(r, -1); err != nil {
 		c.mu.Lock()
@@ -271,7 +275,7 @@ func (c *Client) call(r record) (answer, error) {
 		c.mu.Unlock()
 		return answer{}, err
 	}
-	a, ok := <-back
+	a, ok := <-reply
 	if !ok {
 		return a, ErrGone
 	}
@@ -279,7 +283,7 @@ func (c *Client) call(r record) (answer, error) {
 }
 
 // OnRefusal calls fn for every slot that the holder refused to keep or to drop,
-// and for every Drop of a slot that is not in use. Each of them is a bug, or a
+// and for every Drop of a slot that is not in use. Each of these is a bug, or a
 // lack of descriptors. fn must not call this client. OnRefusal must be called
 // before the client is used.
 func (c *Client) OnRefusal(fn func(Slot, error)) {
@@ -288,7 +292,8 @@ func (c *Client) OnRefusal(fn func(Slot, error)) {
 	c.onRefusal = fn
 }
 
-// hearRefusal handles the holder's answer that it did not keep or drop a slot.
+// handleRefusal processes the holder's report that it did not keep or drop a
+// slot.
 func (c *Client) handleRefusal(r record) {
 	slot, errno := newSlot(int(r.num), r.extra), unix.Errno(r.value)
 	var err error
@@ -301,12 +306,12 @@ func (c *Client) handleRefusal(r record) {
 		switch {
 		case slot.Number() <= int(Root):
 		case errno == errnoStale:
-			c.kept[slot.Number()] = -1 // never ours
+			c.kept[slot.Number()] = -1 // in use for something else; never ours
 		case errno == unix.EBADF:
-			c.limit = min(c.limit, slot.Number()) // the holder's is lower
+			c.limit = min(c.limit, slot.Number()) // the holder's limit is lower than ours
 		}
 	} else {
-		err = fmt.Errorf("give up slot %v: %w", slot, slotError(errno))
+		err = fmt.Errorf("drop slot %v: %w", slot, slotError(errno))
 	}
 	refused := c.onRefusal
 	c.mu.Unlock()
@@ -315,7 +320,7 @@ func (c *Client) handleRefusal(r record) {
 	}
 }
 
-// slotError is the error of what the holder says about a slot.
+// slotError converts an errno that the holder sent about a slot.
 func slotError(errno unix.Errno) error {
 	switch errno {
 	case errnoStale:
@@ -326,7 +331,8 @@ func slotError(errno unix.Errno) error {
 	return errno
 }
 
-// has says why a slot can't be used, and nil if it can.
+// checkSlot returns nil if this daemon may use the slot, otherwise ErrEmpty or
+// ErrStale.
 func (c *Client) checkSlot(slot Slot) error {
 	if slot == Root {
 		return nil
@@ -356,9 +362,9 @@ func (c *Client) Keep(fd int) (Slot, error) {
 	return slot, nil
 }
 
-// newSlot returns a free number with a new generation. If this process is killed
-// before it has sent the generation to the holder, the next daemon may use the
-// same one: no caller has got it.
+// allocSlot returns a free number with a new generation. If this process is
+// killed before it has sent the generation to the holder, the next daemon may
+// use the same one; that is safe because no caller has seen it.
 func (c *Client) allocSlot() (Slot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,7 +378,7 @@ func (c *Client) allocSlot() (Slot, error) {
 			continue
 		}
 		if c.next >= c.limit || c.lastGeneration >= maxGeneration {
-			return 0, fmt.Errorf("keep a descriptor: all %d numbers are in use; raise the limit of open files (nofile): %w", c.limit, unix.EMFILE)
+			return 0, fmt.Errorf("keep descriptor: all %d numbers are in use; raise the limit of open files (nofile): %w", c.limit, unix.EMFILE)
 		}
 		number = c.next
 		c.next++
@@ -385,28 +391,28 @@ func (c *Client) allocSlot() (Slot, error) {
 // Replace implements Keeper.
 func (c *Client) Replace(slot Slot, fd int) error {
 	if err := c.checkSlot(slot); err != nil {
-		return fmt.Errorf("replace what is in slot %v: %w", slot, err)
+		return fmt.Errorf("replace slot %v: %w", slot, err)
 	}
 	return c.sendFD(slot, fd, 0)
 }
 
-// give sends a descriptor to the holder.
+// sendFD sends a descriptor to the holder.
 func (c *Client) sendFD(slot Slot, fd int, flags uint8) error {
 	if fd < 0 {
-		return fmt.Errorf("keep a descriptor: %w", unix.EBADF)
+		return fmt.Errorf("keep descriptor: %w", unix.EBADF)
 	}
 	r := slotRecord(wantKeep, slot)
 	r.flags = flags
 	err := c.send(r, fd)
 	if errors.Is(err, unix.ETOOMANYREFS) {
-		// The kernel bounds the descriptors that are on their way between the
-		// processes of a user. After a sync none of ours is.
+		// The kernel limits how many descriptors of a user may be in flight
+		// between processes. After a Sync none of ours is in flight.
 		if err = c.Sync(); err == nil {
 			err = c.send(r, fd)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keep a descriptor: %w", err)
+		return fmt.Errorf("keep descriptor: %w", err)
 	}
 	return nil
 }
@@ -414,24 +420,25 @@ func (c *Client) sendFD(slot Slot, fd int, flags uint8) error {
 // Drop implements Keeper.
 func (c *Client) Drop(slot Slot) {
 	if slot <= 0 {
-		return // as of a Keep that failed
+		return // a Keep that failed returns 0
 	}
 	if err := c.checkSlot(slot); err != nil {
 		c.mu.Lock()
 		refused := c.onRefusal
 		c.mu.Unlock()
 		if refused != nil {
-			refused(slot, fmt.Errorf("give up slot %v: %w", slot, err))
+			refused(slot, fmt.Errorf("drop slot %v: %w", slot, err))
 		}
 		return
 	}
 	if c.send(slotRecord(wantDrop, slot), -1) == nil {
-		// Only now: who uses the number again must come after.
+		// Free the number only after the drop was sent: a Keep that reuses the
+		// number must reach the holder later.
 		c.freeNumber(slot)
 	}
 }
 
-// giveBack makes the number of a slot free again, once.
+// freeNumber makes the number of a slot available again, once.
 func (c *Client) freeNumber(slot Slot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -466,30 +473,30 @@ func (c *Client) Path(slot Slot) string {
 // Take implements Keeper.
 func (c *Client) Take(slot Slot) (int, error) {
 	if slot < Root || slot.Number() < int(Root) {
-		return -1, fmt.Errorf("take what is in slot %v: %w", slot, ErrEmpty)
+		return -1, fmt.Errorf("take slot %v: %w", slot, ErrEmpty)
 	}
 	a, err := c.call(slotRecord(wantTake, slot))
 	switch {
 	case err != nil:
 		return -1, err
 	case a.value != 0:
-		return -1, fmt.Errorf("take what is in slot %v: %w", slot, slotError(unix.Errno(a.value)))
-	case a.fd < 0: // this process had no number for it
-		return -1, fmt.Errorf("take what is in slot %v: raise the limit of open files (nofile): %w", slot, unix.EMFILE)
+		return -1, fmt.Errorf("take slot %v: %w", slot, slotError(unix.Errno(a.value)))
+	case a.fd < 0: // this process had no free descriptor for it
+		return -1, fmt.Errorf("take slot %v: raise the limit of open files (nofile): %w", slot, unix.EMFILE)
 	}
 	return a.fd, nil
 }
 
-// Track makes the exit of a child of the holder known to Watch, also if it has
-// ended already, and to every later daemon until it is forgotten.
+// Track makes the holder report the exit of one of its children to Watch, even
+// if it has ended already, and to every later daemon until Forget.
 func (c *Client) Track(pid int) error { return c.send(record{kind: wantTrack, num: int32(pid)}, -1) }
 
-// Forget says that the exit of a process is recorded, or that nobody wants it.
-// It does nothing for one that lives.
+// Forget tells the holder that the exit of a process has been recorded or is
+// not needed. It does nothing for a process that is still running.
 func (c *Client) Forget(pid int) { _ = c.send(record{kind: wantForget, num: int32(pid)}, -1) }
 
-// Group makes a child of the holder lead a process group of its own, which only
-// its parent may do.
+// Group makes a child of the holder the leader of a new process group, which
+// only its parent may do.
 func (c *Client) Group(pid int) error {
 	a, err := c.call(record{kind: wantGroup, num: int32(pid)})
 	if err == nil && a.value != 0 {
@@ -498,14 +505,14 @@ func (c *Client) Group(pid int) error {
 	return err
 }
 
-// Orphans counts the processes that ended without being tracked.
+// Orphans returns how many processes have ended without being tracked.
 func (c *Client) Orphans() (int64, error) {
 	a, err := c.call(record{kind: wantCount})
 	return a.extra, err
 }
 
-// Bye says that this process is about to end on purpose. With End the holder
-// ends too, with the code.
+// AnnounceExit tells the holder that this process is about to exit on purpose,
+// and what to do then. With Stop the holder exits too, with the given code.
 func (c *Client) AnnounceExit(code int, how ExitMode) error {
 	return c.send(record{kind: wantExitMode, value: int32(code), flags: uint8(how)}, -1)
 }

@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mourner is the undertaker of a daemon that has no holder: it ends what the daemon
-// leaves when it is killed.
+// DaemonCleaner is the cleaner of a daemon that has no holder: a process that
+// kills what the daemon leaves behind when it is killed.
 type DaemonCleaner struct {
 	pid      int
-	lifeline int // writing end of a pipe that nobody else has: its end is the daemon's
+	lifeline int // writing end of a pipe that only the daemon has: EOF means the daemon died
 }
 
-// StartMourner starts the undertaker of this process. Its one line goes to stderr.
+// StartDaemonCleaner starts a cleaner for this process. The cleaner writes its
+// one log line to stderr.
 func StartDaemonCleaner(argv, env []string, stderr int) (*DaemonCleaner, error) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
@@ -27,22 +28,23 @@ func StartDaemonCleaner(argv, env []string, stderr int) (*DaemonCleaner, error) 
 	return &DaemonCleaner{pid, pipe[1]}, nil
 }
 
-// End is for when there is nothing left to do for it.
-func (m *DaemonCleaner) Stop() error {
-	if m == nil {
+// Stop kills the cleaner when there is nothing left to clean up. It is safe on
+// nil.
+func (c *DaemonCleaner) Stop() error {
+	if c == nil {
 		return nil
 	}
-	_ = unix.Kill(m.pid, unix.SIGKILL) // it is our child, and not reaped
-	_, err := unix.Wait4(m.pid, nil, 0, nil)
-	return errors.Join(err, unix.Close(m.lifeline))
+	_ = unix.Kill(c.pid, unix.SIGKILL) // safe: it is our child and not reaped yet
+	_, err := unix.Wait4(c.pid, nil, 0, nil)
+	return errors.Join(err, unix.Close(c.lifeline))
 }
 
-// forkUndertaker starts an undertaker that has the reading end of a pipe for its stdin.
+// forkCleaner starts a cleaner whose stdin is the reading end of the pipe.
 func forkCleaner(argv, env []string, watch, stderr int) (pid int, err error) {
 	return syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
 		Dir: "/", Env: env,
-		Files: []uintptr{uintptr(watch), uintptr(watch), uintptr(stderr)}, // stderr is for its one line
-		// In a session of its own no key and no hangup reaches it.
+		Files: []uintptr{uintptr(watch), uintptr(watch), uintptr(stderr)}, // stderr is for its one log line
+		// In its own session, neither keys nor a hangup reach it.
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 }

@@ -1,18 +1,20 @@
-// Package holder keeps what must outlive the daemon: descriptors, the exit
-// statuses of processes, and the daemon itself, which it starts again when it
-// dies.
+// Package holder keeps what must outlive the daemon: file descriptors, the exit
+// statuses of processes, and the daemon itself, which it restarts when it dies.
 //
-// The holder is a process of its own, and the smallest there can be: it is the
-// parent of every process of every session, and it never reads from a
-// descriptor it keeps nor parses anything but the fixed messages of its own
-// binary. So there is nothing in it that what runs in a session could break.
+// The holder is a separate process and does as little as possible. It is the
+// parent of every process of every session. It never reads from a descriptor
+// that it keeps and parses nothing but the fixed-size messages of its own
+// binary, so a program in a session has no input through which it could break
+// the holder.
 //
-// The daemon is its child and talks to it over one socket pair. It chooses the
-// numbers under which descriptors are kept, so that giving one away waits for
-// nothing. Order on the socket is the order in which things happen: what was
-// sent before the daemon was killed is done, what was not sent is not.
+// The daemon is a child of the holder and talks to it over one socket pair. The
+// daemon chooses the numbers under which descriptors are kept, so handing one
+// over does not wait for a reply. The holder processes messages in the order in
+// which they were sent: everything that the daemon sent before it was killed is
+// done, and nothing else is.
 //
-// Beside the daemon it keeps an undertaker, a third process that does nothing
-// until both are dead. It knows by the end of a pipe that only they can write to,
-// and then ends what they left.
+// The holder also runs the cleaner, a third process that does nothing until
+// both the holder and the daemon are dead. The cleaner detects this by EOF on a
+// pipe that only those two have open for writing, and then kills the processes
+// that they left behind.
 package holder

@@ -2,5 +2,5 @@ package holder
 
 import "golang.org/x/sys/unix"
 
-// put makes fd's description the one behind the number to, in one step.
+// dupTo makes the number to refer to fd's open file description, atomically.
 func dupTo(fd, to int) error { return unix.Dup3(fd, to, unix.O_CLOEXEC) }

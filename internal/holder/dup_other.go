@@ -4,8 +4,9 @@ package holder
 
 import "golang.org/x/sys/unix"
 
-// put makes fd's description the one behind the number to. A process that is
-// forked between the two steps inherits it; sessions are for Linux.
+// dupTo makes the number to refer to fd's open file description. A process that
+// is forked between the two steps inherits the descriptor; that is accepted
+// because sessions need Linux.
 func dupTo(fd, to int) error {
 	if err := unix.Dup2(fd, to); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeperTests are what every Keeper must do.
+// keeperTests checks what every Keeper must do.
 func keeperTests(t *testing.T, k Keeper) {
 	dir := t.TempDir()
 	file := func(name string) *os.File {
@@ -41,7 +41,7 @@ func keeperTests(t *testing.T, k Keeper) {
 		t.Fatalf("the path of a kept file leads to %s", got)
 	}
 
-	// The same open file description: its position is shared.
+	// It is the same open file description: the position is shared.
 	if _, err := one.WriteString("12345"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func keeperTests(t *testing.T, k Keeper) {
 	}
 	defer unix.Close(fd)
 	if pos, err := unix.Seek(fd, 0, unix.SEEK_CUR); pos != 5 || err != nil {
-		t.Errorf("taken at position %d, %v; written were 5 bytes", pos, err)
+		t.Errorf("taken at position %d, %v; 5 bytes were written", pos, err)
 	}
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("a taken descriptor would be inherited: flags %x, %v", flags, err)
@@ -68,11 +68,11 @@ func keeperTests(t *testing.T, k Keeper) {
 		t.Errorf("the path of a dropped slot leads to %s", got)
 	}
 	if _, err := k.Take(slot); err == nil {
-		t.Error("what was dropped could be taken")
+		t.Error("a dropped slot could be taken")
 	}
 
 	if _, err := k.Take(Root); err == nil {
-		t.Error("there was a root before any was kept")
+		t.Error("there is a root before any was kept")
 	}
 	for _, f := range []*os.File{one, two} {
 		if err := k.Replace(Root, int(f.Fd())); err != nil {
@@ -83,7 +83,7 @@ func keeperTests(t *testing.T, k Keeper) {
 		}
 	}
 
-	// One takes it while another replaces it: it is there at every moment.
+	// Take while another goroutine replaces: the root is there at every moment.
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := range 2000 {
@@ -95,7 +95,7 @@ func keeperTests(t *testing.T, k Keeper) {
 	for range 2000 {
 		fd, err := k.Take(Root)
 		if err != nil {
-			t.Errorf("while it was replaced: %v", err)
+			t.Errorf("Take during Replace: %v", err)
 			break
 		}
 		if err := unix.Close(fd); err != nil {
@@ -108,7 +108,7 @@ func keeperTests(t *testing.T, k Keeper) {
 		t.Error("a dropped root could be taken")
 	}
 	if _, err := k.Keep(-1); err == nil {
-		t.Error("no descriptor could be kept")
+		t.Error("an invalid descriptor could be kept")
 	}
 }
 

@@ -13,29 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftFD is the number under which a holder leaves what it knows to the program
-// that it becomes. It is no slot.
+// stateFD is the descriptor in which a holder passes its state to the program
+// that it executes. It is not a slot.
 const stateFD = int(Root) - 1
 
-// errStop says that a signal has asked to end.
-var errStop = errors.New("a signal came")
+// errStop means that a signal asked the holder to stop.
+var errStop = errors.New("stopped by a signal")
 
-// renew makes this process the program that is at its path now, with its
-// children, its slots and all that it knows. There is no daemon meanwhile. It
-// comes back if that can't be done, and then everything is as it was.
+// reexec replaces this process by the program that is at its path now, keeping
+// its children, slots and state. No daemon runs meanwhile. It returns only if
+// that fails, and then nothing has changed.
 func (h *holder) reexec() {
 	if h.cfg.Program == "" {
 		return
 	}
-	// What has died and was not noted stays a zombie, for the next to find.
+	// Children that die from now on stay zombies until the new program reaps
+	// them.
 	h.table.mu.Lock()
 	defer h.table.mu.Unlock()
 	if err := h.execProgram(); err != nil && !errors.Is(err, errStop) {
-		h.cfg.Log.Error("the holder could not become the program at its path and stays what it was", "event", "not_renewed", "error", err)
+		h.cfg.Log.Error("cannot execute the new program; holder keeps running", "event", "not_renewed", "error", err)
 	}
 }
 
-// become does not return unless it fails. The caller holds the table's lock.
+// execProgram returns only if it fails. The caller must hold the table's lock.
 func (h *holder) execProgram() error {
 	if err := h.saveState(); err != nil {
 		return err
@@ -47,12 +48,12 @@ func (h *holder) execProgram() error {
 		}
 	}
 	defer h.closeSlotsOnExec()
-	if u := h.table.cleaner; u != nil {
-		// Whatever becomes of us, the undertaker waits for it.
-		if _, err := unix.FcntlInt(uintptr(u.lifeline), unix.F_SETFD, 0); err != nil {
+	if c := h.table.cleaner; c != nil {
+		// The cleaner must keep waiting whatever happens during the exec.
+		if _, err := unix.FcntlInt(uintptr(c.lifeline), unix.F_SETFD, 0); err != nil {
 			return err
 		}
-		defer unix.CloseOnExec(u.lifeline)
+		defer unix.CloseOnExec(c.lifeline)
 	}
 	restore, err := h.blockSignals()
 	defer restore()
@@ -60,8 +61,8 @@ func (h *holder) execProgram() error {
 		return err
 	}
 	err = syscall.Exec(h.cfg.Program, h.cfg.ResumeArgv, os.Environ())
-	// It has lowered the limit of open files to what this program was started
-	// with, below which slots are not.
+	// Exec has lowered the limit of open files to the one this program was
+	// started with, and slots have higher numbers.
 	var limit unix.Rlimit
 	if got := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); got == nil {
 		limit.Cur = limit.Max
@@ -70,9 +71,10 @@ func (h *holder) execProgram() error {
 	return fmt.Errorf("execute %s: %w", h.cfg.Program, err)
 }
 
-// holdSignals makes signals wait for the program that this process becomes: one
-// that came before it can catch them would kill it. The mask of the thread that
-// executes it is kept. restore undoes that.
+// blockSignals keeps signals pending for the program that this process is about
+// to execute: a signal that arrived before the program catches it would kill
+// it. execve preserves the mask of the calling thread. restore undoes the
+// blocking.
 func (h *holder) blockSignals() (restore func(), err error) {
 	runtime.LockOSThread()
 	var mask, before unix.Sigset_t
@@ -83,8 +85,8 @@ func (h *holder) blockSignals() (restore func(), err error) {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &before); err != nil {
 		return runtime.UnlockOSThread, err
 	}
-	// The other threads take none either. Where that can't be asked of them, as
-	// beside C code, a signal that comes in this very moment is lost.
+	// Block them on the other threads too. Where Go can't do that, as with cgo,
+	// a signal that arrives at this very moment is lost.
 	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&mask)), 0, 8, 0, 0)
 	restore = func() {
 		h.catchSignals()
@@ -92,7 +94,7 @@ func (h *holder) blockSignals() (restore func(), err error) {
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
 		runtime.UnlockOSThread()
 	}
-	signal.Stop(h.signals) // those that came are in the channel now
+	signal.Stop(h.signals) // signals that arrived are in the channel now
 	for {
 		select {
 		case sig := <-h.signals:
@@ -112,19 +114,20 @@ func (h *holder) closeSlotsOnExec() {
 	}
 }
 
-// leaveBehind writes down what is to be known. The caller holds the table's lock.
+// saveState writes the holder's state to stateFD. The caller must hold the
+// table's lock.
 func (h *holder) saveState() error {
 	fd, err := unix.MemfdCreate("holder", unix.MFD_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("leave what is known: %w", err)
+		return fmt.Errorf("save holder state: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "left")
+	file := os.NewFile(uintptr(fd), "state")
 	defer file.Close()
 	if _, err := file.Write(h.encodeState()); err != nil {
-		return fmt.Errorf("leave what is known: %w", err)
+		return fmt.Errorf("save holder state: %w", err)
 	}
 	if err := unix.Dup3(fd, stateFD, 0); err != nil {
-		return fmt.Errorf("leave what is known: %w", err)
+		return fmt.Errorf("save holder state: %w", err)
 	}
 	return nil
 }
@@ -148,7 +151,7 @@ func (h *holder) encodeState() []byte {
 	if t.cleaner != nil {
 		b = record{kind: savedCleaner, num: int32(t.cleaner.pid), value: int32(t.cleaner.lifeline)}.append(b)
 	}
-	for i := range t.order { // the oldest first
+	for i := range t.order { // oldest first
 		if e, ok := t.recent[t.order[(t.oldest+i)%len(t.order)]]; ok {
 			r := e.record()
 			r.kind = savedRecent
@@ -158,17 +161,17 @@ func (h *holder) encodeState() []byte {
 	return record{kind: savedEnd}.append(b)
 }
 
-// resume makes this process the holder that it was before it became this
+// resume restores the state that this process had before it executed this
 // program.
 func (h *holder) resume() error {
-	file := os.NewFile(uintptr(stateFD), "left")
+	file := os.NewFile(uintptr(stateFD), "state")
 	defer file.Close()
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("go on as a holder: %w", err)
+		return fmt.Errorf("restore holder state: %w", err)
 	}
 	b, err := io.ReadAll(file)
 	if err != nil {
-		return fmt.Errorf("go on as a holder: %w", err)
+		return fmt.Errorf("restore holder state: %w", err)
 	}
 	if err := h.loadState(b); err != nil {
 		return err
@@ -178,7 +181,7 @@ func (h *holder) resume() error {
 	return nil
 }
 
-// recallAll takes in what was left.
+// loadState reads the saved state.
 func (h *holder) loadState(b []byte) error {
 	for ; len(b) >= recordSize; b = b[recordSize:] {
 		r := readRecord(b)
@@ -189,16 +192,16 @@ func (h *holder) loadState(b []byte) error {
 			return err
 		}
 	}
-	return fmt.Errorf("go on as a holder: %w: it has no end", errMalformed)
+	return fmt.Errorf("restore holder state: %w: no end record", errMalformed)
 }
 
-// recall takes in one record of what was left.
+// loadRecord reads one record of the saved state.
 func (h *holder) loadRecord(r record) error {
 	t := h.table
 	switch r.kind {
 	case savedHeader:
 		if int(r.num) != os.Getpid() {
-			return fmt.Errorf("go on as a holder: %w: it is of process %d", errMalformed, r.num)
+			return fmt.Errorf("restore holder state: %w: state of process %d", errMalformed, r.num)
 		}
 		h.hello.id, h.hello.value, t.orphans = r.id, r.value, r.extra
 	case savedGeneration:
@@ -206,7 +209,7 @@ func (h *holder) loadRecord(r record) error {
 	case gotSlot:
 		slot := r.slot()
 		if slot < 0 {
-			return fmt.Errorf("go on as a holder: %w: slot %d", errMalformed, r.num)
+			return fmt.Errorf("restore holder state: %w: slot %d", errMalformed, r.num)
 		}
 		t.slots[slot.Number()] = slot.Generation()
 		t.lastGeneration = max(t.lastGeneration, slot.Generation())
@@ -220,8 +223,8 @@ func (h *holder) loadRecord(r record) error {
 		h.formerLifeline, t.formerCleaner = int(r.value), int(r.num)
 	case savedRecent:
 		t.remember(exitStateOf(r))
-		t.orphans-- // it is counted
-	default: // of a program that knows more, and can do without
+		t.orphans-- // already counted
+	default: // written by a newer version, and optional
 	}
 	return nil
 }

@@ -17,8 +17,13 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// A holder becomes the program at its path with all that it keeps. Many of its
-// children die at just that moment.
+const (
+	renewals = 5
+	dying    = 60
+)
+
+// A holder executes the program at its path and keeps its state. Many of its
+// children die at that moment.
 func TestRenewed(t *testing.T) {
 	t.Setenv(programVar, executable(t))
 	h := startHolder(t, "renewed")
@@ -27,12 +32,12 @@ func TestRenewed(t *testing.T) {
 	if !strings.HasPrefix(line, "all ") {
 		t.Error(line)
 	}
-	if got := h.line(t); got != "terminated" { // a signal is passed on as before
+	if got := h.line(t); got != "terminated" { // a signal is forwarded as before
 		t.Error(got)
 	}
 	h.end(t, 3)
-	if strings.Contains(h.log.String(), "started again") {
-		t.Errorf("it is logged as a crash: %s", h.log.String())
+	if strings.Contains(h.log.String(), "restarting it") {
+		t.Errorf("the re-exec is logged as a crash: %s", h.log.String())
 	}
 }
 
@@ -55,8 +60,8 @@ func renewed(s testDaemon) {
 		fmt.Println(<-got)
 		s.stopHolder(3)
 	}
-	// The first half of them is tracked, the other not yet: as if the daemon had
-	// been too slow to say so.
+	// The first half is tracked, the other half not yet, as if the daemon had
+	// been too slow to ask for it.
 	var note strings.Builder
 	for i := range dying {
 		pid := s.fork("read x; exit " + strconv.Itoa(i+s.start))
@@ -74,7 +79,8 @@ func renewed(s testDaemon) {
 	os.Exit(0)
 }
 
-// checkRenewed compares what this daemon is told with what the one before noted.
+// checkRenewed compares the exits reported to this daemon with those that the
+// previous daemon wrote down.
 func checkRenewed(s testDaemon) {
 	if s.start == 1 {
 		return
@@ -114,7 +120,7 @@ func checkRenewed(s testDaemon) {
 	}
 }
 
-// A holder that can't become the program at its path stays what it is.
+// A holder that can't execute the program at its path keeps running.
 func TestNotRenewed(t *testing.T) {
 	t.Setenv(programVar, filepath.Join(t.TempDir(), "missing"))
 	h := startHolder(t, "stays")
@@ -122,13 +128,13 @@ func TestNotRenewed(t *testing.T) {
 		t.Error(got)
 	}
 	h.end(t, 0)
-	if !strings.Contains(h.log.String(), "stays what it was") || !strings.Contains(h.log.String(), "missing") {
+	if !strings.Contains(h.log.String(), "holder keeps running") || !strings.Contains(h.log.String(), "missing") {
 		t.Errorf("log: %s", h.log.String())
 	}
 }
 
 func stays(s testDaemon) {
-	const far = 5000 // beyond a limit of open files that is common
+	const far = 5000 // above a common limit of open files
 	if s.start == 1 {
 		for range far {
 			_, err := s.Keep(0)
@@ -145,7 +151,7 @@ func stays(s testDaemon) {
 	fd, err := s.Take(slot)
 	check(err)
 	check(unix.Close(fd))
-	// What is kept must not reach what is started.
+	// Kept descriptors must not leak into children.
 	out, err := exec.Command("ls", "/proc/self/fd").Output()
 	check(err)
 	if n := len(strings.Fields(string(out))); n > 6 {
@@ -155,7 +161,7 @@ func stays(s testDaemon) {
 	s.stopHolder(0)
 }
 
-// Sessions that were left to the holder get a daemon again by a signal.
+// A signal starts a new daemon for sessions that were left to the holder.
 func TestWoken(t *testing.T) {
 	t.Setenv(programVar, executable(t))
 	h := startHolder(t, "woken")
@@ -165,7 +171,7 @@ func TestWoken(t *testing.T) {
 	}
 	trltest.Eventually(t, "the daemon is gone", func() bool { return unix.Kill(pid, 0) != nil })
 	ended := make(chan struct{})
-	go func() { // again and again: the first may come before it is waited for
+	go func() { // repeatedly: the first may arrive before the holder waits for it
 		for {
 			select {
 			case <-ended:

@@ -20,58 +20,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a daemon inherits besides its standard files.
+// Descriptors that a daemon inherits in addition to its standard files.
 const (
-	FD        = 3              // its end of the connection
+	FD        = 3              // the daemon's end of the connection
 	FirstFile = lifelineFD + 1 // the first of Config.Files
 )
 
-// Config of a holder.
+// Config configures a holder.
 type Config struct {
-	// Argv and Env of the daemon, which is this program again. It begins with
-	// Connect(FD).
+	// Argv and Env start the daemon, which is this program again. The daemon
+	// calls Connect(FD) first.
 	Argv, Env []string
-	// Undertaker returns the Argv and Env of the process that ends the sessions
-	// of the host with this number when holder and daemon are both dead. It is
-	// this program too, and begins with AwaitEnd. Default: there is none.
+	// Cleaner returns the Argv and Env of the process that kills the sessions
+	// of the given host when holder and daemon are both dead. It is this
+	// program too, and calls AwaitHolderDeath first. nil means no cleaner.
 	Cleaner func(host uint16) (argv, env []string)
-	// Program is the path of this program. Another may be there when the daemon
-	// says Again, or is wanted again after Keep: then this process becomes that
-	// one, with the arguments Again and the environment it has, and goes on with
-	// Resume set. Default: it stays what it is.
+	// Program is the path of this program. A new version may be there when the
+	// daemon asks for Restart, or when a daemon is requested again after
+	// Detach: then this process executes it with ResumeArgv and its own
+	// environment, and the new program calls Run with Resume set. Empty means
+	// that the holder never executes a new version.
 	Program    string
 	ResumeArgv []string
 	Resume     bool
 	// Files are descriptors of this process that every daemon inherits, from
-	// FirstFile on, in their order.
+	// FirstFile on, in this order.
 	Files []int
-	// Log receives what happens to the daemon. Default: discarded.
+	// Log receives what happens to the daemon. nil discards it.
 	Log *slog.Logger
 }
 
-// holder is the process that holds. It is owned by Run.
+// holder is the state of the holder process. It is owned by Run.
 type holder struct {
 	cfg     Config
 	table   *table
 	hello   record
 	signals chan os.Signal
-	started chan struct{} // there is a child again, after there may have been none
-	// stopping is set by the first signal that asks to end: a daemon that dies
-	// after it is not started again.
+	started chan struct{} // wakes the reaper: there is a child again
+	// stopping is set by the first signal that asks the holder to stop: a
+	// daemon that dies after it is not restarted.
 	stopping bool
-	// former is the writing end of the pipe of the undertaker that was there
-	// before this process became another program; 0: there was none.
+	// formerLifeline is the writing end of the pipe to the cleaner that was
+	// started before this process executed the current program; 0 if there was
+	// none.
 	formerLifeline int
 }
 
-// Run starts the daemon, again whenever it dies, and keeps for it what it is
-// given. It returns when the daemon has said bye, with the code it said, or
-// after a signal when there is no daemon to obey it.
+// Run starts the daemon, restarts it whenever it dies, and keeps descriptors
+// for it. It returns when the daemon has announced Stop, with the daemon's exit
+// code, or after a signal when there is no daemon to handle it.
 func Run(cfg Config) (code int, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if !cfg.Resume { // else there are sessions, which matter more
+	if !cfg.Resume { // on resume, existing sessions matter more
 		if err := checkFileLimit(); err != nil {
 			return 1, err
 		}
@@ -79,13 +81,13 @@ func Run(cfg Config) (code int, err error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1, err
 	}
-	// This process stays dumpable, unlike the daemon: shells open what is kept for
-	// them by /proc/PID/fd, which of one that is not belongs to root. There is
-	// nothing to hide in its memory, and what it keeps is of shells that are as
-	// open to their user.
+	// This process stays dumpable, unlike the daemon: shells open kept
+	// descriptors through /proc/PID/fd, which belongs to root for a process
+	// that is not dumpable. Its memory holds no secrets, and the descriptors
+	// belong to shells that their user can inspect just as well.
 	limitMemory()
 	h := &holder{
-		cfg: cfg, table: newTable(), signals: make(chan os.Signal, 8), // a burst must not lose the second SIGTERM
+		cfg: cfg, table: newTable(), signals: make(chan os.Signal, 8), // room for a burst: the second SIGTERM must not be lost
 		started: make(chan struct{}, 1),
 		hello:   record{kind: gotHello, num: int32(os.Getpid())},
 	}
@@ -99,8 +101,8 @@ func Run(cfg Config) (code int, err error) {
 	h.catchSignals()
 	defer signal.Stop(h.signals)
 	if cfg.Resume {
-		// They were kept from killing what had no handlers yet. Children inherit
-		// the mask of the thread that forks, which is this one.
+		// Signals were blocked while no handlers were installed. Children
+		// inherit the mask of the thread that forks, which is this one.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil); err != nil {
@@ -111,11 +113,11 @@ func Run(cfg Config) (code int, err error) {
 		err := h.openCleaner()
 		switch {
 		case err != nil && !cfg.Resume:
-			return 1, fmt.Errorf("start the undertaker: %w", err)
-		case err != nil: // there are sessions, which matter more; and there is the former one
-			h.cfg.Log.Error("there is no new undertaker", "error", err)
+			return 1, fmt.Errorf("start cleaner: %w", err)
+		case err != nil: // existing sessions matter more, and the former cleaner still runs
+			h.cfg.Log.Error("cannot start new cleaner", "error", err)
 		case h.formerLifeline > 0:
-			_ = unix.Close(h.formerLifeline) // it sees that we live, and goes
+			_ = unix.Close(h.formerLifeline) // the former cleaner sees that the holder is alive, and exits
 		}
 	}
 	go reapLoop(h.table, h.started)
@@ -124,17 +126,17 @@ func Run(cfg Config) (code int, err error) {
 	return code, nil
 }
 
-// minFiles is the lowest limit of open files under which a holder starts: slots
-// begin at Root, and a daemon with one session needs some twenty.
+// minFiles is the lowest limit of open files with which a holder starts: slots
+// begin at Root, and a daemon with one session needs about twenty.
 const minFiles = 1024
 
-// checkFiles refuses to begin where no descriptor could be kept.
+// checkFileLimit returns an error if the limit leaves no room for slots.
 func checkFileLimit() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	if limit.Max < minFiles { // the runtime has raised the limit that counts to this
+	if limit.Max < minFiles { // the Go runtime has raised the soft limit to this
 		return fmt.Errorf("the hard limit of open files (nofile) is %d and must be at least %d: raise it with ulimit -Hn, LimitNOFILE= or --ulimit nofile=", limit.Max, minFiles)
 	}
 	return nil
@@ -148,23 +150,24 @@ func (h *holder) wakeReaper() {
 	}
 }
 
-// caught are the signals that mean something to a holder. SIGPIPE is caught so
-// that it outlives the reader of its log, and not ignored, for children inherit
-// what is ignored.
+// caughtSignals are the signals that the holder handles. SIGPIPE is caught so
+// that the holder survives the reader of its log. It is not ignored, because
+// children would inherit that.
 var caughtSignals = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE}
 
 func (h *holder) catchSignals() { signal.Notify(h.signals, caughtSignals...) }
 
-// beSmall keeps the memory of this process to what it needs, which is little:
-// it must be the last that a machine without memory gives up.
+// limitMemory keeps the memory of this process small: under memory pressure it
+// must be the last process to be killed.
 func limitMemory() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
-	debug.FreeOSMemory() // what the start of the program has left
+	debug.FreeOSMemory() // left over from program start
 }
 
-// beLast makes the kernel kill others first when memory is short, where that is
-// allowed, and returns what the children should have.
+// raiseOOMPriority makes the kernel kill other processes first when memory is
+// short, if the holder may do that, and returns the score that children should
+// have.
 func raiseOOMPriority() (before int32) {
 	const file = "/proc/self/oom_score_adj"
 	text, err := os.ReadFile(file)
@@ -175,12 +178,12 @@ func raiseOOMPriority() (before int32) {
 	if err != nil {
 		return 0
 	}
-	_ = os.WriteFile(file, []byte("-900"), 0) // not -1000: a machine must be able to save itself
+	_ = os.WriteFile(file, []byte("-900"), 0) // not -1000: the kernel must still be able to kill it as a last resort
 	return int32(n)
 }
 
-// reapForEver reaps whatever dies. started wakes it when there is a child again
-// after there was none.
+// reapLoop reaps all children that die. started wakes it when there is a child
+// again after there was none.
 func reapLoop(t *table, started <-chan struct{}) {
 	for {
 		var info unix.Siginfo
@@ -195,43 +198,43 @@ func reapLoop(t *table, started <-chan struct{}) {
 }
 
 const (
-	// longLife is how long a daemon must have lived for its death to be an
-	// accident, rather than one in a row.
+	// stableAfter is how long a daemon must have run for its death not to count
+	// as part of a crash loop.
 	stableAfter = 10 * time.Second
-	// crashLoop is how many short lives in a row make a crash loop.
+	// crashLoop is how many short runs in a row make a crash loop.
 	crashLoop = 5
 )
 
-// pause is how long to wait before the next start, after a number of short
-// lives in a row. SIGKILL comes from outside, so it is no sign of a defect; but
-// who kills for want of memory needs a moment too.
-func restartDelay(shortLives int, killed bool) time.Duration {
+// restartDelay returns how long to wait before the next start, after a number
+// of short runs in a row. SIGKILL comes from outside and is not a sign of a
+// bug, but an OOM killer needs a moment too.
+func restartDelay(shortRuns int, killed bool) time.Duration {
 	switch {
-	case shortLives <= 1:
+	case shortRuns <= 1:
 		return 0
 	case killed:
-		return min(10*time.Millisecond<<min(shortLives-2, 8), 100*time.Millisecond)
-	case shortLives < crashLoop:
-		return min(100*time.Millisecond<<(shortLives-2), 5*time.Second)
+		return min(10*time.Millisecond<<min(shortRuns-2, 8), 100*time.Millisecond)
+	case shortRuns < crashLoop:
+		return min(100*time.Millisecond<<(shortRuns-2), 5*time.Second)
 	default:
 		return time.Minute
 	}
 }
 
 func (h *holder) superviseDaemon() (code int) {
-	for shortLives := 0; ; {
+	for shortRuns := 0; ; {
 		begin := time.Now()
-		bye, status, err := h.runDaemon()
+		exitMsg, status, err := h.runDaemon()
 		switch {
-		case bye != nil && ExitMode(bye.flags) == Stop:
-			return int(bye.value)
+		case exitMsg != nil && ExitMode(exitMsg.flags) == Stop:
+			return int(exitMsg.value)
 		case h.stopping:
-			h.cfg.Log.Error("the daemon ended before it had shut down; its processes are killed", "event", "daemon_died_stopping", "daemon", describe(status, err))
+			h.cfg.Log.Error("daemon died during shutdown; killing its processes", "event", "daemon_died_stopping", "daemon", describe(status, err))
 			h.killChildren()
 			return 1
-		case bye != nil:
-			if ExitMode(bye.flags) == Detach {
-				h.cfg.Log.Info("the daemon has left its sessions to the holder", "event", "daemon_left")
+		case exitMsg != nil:
+			if ExitMode(exitMsg.flags) == Detach {
+				h.cfg.Log.Info("daemon detached; holder keeps its sessions", "event", "daemon_left")
 				if h.waitForSignal(nil) {
 					h.killChildren()
 					return 0
@@ -242,19 +245,19 @@ func (h *holder) superviseDaemon() (code int) {
 				h.killChildren()
 				return 0
 			}
-			shortLives, h.hello.flags = 0, helloRestarted
+			shortRuns, h.hello.flags = 0, helloRestarted
 			continue
 		}
-		if shortLives++; time.Since(begin) > stableAfter {
-			shortLives = 1
+		if shortRuns++; time.Since(begin) > stableAfter {
+			shortRuns = 1
 		}
 		killed := err == nil && status.Signaled() && status.Signal() == unix.SIGKILL
-		again := restartDelay(shortLives, killed)
-		if shortLives <= crashLoop {
-			h.cfg.Log.Error("the daemon died and is started again; its sessions are kept", "event", "daemon_died",
-				"daemon", describe(status, err), "in_a_row", shortLives, "again_in", again.String())
+		delay := restartDelay(shortRuns, killed)
+		if shortRuns <= crashLoop {
+			h.cfg.Log.Error("daemon died; restarting it, sessions are kept", "event", "daemon_died",
+				"daemon", describe(status, err), "in_a_row", shortRuns, "again_in", delay.String())
 		}
-		timer := time.NewTimer(again)
+		timer := time.NewTimer(delay)
 		stop := h.waitForSignal(timer.C)
 		timer.Stop()
 		if stop {
@@ -276,8 +279,8 @@ func describe(status syscall.WaitStatus, err error) string {
 	}
 }
 
-// wait waits for the time, or for a signal to go on if there is none, and says
-// whether one has asked to end instead.
+// waitForSignal waits until the given time, or for SIGUSR1 if until is nil, and
+// reports whether a signal asked the holder to stop instead.
 func (h *holder) waitForSignal(until <-chan time.Time) (stop bool) {
 	for {
 		select {
@@ -294,13 +297,13 @@ func (h *holder) waitForSignal(until <-chan time.Time) (stop bool) {
 	}
 }
 
-// settleTime is when a daemon has taken over what there is: the memory that this
-// needed is given back then.
+// settleTime is how long a new daemon takes to restore its state. The holder
+// returns the memory that this needed to the system afterwards.
 const settleTime = time.Second
 
-// live starts a daemon and does what it says until it is dead. What it had sent
-// before it died is done when live returns.
-func (h *holder) runDaemon() (bye *record, status syscall.WaitStatus, err error) {
+// runDaemon starts a daemon and serves it until it is dead. When runDaemon
+// returns, everything that the daemon sent has been processed.
+func (h *holder) runDaemon() (exitMsg *record, status syscall.WaitStatus, err error) {
 	conn, err := h.startDaemon()
 	if err != nil {
 		return nil, 0, err
@@ -309,33 +312,33 @@ func (h *holder) runDaemon() (bye *record, status syscall.WaitStatus, err error)
 	out := newSendQueue(conn)
 	h.table.connect(out, h.hello)
 	defer time.AfterFunc(settleTime, debug.FreeOSMemory).Stop()
-	written, spoke, heard := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	sent, spoke, served := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		defer close(written)
+		defer close(sent)
 		out.run()
 	}()
-	go func() { heard <- h.serveDaemon(conn, spoke) }()
+	go func() { served <- h.serveDaemon(conn, spoke) }()
 	status = h.waitDaemon(spoke)
-	// What is queued is still read, and then the end, whoever else may have the
-	// daemon's end open.
+	// The reader still gets what is queued, and then EOF, even if another
+	// process has the daemon's end open.
 	_ = unix.Shutdown(conn, unix.SHUT_RDWR)
-	if err := <-heard; err != nil {
-		h.cfg.Log.Error("the holder could not understand the daemon", "error", err)
+	if err := <-served; err != nil {
+		h.cfg.Log.Error("cannot read message from daemon", "error", err)
 	}
-	bye = h.table.disconnect()
+	exitMsg = h.table.disconnect()
 	out.close()
-	<-written
-	return bye, status, unix.Close(conn)
+	<-sent
+	return exitMsg, status, unix.Close(conn)
 }
 
-// start starts the daemon and returns this end of the connection.
+// startDaemon starts the daemon and returns the holder's end of the connection.
 func (h *holder) startDaemon() (conn int, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(pair[1])
-	h.table.mu.Lock() // it must not be reaped before it is known
+	h.table.mu.Lock() // so that it is not reaped before its pid is stored
 	defer h.table.mu.Unlock()
 	files := []uintptr{0, 1, 2, FD: uintptr(pair[1]), lifelineFD: uintptr(pair[1])}
 	if h.table.cleaner != nil {
@@ -347,8 +350,9 @@ func (h *holder) startDaemon() (conn int, err error) {
 	h.table.daemon, err = syscall.ForkExec("/proc/self/exe", h.cfg.Argv, &syscall.ProcAttr{
 		Env:   h.cfg.Env,
 		Files: files,
-		// In a group of its own the daemon is not reached by the keys of the
-		// terminal that a person started it on. We are, and pass it on: once.
+		// In its own process group, the daemon does not receive signals from
+		// keys on the terminal it was started on. The holder does, and forwards
+		// them once.
 		Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
@@ -358,8 +362,9 @@ func (h *holder) startDaemon() (conn int, err error) {
 	return pair[0], nil
 }
 
-// listen obeys the daemon until its end. One that makes no sense is killed: it
-// can't be trusted with sessions. spoke is closed at the first word.
+// serveDaemon processes the daemon's messages until EOF. It kills a daemon that
+// sends a malformed message: such a daemon can't be trusted with sessions.
+// spoke is closed after the first packet.
 func (h *holder) serveDaemon(conn int, spoke chan<- struct{}) error {
 	in := &packetReader{conn: conn}
 	for first := true; ; first = false {
@@ -377,61 +382,61 @@ func (h *holder) serveDaemon(conn int, spoke chan<- struct{}) error {
 	}
 }
 
-// catchTime is how long a signal is kept back from a daemon that has not said a
-// word yet: before that it may not catch signals, and would die of it.
+// signalDelay is how long signals are held back from a daemon that has not sent
+// anything yet: it may not have installed its handlers, and would be killed.
 const signalDelay = 2 * time.Second
 
-// untilDeath passes signals on to the daemon until it is dead.
+// waitDaemon forwards signals to the daemon until it is dead.
 func (h *holder) waitDaemon(spoke <-chan struct{}) syscall.WaitStatus {
 	late := time.NewTimer(signalDelay)
 	defer late.Stop()
-	var back []unix.Signal
-	catches := false
+	var held []unix.Signal
+	ready := false
 	for {
 		select {
 		case status := <-h.table.died:
 			return status
 		case <-spoke:
-			catches, spoke = true, nil
+			ready, spoke = true, nil
 		case <-late.C:
-			catches = true
+			ready = true
 		case sig := <-h.signals:
 			switch sig {
 			case unix.SIGTERM, unix.SIGINT:
 				h.stopping = true
-				back = append(back, sig.(unix.Signal))
+				held = append(held, sig.(unix.Signal))
 			case unix.SIGHUP, unix.SIGUSR2:
-				back = append(back, sig.(unix.Signal))
+				held = append(held, sig.(unix.Signal))
 			}
 		}
-		if catches {
-			for _, sig := range back {
+		if ready {
+			for _, sig := range held {
 				h.signalDaemon(sig)
 			}
-			back = nil
+			held = nil
 		}
 	}
 }
 
-// pass sends a signal to the daemon.
+// signalDaemon sends a signal to the daemon.
 func (h *holder) signalDaemon(sig unix.Signal) {
-	h.table.mu.Lock() // it is not reaped meanwhile, so the number is its own
+	h.table.mu.Lock() // prevents reaping, so the pid is still the daemon's
 	defer h.table.mu.Unlock()
 	if h.table.daemon != 0 {
 		_ = unix.Kill(h.table.daemon, sig)
 	}
 }
 
-// endTime bounds how long the processes of sessions may take to die.
+// killTimeout bounds how long session processes may take to die.
 const killTimeout = 10 * time.Second
 
-// endChildren kills all that descends from this process, when there is no daemon
-// to do it better. What has lost its parent becomes a child, so in the end there
-// is nobody else.
+// killChildren kills all descendants of this process when there is no daemon to
+// end them in order. Processes that lose their parent become children of the
+// holder, so eventually none is left.
 func (h *holder) killChildren() {
 	h.triggerCleaner()
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
-		pids := slices.DeleteFunc(children(), h.table.isCleaner) // it ends last
+		pids := slices.DeleteFunc(children(), h.table.isCleaner) // the cleaner exits last
 		if len(pids) == 0 {
 			return
 		}
@@ -442,7 +447,7 @@ func (h *holder) killChildren() {
 			}
 			h.table.mu.Unlock()
 		}
-		time.Sleep(time.Millisecond) // the dying need a moment, and the reaper
+		time.Sleep(time.Millisecond) // give the processes and the reaper time
 	}
 }
 

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outbox is what waits to be sent to the daemon, so that a daemon that does not
-// read keeps the holder from nothing. It holds answers to what the daemon waits
-// for and exits of what it tracks, and is bounded by these.
+// sendQueue holds the records that wait to be sent to the daemon, so that a
+// daemon that does not read never blocks the holder. It holds only replies that
+// the daemon waits for and exits of processes that it tracks, which bounds its
+// size.
 type sendQueue struct {
 	conn int
 
@@ -20,63 +21,63 @@ type sendQueue struct {
 
 type outgoing struct {
 	record
-	fd int // -1, or the outbox's own, closed when it is sent
+	fd int // -1, or owned by the queue, which closes it after sending
 }
 
 func newSendQueue(conn int) *sendQueue {
-	o := &sendQueue{conn: conn}
-	o.wake.L = &o.mu
-	return o
+	q := &sendQueue{conn: conn}
+	q.wake.L = &q.mu
+	return q
 }
 
-// put queues a record. A descriptor becomes the outbox's.
-func (o *sendQueue) put(r record, fd int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
+// put queues a record and takes ownership of fd.
+func (q *sendQueue) put(r record, fd int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
 		closeFD(fd)
 		return
 	}
-	o.queue = append(o.queue, outgoing{r, fd})
-	o.wake.Signal()
+	q.queue = append(q.queue, outgoing{r, fd})
+	q.wake.Signal()
 }
 
-// close ends run, and gives up what was not sent.
-func (o *sendQueue) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
-	for _, out := range o.queue {
+// close ends run and discards what was not sent.
+func (q *sendQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, out := range q.queue {
 		closeFD(out.fd)
 	}
-	o.queue = nil
-	o.wake.Signal()
+	q.queue = nil
+	q.wake.Signal()
 }
 
 // run sends until close, or until the daemon is gone.
-func (o *sendQueue) run() {
+func (q *sendQueue) run() {
 	for {
-		o.mu.Lock()
-		for len(o.queue) == 0 && !o.closed {
-			o.wake.Wait()
+		q.mu.Lock()
+		for len(q.queue) == 0 && !q.closed {
+			q.wake.Wait()
 		}
-		batch := o.queue
-		o.queue = nil
-		o.mu.Unlock()
+		batch := q.queue
+		q.queue = nil
+		q.mu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
-		o.sendAll(batch)
+		q.sendAll(batch)
 	}
 }
 
-// sendAll sends records, as many as fit in a packet. A failed send is not told:
-// the daemon is gone then, and its end is noticed where it is read from.
-func (o *sendQueue) sendAll(batch []outgoing) {
+// sendAll sends records, as many as fit in each packet. It ignores send errors:
+// they mean that the daemon is gone, which the reading side detects.
+func (q *sendQueue) sendAll(batch []outgoing) {
 	packet := make([]byte, 0, recordSize*min(len(batch), packetRecords))
 	flush := func(fd int) {
 		if len(packet) > 0 {
-			_ = send(o.conn, packet, fd)
+			_ = send(q.conn, packet, fd)
 			packet = packet[:0]
 		}
 	}

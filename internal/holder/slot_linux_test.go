@@ -27,17 +27,17 @@ func TestSlot(t *testing.T) {
 		{-1, -1, -1, "-1"},
 	} {
 		if c.slot.Number() != c.number || c.slot.Generation() != c.generation || c.slot.String() != c.text {
-			t.Errorf("%d is number %d of generation %d, %v", int64(c.slot), c.slot.Number(), c.slot.Generation(), c.slot)
+			t.Errorf("slot %d has number %d, generation %d, string %v", int64(c.slot), c.slot.Number(), c.slot.Generation(), c.slot)
 		}
 		if c.slot > 0 {
 			if got := slotRecord(wantTake, c.slot).slot(); got != c.slot {
-				t.Errorf("%v comes as %v", c.slot, got)
+				t.Errorf("slot %v is decoded as %v", c.slot, got)
 			}
 		}
 	}
 }
 
-// keepFile keeps a file of its own, with a text by which it is known.
+// keepFile keeps a new file that contains text, by which it can be recognised.
 func keepFile(t *testing.T, k Keeper, text string) Slot {
 	t.Helper()
 	fd := textFile(t, text)
@@ -60,7 +60,7 @@ func textFile(t *testing.T, text string) int {
 	return fd
 }
 
-// textIn returns what is in a slot.
+// textIn returns the content of the file in a slot.
 func textIn(t *testing.T, k Keeper, slot Slot) string {
 	t.Helper()
 	fd, err := k.Take(slot)
@@ -76,8 +76,8 @@ func textIn(t *testing.T, k Keeper, slot Slot) string {
 	return string(b[:n])
 }
 
-// A slot that was given up leads to nothing, whoever has its number now, and
-// giving it up again takes nothing from anybody.
+// A slot that was dropped gives access to nothing, even if its number is in use
+// again, and dropping it again does not affect the new owner.
 func TestSlotOfAnother(t *testing.T) {
 	c := connected(t)
 	var refusals []error
@@ -102,12 +102,12 @@ func TestSlotOfAnother(t *testing.T) {
 		t.Errorf("refused: %v", refusals)
 	}
 	if path := c.Path(first); path == c.Path(second) {
-		t.Errorf("both are opened by %s", path)
+		t.Errorf("both slots have the path %s", path)
 	}
 	if got := textIn(t, c, second); got != "second" {
-		t.Errorf("the second has %q", got)
+		t.Errorf("the second slot has %q", got)
 	}
-	// A number is not given to two, however often it was given up.
+	// No number is assigned twice, however often it was dropped.
 	third, fourth := keepFile(t, c, "third"), keepFile(t, c, "fourth")
 	for slot, want := range map[Slot]string{second: "second", third: "third", fourth: "fourth"} {
 		if got := textIn(t, c, slot); got != want {
@@ -116,8 +116,8 @@ func TestSlotOfAnother(t *testing.T) {
 	}
 }
 
-// The holder compares generations itself: a client that is mistaken takes, gives
-// up and replaces nothing of another.
+// The holder compares generations itself: a client with a wrong slot can't
+// take, drop or replace another owner's descriptor.
 func TestHolderComparesGenerations(t *testing.T) {
 	c := connected(t)
 	refusals := make(chan error, 8)
@@ -149,17 +149,17 @@ func TestHolderComparesGenerations(t *testing.T) {
 			t.Errorf("keep with flags %d: %v", flags, err)
 		}
 	}
-	// What the client has learned is that the number is not its own: it makes
-	// nothing of it, and leaves it.
+	// The client has learned that the number is not its own: it does not use
+	// it, and does not free it.
 	if got := textIn(t, c, slot); got != "kept" {
 		t.Errorf("slot %v has %q", slot, got)
 	}
 	if other := keepFile(t, c, "next"); other.Number() == slot.Number() {
-		t.Errorf("number %d is given twice", slot.Number())
+		t.Errorf("number %d is assigned twice", slot.Number())
 	}
 }
 
-// What can't be is refused, and the client lives on.
+// Impossible slots are refused, and the client stays connected.
 func TestImpossibleSlots(t *testing.T) {
 	c := connected(t)
 	fd := textFile(t, "text")
@@ -205,8 +205,8 @@ func TestImpossibleSlots(t *testing.T) {
 	}
 }
 
-// When all numbers are in use that is said, again and again; a failed Keep leaves
-// nothing behind that a Drop could spoil.
+// When all numbers are in use, every Keep says so; Drop of the slot of a failed
+// Keep does no harm.
 func TestOutOfNumbers(t *testing.T) {
 	c := connected(t)
 	c.limit = int(Root) + 6
@@ -233,7 +233,8 @@ func TestOutOfNumbers(t *testing.T) {
 	}
 }
 
-// No two daemons make the same slot for two things, wherever the first is killed.
+// No two daemons assign the same slot to two things, wherever the first is
+// killed.
 func TestGenerationsOfDaemons(t *testing.T) {
 	h := startHolder(t, "stale")
 	if got := h.line(t); got != "30 daemons, no slot twice" {
@@ -244,7 +245,8 @@ func TestGenerationsOfDaemons(t *testing.T) {
 
 func stale(s testDaemon) {
 	const daemons = 30
-	// What was ever handed out is noted in a page that outlives the daemons.
+	// Every slot that was ever assigned is written to a file that outlives the
+	// daemons.
 	var seen *os.File
 	if s.start == 1 {
 		fd, err := unix.MemfdCreate("seen", unix.MFD_CLOEXEC)
@@ -284,13 +286,13 @@ func stale(s testDaemon) {
 			s.Drop(slot)
 		}
 	}
-	s.die() // with all of it on the way
+	s.die() // with packets still in flight
 }
 
-// A daemon that asks for what can't be is answered, and not killed.
+// A daemon that asks for an impossible slot gets an error and is not killed.
 func TestImpossibleIsNoNonsense(t *testing.T) {
 	h := startHolder(t, "impossible")
-	if got := h.line(t); got != "lives on" {
+	if got := h.line(t); got != "still alive" {
 		t.Error(got)
 	}
 	h.end(t, 0)
@@ -301,7 +303,7 @@ func TestImpossibleIsNoNonsense(t *testing.T) {
 
 func impossible(s testDaemon) {
 	if s.start > 1 {
-		check(errors.New("it was killed"))
+		check(errors.New("the daemon was killed"))
 	}
 	for _, slot := range []Slot{-1, 0, 999, newSlot(999, 3), newSlot(maxNumber, 3)} {
 		check(s.sendFD(slot, 0, keepNew))
@@ -309,18 +311,19 @@ func impossible(s testDaemon) {
 			check(fmt.Errorf("slot %v was kept", slot))
 		}
 	}
-	fmt.Println("lives on")
+	fmt.Println("still alive")
 	s.stopHolder(0)
 }
 
-// Under a low limit of open files both ends run out, and neither gives up.
+// With a low limit of open files both ends run out of descriptors, and both
+// keep working.
 func TestCrowded(t *testing.T) {
 	h := startHolderCmd(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s", int(Root)+40, executable(t))))
 	if got := h.line(t); got != "39 kept, 100 refused" {
 		t.Error(got)
 	}
 	h.end(t, 0)
-	if strings.Contains(h.log.String(), "SIGKILL") || strings.Contains(h.log.String(), "started again") {
+	if strings.Contains(h.log.String(), "SIGKILL") || strings.Contains(h.log.String(), "restarting it") {
 		t.Errorf("log: %s", h.log.String())
 	}
 }
@@ -341,45 +344,47 @@ func crowded(s testDaemon) {
 		}
 	}
 	fmt.Printf("%d kept, %d refused\n", kept, refused)
-	// This process has no number left for what it takes: that is no end either.
-	var none []int
+	// This process has no free descriptor for what it takes: it gets an error
+	// too.
+	var filler []int
 	for {
 		fd, err := unix.Dup(0)
 		if err != nil {
 			break
 		}
-		none = append(none, fd)
+		filler = append(filler, fd)
 	}
 	slot := newSlot(int(Root)+1, 1)
 	if _, err := s.Take(slot); !errors.Is(err, unix.EMFILE) {
-		check(fmt.Errorf("take without a number: %w", err))
+		check(fmt.Errorf("take without a free descriptor: %w", err))
 	}
-	check(unix.Close(none[0]))
+	check(unix.Close(filler[0]))
 	fd, err := s.Take(slot)
 	check(err)
 	check(unix.Close(fd))
 	s.stopHolder(0)
 }
 
-// A hard limit below the numbers of slots is one error, before anything starts.
+// A hard limit below the slot numbers is a single error, before anything
+// starts.
 func TestLowLimit(t *testing.T) {
 	h := startHolderCmd(t, "crowded", exec.Command("sh", "-c", fmt.Sprintf("ulimit -n 220; exec %s", executable(t))))
 	h.end(t, 1)
 	log := h.log.String()
-	if !strings.Contains(log, "220") || !strings.Contains(log, fmt.Sprint(minFiles)) || strings.Contains(log, "started again") {
+	if !strings.Contains(log, "220") || !strings.Contains(log, fmt.Sprint(minFiles)) || strings.Contains(log, "restarting it") {
 		t.Errorf("log: %s", log)
 	}
 }
 
-// What a holder left that had no generations is taken over: its slots are of
-// generation 0, and the first new one is not.
+// The state saved by a holder without generations can be loaded: its slots have
+// generation 0, and the first new slot does not.
 func TestLeftByFormat2(t *testing.T) {
 	b, err := os.ReadFile("testdata/format2.left")
 	if err != nil {
 		t.Fatal(err)
 	}
 	binary.LittleEndian.PutUint32(b[8:], uint32(os.Getpid())) // the holder's own pid comes first
-	read := func(b []byte) *holder {
+	load := func(b []byte) *holder {
 		t.Helper()
 		h := &holder{table: newTable()}
 		if err := h.loadState(b); err != nil {
@@ -387,27 +392,27 @@ func TestLeftByFormat2(t *testing.T) {
 		}
 		return h
 	}
-	h := read(b)
-	got := fmt.Sprintf("%v used %d tracked %d under %d orphans %d recent %d host %x", h.table.slots, h.table.lastGeneration, len(h.table.tracked), h.table.formerCleaner, h.table.orphans, len(h.table.recent), h.hello.id)
-	if want := "map[1000:0 1001:0 1002:0 1007:0] used 0 tracked 2 under 500 orphans 13 recent 1 host beef"; got != want {
+	h := load(b)
+	got := fmt.Sprintf("%v used %d tracked %d cleaner %d orphans %d recent %d host %x", h.table.slots, h.table.lastGeneration, len(h.table.tracked), h.table.formerCleaner, h.table.orphans, len(h.table.recent), h.hello.id)
+	if want := "map[1000:0 1001:0 1002:0 1007:0] used 0 tracked 2 cleaner 500 orphans 13 recent 1 host beef"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// What this program leaves is read again, also by one that knows less, or
-	// more: a kind that it does not know is skipped.
+	// State that this version saves can be loaded by older and newer versions:
+	// a kind that they do not know is skipped.
 	h.hello.num = int32(os.Getpid())
 	h.table.slots[1003], h.table.lastGeneration = 41, 44
-	left := h.encodeState()
-	left = append(record{kind: 200, extra: 7}.append(slices.Clone(left[:len(left)-recordSize])), left[len(left)-recordSize:]...)
-	again := read(left)
+	saved := h.encodeState()
+	saved = append(record{kind: 200, extra: 7}.append(slices.Clone(saved[:len(saved)-recordSize])), saved[len(saved)-recordSize:]...)
+	again := load(saved)
 	if fmt.Sprint(again.table.slots) != fmt.Sprint(h.table.slots) || again.table.lastGeneration != 44 {
 		t.Errorf("slots %v, used %d", again.table.slots, again.table.lastGeneration)
 	}
-	if err := (&holder{table: newTable()}).loadState(left[:len(left)-recordSize]); err == nil {
-		t.Error("what has no end was read")
+	if err := (&holder{table: newTable()}).loadState(saved[:len(saved)-recordSize]); err == nil {
+		t.Error("state without an end record was loaded")
 	}
 }
 
-// Generations outlive the program of the holder.
+// Generations survive a re-exec of the holder.
 func TestGenerationsAreRenewed(t *testing.T) {
 	t.Setenv(programVar, executable(t))
 	h := startHolder(t, "regenerated")
@@ -443,7 +448,7 @@ func regenerated(s testDaemon) {
 	check(err)
 	dropped, err := s.Keep(0)
 	check(err)
-	s.Drop(dropped) // its generation is used up all the same
+	s.Drop(dropped) // its generation is not reused
 	if kept.Generation() <= last || dropped.Generation() <= last {
 		check(fmt.Errorf("slots %v and %v, after generation %d", kept, dropped, last))
 	}

@@ -9,33 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recentExits is how many exits of untracked processes are remembered, the
-// newest: a child may end before the daemon, which has forked it, says so. Only
-// what dies within the microseconds between counts, or while the daemon is kept
-// from running in just that moment.
+// recentExits is how many of the newest exits of untracked processes are
+// remembered: a child may end before the daemon that forked it asks to track
+// it. This matters only for processes that die within those microseconds, or
+// while the daemon is not scheduled at that moment.
 const recentExits = 4096
 
-// table is all that the holder knows. Its lock orders what the daemon says with
-// the reaping: a process is reaped and noted in one step.
+// table is all that the holder knows. Its lock orders messages of the daemon
+// and reaping: a process is reaped and recorded in one step.
 type table struct {
 	mu             sync.Mutex
 	slots          map[int]int64      // generations, by number
-	lastGeneration int64              // the last generation that was used
+	lastGeneration int64              // last generation that was used
 	tracked        map[int]*exitState // by pid, until forgotten
-	recent         map[int]exitState  // exits of the untracked, by pid
+	recent         map[int]exitState  // exits of untracked processes, by pid
 	order          []int              // the pids in recent, as a ring once it is full
-	oldest         int                // where order is overwritten
+	oldest         int                // next index of order to overwrite
 	orphans        int64
-	daemon         int                     // pid of the daemon, 0 while there is none
-	died           chan syscall.WaitStatus // how it ended; has room for it
-	send           *sendQueue              // to the daemon, nil while there is none
+	daemon         int                     // pid of the daemon, 0 if there is none
+	died           chan syscall.WaitStatus // its exit status; never blocks the sender
+	send           *sendQueue              // to the daemon, nil if there is none
 	exitMsg        *record
-	cleaner        *cleaner // nil: there is none
-	// formerUnder is the pid of the undertaker from before a renewal; 0: it is gone.
+	cleaner        *cleaner // nil if there is none
+	// formerCleaner is the pid of the cleaner from before a re-exec; 0 means
+	// that it is gone.
 	formerCleaner int
 }
 
-// ending is how a process ended, if it has.
+// exitState says whether a process has ended, and how.
 type exitState struct {
 	pid    int
 	exited bool
@@ -47,7 +48,7 @@ func (e *exitState) record() record {
 	return record{kind: gotExit, num: int32(e.pid), value: int32(e.status), extra: e.cpu}
 }
 
-// lostStatus is how a process ended whose status nobody has: as if killed.
+// lostStatus stands for an exit status that is not known: as if killed.
 const lostStatus = syscall.WaitStatus(unix.SIGKILL)
 
 func newTable() *table {
@@ -57,7 +58,8 @@ func newTable() *table {
 	}
 }
 
-// greet makes to the way to the daemon, and tells it all.
+// connect makes to the queue to the daemon and sends it everything in the
+// table.
 func (t *table) connect(to *sendQueue, hello record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +79,8 @@ func (t *table) connect(to *sendQueue, hello record) {
 	to.put(record{kind: gotReady}, -1)
 }
 
-// leave forgets the way to the daemon, and returns its last word, if it had one.
+// disconnect removes the queue to the daemon and returns the ExitMode message
+// that the daemon sent, or nil.
 func (t *table) disconnect() *record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +88,7 @@ func (t *table) disconnect() *record {
 	return t.exitMsg
 }
 
-// obey does what the daemon says.
+// handle processes one message of the daemon.
 func (t *table) handle(r record, fd int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +132,17 @@ func (t *table) handle(r record, fd int) error {
 	return nil
 }
 
-// refuse tells the daemon what was not done, and why. It lives on: what it asked
-// for is one slot's matter, and the others are as they were.
+// refuse tells the daemon that a request for a slot was not done, and why. The
+// daemon stays connected: the error concerns one slot, and no other has
+// changed.
 func (t *table) refuse(r record, why unix.Errno) {
 	if why != 0 {
 		t.send.put(record{kind: gotRefused, flags: uint8(r.kind), num: r.num, value: int32(why), extra: r.extra}, -1)
 	}
 }
 
-// has says why a slot can't be used, and 0 if it can.
+// checkSlot returns 0 if the slot is in use with its generation, otherwise an
+// errno.
 func (t *table) checkSlot(slot Slot) unix.Errno {
 	generation, ok := t.slots[slot.Number()]
 	switch {
@@ -149,7 +154,7 @@ func (t *table) checkSlot(slot Slot) unix.Errno {
 	return 0
 }
 
-// keep puts fd, which it closes, in a slot.
+// keep stores fd in a slot. It closes fd.
 func (t *table) keep(r record, fd int) unix.Errno {
 	slot := r.slot()
 	if fd == lostFD {
@@ -161,10 +166,10 @@ func (t *table) keep(r record, fd int) unix.Errno {
 	}
 	why := t.checkSlot(slot)
 	switch {
-	case r.flags&keepNew != 0 && why == unix.EBADF: // it is free
+	case r.flags&keepNew != 0 && why == unix.EBADF: // the number is free
 	case r.flags&keepNew != 0:
 		return errnoStale
-	case slot == Root: // it may be the first time
+	case slot == Root: // Root needs no Keep before the first Replace
 	case why != 0:
 		return why
 	}
@@ -176,7 +181,7 @@ func (t *table) keep(r record, fd int) unix.Errno {
 	return 0
 }
 
-// drop gives up a slot, if there is one.
+// drop releases a slot, if it is in use.
 func (t *table) drop(slot Slot) unix.Errno {
 	why := t.checkSlot(slot)
 	switch why {
@@ -189,8 +194,8 @@ func (t *table) drop(slot Slot) unix.Errno {
 	return why
 }
 
-// take returns a copy of what is in a slot, which may be dropped before it is
-// sent.
+// take returns a copy of the descriptor in a slot, because the slot may be
+// dropped before the copy is sent.
 func (t *table) take(slot Slot) (fd int, why unix.Errno) {
 	if why := t.checkSlot(slot); why != 0 {
 		return -1, why
@@ -210,7 +215,7 @@ func errnoOf(err error) unix.Errno {
 	return unix.EINVAL
 }
 
-// dropAll gives up all that is kept.
+// dropAll closes all kept descriptors.
 func (t *table) dropAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +225,8 @@ func (t *table) dropAll() {
 	clear(t.slots)
 }
 
-// track notes that the exit of a process is wanted, and tells it if it was.
+// track records that the daemon wants the exit of a process, and reports it if
+// the process has already ended.
 func (t *table) track(pid int) {
 	known := t.tracked[pid]
 	if known != nil && !known.exited {
@@ -239,10 +245,10 @@ func (t *table) track(pid int) {
 		t.send.put(e.record(), -1)
 	}
 	t.tracked[pid] = e
-	delete(t.recent, pid) // it must not be taken for the end of a later process
+	delete(t.recent, pid) // it must not be reported for a later process with this pid
 }
 
-// remember keeps the exit of an untracked process for a while.
+// remember stores the exit of an untracked process for a while.
 func (t *table) remember(e exitState) {
 	t.orphans++
 	t.recent[e.pid] = e
@@ -267,7 +273,7 @@ func isChild(pid int) bool {
 	}
 }
 
-// reap takes every child that is dead.
+// reap reaps every dead child.
 func (t *table) reap() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

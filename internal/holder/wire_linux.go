@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kind says what a record is about.
+// kind is the type of a record.
 type kind uint8
 
-// From the daemon; the first three carry or free descriptors.
+// Sent by the daemon; the first three carry or release descriptors.
 const (
 	wantKeep     kind = iota + 1 // a slot, with a descriptor; flags: keepNew
 	wantDrop                     // a slot
@@ -20,62 +20,62 @@ const (
 	wantSync                     // → gotSync
 	wantGroup                    // num: pid → gotGroup
 	wantTrack                    // num: pid → gotExit, when it has ended
-	wantForget                   // num: pid, whose exit is recorded
+	wantForget                   // num: pid of a process whose exit is recorded
 	wantCount                    // → gotCount
-	wantExitMode                 // value: exit code, flags: a Parting
+	wantExitMode                 // value: exit code, flags: an ExitMode
 )
 
-// From the holder.
+// Sent by the holder.
 const (
-	gotHello kind = iota + 65 // num: pid of the holder, value: oom_score_adj to have, id: the host's number, flags: helloAgain, extra: the last generation that was used
+	gotHello kind = iota + 65 // num: pid of the holder, value: oom_score_adj for the daemon, id: the host's number, flags: helloRestarted, extra: last generation that was used
 	gotSlot                   // a slot that is in use
 	gotTrack                  // num: a pid that is tracked and alive
-	gotReady                  // the hello ends
+	gotReady                  // end of the hello
 	gotTake                   // value: errno; with a descriptor if it is 0
 	gotSync
 	gotGroup   // value: errno
-	gotExit    // num: pid, value: wait status, extra: nanoseconds of processor time
-	gotCount   // extra: how many untracked processes were reaped
-	gotRefused // a slot, value: errno, flags: the kind of what was refused
+	gotExit    // num: pid, value: wait status, extra: CPU time in nanoseconds
+	gotCount   // extra: number of untracked processes that were reaped
+	gotRefused // a slot, value: errno, flags: kind of the refused request
 )
 
-// Only in what a holder leaves to the program it becomes, see renew. The kinds
-// are tags: a program skips those that it does not know, and does without those
-// that an earlier one did not write. Numbers are never given another meaning.
+// Used only in the state that a holder passes to the program it executes, see
+// reexec. The kinds are tags: a program skips those that it does not know, and
+// works without those that an older version did not write. Numbers are never
+// reused for another meaning.
 const (
-	savedHeader     kind = iota + 129 // num: pid of the holder, value: oom_score_adj of the others, id: the host's number, extra: how many untracked processes were reaped
-	savedRecent                       // as gotExit, of an untracked process
-	savedCleaner                      // num: pid of the undertaker, value: writing end of its pipe
-	savedEnd                          // nothing follows
-	savedGeneration                   // extra: the last generation that was used
+	savedHeader     kind = iota + 129 // num: pid of the holder, value: oom_score_adj for the daemon, id: the host's number, extra: number of untracked processes that were reaped
+	savedRecent                       // like gotExit, for an untracked process
+	savedCleaner                      // num: pid of the cleaner, value: writing end of its pipe
+	savedEnd                          // end of the state
+	savedGeneration                   // extra: last generation that was used
 )
 
-// Parting says what is to become of the sessions of a daemon that ends on
-// purpose.
+// ExitMode says what happens to the sessions of a daemon that exits on purpose.
 type ExitMode uint8
 
-// The ways to part.
+// The exit modes.
 const (
-	Stop    ExitMode = iota // they have ended, and the holder ends too
-	Detach                  // they are kept without a daemon until SIGUSR1 asks for one
-	Restart                 // another daemon follows at once, of the program that is now in its place
+	Stop    ExitMode = iota // the sessions have ended, and the holder exits too
+	Detach                  // the holder keeps the sessions without a daemon until SIGUSR1 asks for one
+	Restart                 // the holder starts another daemon at once, from the program that is now at its path
 )
 
 const (
-	helloRestarted = 1 // of gotHello: there was a daemon before this one
-	keepNew        = 1 // of wantKeep: the number is free, and nothing is replaced
+	helloRestarted = 1 // in gotHello: there was a daemon before this one
+	keepNew        = 1 // in wantKeep: the number is free, and nothing is replaced
 )
 
-// errOther is the errno of ErrOther.
+// errnoStale is the errno that stands for ErrStale.
 const errnoStale = unix.ESTALE
 
-// slotRecord is a record about a slot.
+// slotRecord returns a record about a slot.
 func slotRecord(k kind, slot Slot) record {
 	return record{kind: k, num: int32(slot.Number()), extra: slot.Generation()}
 }
 
-// slot returns the slot that a record is about, and a negative number for one
-// that can't be.
+// slot returns the slot that a record is about, and a negative number if it is
+// out of range.
 func (r record) slot() Slot {
 	if r.num < 0 || r.num > maxNumber || r.extra < 0 || r.extra > maxGeneration {
 		return -1
@@ -83,18 +83,18 @@ func (r record) slot() Slot {
 	return newSlot(int(r.num), r.extra)
 }
 
-// maxGeneration is the last that a Slot has room for.
+// maxGeneration is the largest generation that fits in a Slot.
 const maxGeneration = 1<<(63-numberBits) - 1
 
-// lostFD stands for a descriptor that came with a packet and that this process
-// had no number left for.
+// lostFD stands for a descriptor that came with a packet but could not be
+// received, because this process had no free number for it.
 const lostFD = -2
 
-// record is one message. All are of one size, so there is nothing to parse.
+// record is one message. All have the same size, so no parsing is needed.
 type record struct {
 	kind  kind
 	flags uint8
-	id    uint32 // of a question, chosen by who asks
+	id    uint32 // of a request, chosen by the sender
 	num   int32
 	value int32
 	extra int64
@@ -102,8 +102,8 @@ type record struct {
 
 const (
 	recordSize = 24
-	// packetRecords bounds how many records travel in one packet; only hello
-	// has many, and a packet then is as long as a page.
+	// packetRecords bounds how many records one packet holds; only the hello
+	// has many, and its packets are about a page long.
 	packetRecords = 170
 )
 
@@ -125,20 +125,21 @@ func readRecord(b []byte) record {
 	}
 }
 
-// errMalformed ends a connection: both ends are one binary, so one of them is
-// out of its mind.
+// errMalformed ends a connection: both ends are the same binary, so a malformed
+// message is a bug.
 var errMalformed = errors.New("malformed message")
 
-// packets reads from one end of a connection. It belongs to one goroutine.
+// packetReader reads from one end of a connection. It is not safe for
+// concurrent use.
 type packetReader struct {
 	conn int
 	buf  [packetRecords * recordSize]byte
-	oob  [64]byte // room for more than the one descriptor that may come
+	oob  [64]byte // room for more than the one descriptor that is allowed
 }
 
-// next reads a packet. fd is -1 if none came with it, lostFD if it could not be
-// received, and the caller's else.
-// io.EOF means that the other end is gone.
+// next reads a packet and calls each for its records. fd is -1 if no descriptor
+// came with it, lostFD if the descriptor could not be received; otherwise each
+// owns it. next returns io.EOF when the other end is gone.
 func (p *packetReader) next(each func(record, int) error) error {
 	n, nrights, flags, _, err := unix.Recvmsg(p.conn, p.buf[:], p.oob[:], unix.MSG_CMSG_CLOEXEC)
 	switch {
@@ -159,11 +160,11 @@ func (p *packetReader) next(each func(record, int) error) error {
 	what := ""
 	switch {
 	case flags&unix.MSG_CTRUNC != 0 && len(fds) == 0 && n == recordSize:
-		fd = lostFD // there was no number for it; what it came with can be refused
+		fd = lostFD // no free number; the request it came with can be refused
 	case flags&unix.MSG_CTRUNC != 0:
-		what = "a descriptor was lost on its way; is the limit of open files too low?"
+		what = "a descriptor was lost in transit; is the limit of open files too low?"
 	case flags&unix.MSG_TRUNC != 0 || n%recordSize != 0:
-		what = fmt.Sprintf("%d bytes are no whole number of records", n)
+		what = fmt.Sprintf("%d bytes are not a whole number of records", n)
 	case len(fds) > 1 || fd >= 0 && n != recordSize:
 		what = fmt.Sprintf("%d descriptors came with %d records", len(fds), n/recordSize)
 	}
@@ -181,14 +182,14 @@ func (p *packetReader) next(each func(record, int) error) error {
 	return nil
 }
 
-// descriptors returns what came with a packet.
+// parseFDs returns the descriptors that came with a packet.
 func parseFDs(oob []byte) (fds []int) {
 	if len(oob) == 0 {
-		return nil // as most do
+		return nil // the common case
 	}
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil // the kernel wrote it; what was cut short is told by MSG_CTRUNC
+		return nil // written by the kernel; truncation is reported by MSG_CTRUNC
 	}
 	for i := range messages {
 		if got, err := unix.ParseUnixRights(&messages[i]); err == nil {
@@ -198,7 +199,7 @@ func parseFDs(oob []byte) (fds []int) {
 	return fds
 }
 
-// send writes one packet and waits for room.
+// send writes one packet, waiting for buffer space.
 func send(conn int, packet []byte, fd int) error {
 	var rights []byte
 	if fd >= 0 {

@@ -2,7 +2,7 @@ package journal
 
 import "fmt"
 
-// append adds p as bytes of st. The caller holds wmu.
+// append appends p as bytes of st. The caller must hold wmu.
 func (j *Journal) append(st Stream, p []byte) {
 	if j.closed || len(p) == 0 {
 		return
@@ -28,7 +28,7 @@ func (j *Journal) append(st Stream, p []byte) {
 }
 
 // memoryRoom returns how many more bytes of st may be held in memory. It is
-// negative if their run is too much already.
+// negative if a new run alone would exceed the limit.
 func (j *Journal) memoryRoom(st Stream) int64 {
 	s := j.store
 	runs := j.head.n
@@ -38,12 +38,12 @@ func (j *Journal) memoryRoom(st Stream) int64 {
 		}
 		runs++
 	}
-	// A journal that spills keeps its times.
+	// A journal that spills keeps its times in memory.
 	total := s.cfg.TotalMemory - (s.memory.Load() - j.charged + j.times.memory())
 	return min(j.data, max(smallJournal, total)) - int64(len(j.mem)) - runSize*int64(runs)
 }
 
-// appendMemory adds p to what is in the lane.
+// appendMemory appends p to the live segment.
 func (j *Journal) appendMemory(st Stream, p []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -51,9 +51,9 @@ func (j *Journal) appendMemory(st Stream, p []byte) {
 	j.publish(st, len(p))
 }
 
-// appendFile writes as much of p as follows without a break in the file, and
-// returns how much that was. When the file takes no more it stops the journal
-// and returns what was written before.
+// appendFile writes as much of p as fits contiguously in the file, and returns
+// how much that was. If the file takes no more, it stops the journal and
+// returns what was written before.
 func (j *Journal) appendFile(st Stream, p []byte) int {
 	pos, n := j.reserve(st, len(p))
 	if n == 0 {
@@ -61,7 +61,7 @@ func (j *Journal) appendFile(st Stream, p []byte) int {
 		return 0
 	}
 	if j.spill.ringBase != never {
-		j.save() // that what is overwritten is dropped
+		j.save() // so that the overwritten range counts as dropped
 	}
 	n, err := j.spill.file.WriteAt(p[:n], pos)
 	j.commit(st, n)
@@ -71,10 +71,10 @@ func (j *Journal) appendFile(st Stream, p []byte) int {
 	return n
 }
 
-// reserve finds the place in the file for up to n next bytes of st, and lets go
-// of what they will overwrite. Dropping comes before writing: a reader that
-// saw any byte of the write finds its range dropped when it looks again. It
-// returns no bytes when the total quota is reached. The caller holds wmu.
+// reserve finds the place in the file for up to n next bytes of st, and drops
+// what they will overwrite. Dropping comes before writing: a reader that saw
+// any byte of the write finds its range dropped when it checks again. It
+// returns room 0 when the total quota is reached. The caller must hold wmu.
 func (j *Journal) reserve(st Stream, n int) (pos int64, room int) {
 	s, sp := j.store, j.spill
 	if sp.ringBase == never && (j.size >= j.headQuota || !j.head.ends(st) && !s.indexMayGrow(j.head.n)) {
@@ -99,15 +99,15 @@ func (j *Journal) reserve(st Stream, n int) (pos int64, room int) {
 	return pos, int(follow)
 }
 
-// extends reports whether the next bytes make the file hold more, rather than
-// overwrite old ones.
+// extends reports whether the next bytes grow the content of the file, rather
+// than overwrite old bytes.
 func (j *Journal) extends() bool {
 	v := j.view()
 	return j.size-v.ringBase < v.ringSize()
 }
 
-// commit makes the n bytes written at the place that reserve gave visible. The
-// caller holds wmu.
+// commit makes n bytes visible that were written at the place that reserve
+// returned. The caller must hold wmu.
 func (j *Journal) commit(st Stream, n int) {
 	if n <= 0 {
 		return
@@ -121,7 +121,7 @@ func (j *Journal) commit(st Stream, n int) {
 	j.mu.Unlock()
 }
 
-// appendRing adds as much of p as follows without a break in the memory ring.
+// appendRing appends as much of p as fits contiguously in the memory ring.
 func (j *Journal) appendRing(st Stream, p []byte) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -132,7 +132,7 @@ func (j *Journal) appendRing(st Stream, p []byte) int {
 	return n
 }
 
-// reserveRing is reserve for the memory ring. The caller holds both locks.
+// reserveRing is reserve for the memory ring. The caller must hold both locks.
 func (j *Journal) reserveRing(st Stream, n int) (in int64, room int) {
 	ring := int64(len(j.spill.ring))
 	in = (j.size - j.spill.stopBase) % ring
@@ -142,8 +142,8 @@ func (j *Journal) reserveRing(st Stream, n int) (in int64, room int) {
 }
 
 // makeRoom drops what n more bytes of st push out of a ring of the given size:
-// the bytes they overwrite, and the oldest run when theirs is one too many. The
-// caller holds both locks.
+// the bytes they overwrite, and the oldest run if a new run would be one too
+// many. The caller must hold both locks.
 func (j *Journal) makeRoom(st Stream, n, ring int64) {
 	sp := j.spill
 	j.drop(j.size + n - ring)
@@ -152,8 +152,8 @@ func (j *Journal) makeRoom(st Stream, n, ring int64) {
 	}
 }
 
-// publish makes n bytes of st that are in place visible and wakes the waiters.
-// The caller holds both locks.
+// publish makes n bytes of st visible that are in place, and wakes the waiters.
+// The caller must hold both locks.
 func (j *Journal) publish(st Stream, n int) {
 	if x := j.next(); !x.ends(st) {
 		x.push(newRun(j.size, st))
@@ -167,8 +167,8 @@ func (j *Journal) publish(st Stream, n int) {
 	j.broadcast()
 }
 
-// next returns the index that the next bytes belong to. The caller holds both
-// locks.
+// next returns the index that the next bytes belong to. The caller must hold
+// both locks.
 func (j *Journal) next() *index {
 	if j.spill != nil && j.size >= j.spill.tailBase() {
 		return &j.spill.tail

@@ -12,8 +12,8 @@ import (
 )
 
 // BenchmarkPipe measures how much of a pipe's speed is left when it ends in a
-// journal: the same producer into cat >/dev/null, and into a journal that is in
-// a file and wraps its ring, in turn. "of-cat" is the ratio of the two rates,
+// journal: the same producer writes to cat >/dev/null, and to a journal that is
+// in a file and wraps its ring, in turn. "of-cat" is the ratio of the two rates
 // over all rounds.
 //
 //	go test ./internal/journal -run '^$' -bench Pipe -benchtime 5x
@@ -52,8 +52,8 @@ func BenchmarkPipe(b *testing.B) {
 	}
 }
 
-// capture runs cmd with its output going to j, waiting as the daemon does, in
-// the runtime's poller.
+// capture runs cmd with its output going to j, and waits in the runtime's
+// poller as the daemon does.
 func capture(b *testing.B, j *Journal, cmd *exec.Cmd) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -88,9 +88,9 @@ func capture(b *testing.B, j *Journal, cmd *exec.Cmd) {
 	}
 }
 
-// BenchmarkAppendFrom is the cost of one pull that finds so many bytes, and of
-// the write before it. A journal that is in memory is a new one each time, closed
-// and released, as most commands need it.
+// BenchmarkAppendFrom measures one pull of a given number of bytes, and the
+// write before it. A journal in memory is a new one each time, closed and
+// released, as for most commands.
 func BenchmarkAppendFrom(b *testing.B) {
 	for _, size := range []int{100, 4 << 10, 64 << 10} {
 		for _, memory := range []bool{true, false} {
@@ -116,7 +116,7 @@ func BenchmarkAppendFrom(b *testing.B) {
 					if n, err := unix.Write(to, p); n != size || err != nil {
 						b.Fatal(n, err)
 					}
-					for pulled := 0; pulled < size; { // the end of the ring divides a pull
+					for pulled := 0; pulled < size; { // the end of the ring splits a pull
 						n, err := j.AppendFrom(Stdout, fd)
 						if err != nil {
 							b.Fatal(err)
@@ -135,7 +135,7 @@ func BenchmarkAppendFrom(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is the cost of a line of output, with nobody waiting.
+// BenchmarkAppend measures a line of output without a waiting reader.
 func BenchmarkAppend(b *testing.B) {
 	line := []byte("the quick brown fox jumps over the lazy dog, again and again\n")
 	for _, bench := range []struct {
@@ -155,8 +155,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkHeadTail is the cost of an answer from a small journal, from a large
-// one, and from the worst one that the bound of the index allows.
+// BenchmarkHeadTail measures HeadTail of a small journal, of a large one, and
+// of the worst one that the bound of the index allows.
 func BenchmarkHeadTail(b *testing.B) {
 	for _, bench := range []struct {
 		name string

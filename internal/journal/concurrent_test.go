@@ -17,7 +17,7 @@ func byteAt(offset int64) byte {
 
 func streamAt(offset int64) Stream { return Stream(offset / 700 % 2) }
 
-// Readers that a small ring overtakes all the time see right bytes or a gap,
+// Readers that a small ring constantly overtakes see correct bytes or a gap,
 // never bytes of another offset.
 func TestOvertakenReaders(t *testing.T) {
 	const size = 4 << 20
@@ -31,32 +31,32 @@ func TestOvertakenReaders(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				segs, next, err := j.Read(at, 1+rnd.IntN(40<<10))
+				chunks, next, err := j.Read(at, 1+rnd.IntN(40<<10))
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if len(segs) == 0 {
+				if len(chunks) == 0 {
 					if at != size {
 						t.Errorf("end at %d, want %d", at, size)
 					}
 					return
 				}
-				for _, seg := range segs {
-					if seg.Offset != at {
-						t.Errorf("segment at %d, want %d", seg.Offset, at)
+				for _, chunk := range chunks {
+					if chunk.Offset != at {
+						t.Errorf("chunk at %d, want %d", chunk.Offset, at)
 						return
 					}
-					if seg.Gap > 0 {
+					if chunk.Gap > 0 {
 						gaps++
 					}
-					for i, b := range seg.Data {
-						if o := at + int64(i); b != byteAt(o) || seg.Stream != streamAt(o) {
+					for i, b := range chunk.Data {
+						if o := at + int64(i); b != byteAt(o) || chunk.Stream != streamAt(o) {
 							t.Errorf("wrong byte at %d after %d gaps", o, gaps)
 							return
 						}
 					}
-					at = seg.End()
+					at = chunk.End()
 				}
 				if at != next {
 					t.Errorf("next = %d, want %d", next, at)
@@ -87,8 +87,8 @@ func TestOvertakenReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// checkEnds checks that the bytes HeadTail returns of stdout are its first, and
-// that its last are some that follow each other: where they are is not known.
+// checkEnds checks that the bytes HeadTail returns for stdout are its first,
+// and that its last are consecutive: their offset is not known.
 func checkEnds(t *testing.T, j *Journal, head, tail int) {
 	before := j.Total(Stdout)
 	h, tl, omitted, err := j.HeadTail(Stdout, head, tail)
@@ -106,7 +106,7 @@ func checkEnds(t *testing.T, j *Journal, head, tail int) {
 	}
 	total := int64(len(h)) + omitted + int64(len(tl))
 	if total < before {
-		t.Errorf("%d bytes accounted for, want %d at least", total, before)
+		t.Errorf("%d bytes accounted for, want at least %d", total, before)
 	}
 	for i, b := range tl {
 		if n := total - int64(len(tl)) + int64(i); b != byteAt(at(n)) {
@@ -117,8 +117,8 @@ func checkEnds(t *testing.T, j *Journal, head, tail int) {
 }
 
 // Two pumps pull from real pipes and twenty readers of different speed follow.
-// Every eight bytes written say of which stream they are and the how many-th:
-// the bounds are multiples of eight, so a reader finds them whole.
+// Every eight bytes contain their stream and a sequence number: the bounds are
+// multiples of eight, so a reader never sees a partial record.
 func TestPumpsAndReaders(t *testing.T) {
 	const records = 200_000
 	j := newJournal(t, Config{ExecMemory: 8 << 10, ExecQuota: 1 << 20})
@@ -161,8 +161,8 @@ func writeRecords(w io.WriteCloser, st Stream, n uint64) {
 }
 
 // followRecords reads to the end, step bytes at a time, and checks that the
-// records of each stream come in order, each once, and without a hole as long
-// as no gap was reported.
+// records of each stream come in order, each once, and without a hole unless a
+// gap was reported.
 func followRecords(t *testing.T, j *Journal, step int, records uint64) error {
 	var expect [2]uint64
 	gap := false
@@ -170,20 +170,20 @@ func followRecords(t *testing.T, j *Journal, step int, records uint64) error {
 		if err := j.Wait(t.Context(), at); err != nil {
 			return err
 		}
-		segs, next, err := j.Read(at, step)
+		chunks, next, err := j.Read(at, step)
 		if err != nil {
 			return err
 		}
-		if len(segs) == 0 {
+		if len(chunks) == 0 {
 			break
 		}
-		for _, seg := range segs {
-			gap = gap || seg.Gap > 0
-			for b := seg.Data; len(b) > 0; b = b[8:] {
+		for _, chunk := range chunks {
+			gap = gap || chunk.Gap > 0
+			for b := chunk.Data; len(b) > 0; b = b[8:] {
 				rec := binary.LittleEndian.Uint64(b)
 				st, n := Stream(rec&0xff), rec>>8
-				if st != seg.Stream || n < expect[st] || n > expect[st] && !gap {
-					return errors.New("a record out of place")
+				if st != chunk.Stream || n < expect[st] || n > expect[st] && !gap {
+					return errors.New("record out of order")
 				}
 				expect[st] = n + 1
 			}
@@ -196,7 +196,7 @@ func followRecords(t *testing.T, j *Journal, step int, records uint64) error {
 	return nil
 }
 
-// Release is safe while pumps and readers are at work.
+// Release is safe while pumps and readers are running.
 func TestReleaseBesideAll(t *testing.T) {
 	for range 20 {
 		j := newJournal(t, Config{ExecMemory: 1 << 10, ExecQuota: 100 << 10})

@@ -1,7 +1,7 @@
 package journal
 
-// point is a place between two instructions at which a journal must be whole
-// for who finds it after this process.
+// crashPoint is a place between two instructions at which a journal must be
+// consistent for the process that restores it.
 type crashPoint int
 
 const (
@@ -17,8 +17,8 @@ const (
 	points
 )
 
-// halt, if not nil, is called wherever one comes by such a place. Only tests set
-// it, to end the process there.
+// crashHook, if not nil, is called at each crash point. Only tests set it, to
+// kill the process there.
 var crashHook func(crashPoint)
 
 func reached(p crashPoint) {

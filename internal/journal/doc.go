@@ -1,61 +1,63 @@
 // Package journal keeps the output of one command: the bytes of stdout and
-// stderr (or of its terminal) in arrival order over both, addressed by one
-// byte offset that never changes.
+// stderr (or of its terminal) in the order of arrival across both, addressed by
+// one byte offset that never changes.
 //
-// A Journal is written by the command's pumps and pulled by any number of
-// readers, who hold an offset and Wait. Bytes are written before they are
-// visible, and nobody pushes into a slow reader, so a reader can delay neither
-// the command nor another reader.
+// The command's pumps write a Journal, and any number of readers pull from it,
+// each with its own offset and Wait. Bytes are written before they are visible,
+// and nothing is pushed to a slow reader, so a reader can delay neither the
+// command nor another reader.
 //
 // # Where the bytes are
 //
-// A small journal is memory: a lane while it runs, a slice when it is closed.
-// Past Config.ExecMemory (or earlier when the daemon is past Config.TotalMemory)
-// its content moves to one unlinked spill file and stays there. In the file the first half of Config.ExecQuota is the
-// head and the second half a ring for the tail: past the quota the oldest tail
-// bytes are dropped and the gap between head and tail grows. There is never
-// more than one gap, it never shrinks and its start never moves.
+// A small journal is in memory: in a live segment while it runs, in a slice
+// when it is closed. Past Config.ExecMemory (or earlier when the daemon is past
+// Config.TotalMemory) its content moves to one unlinked spill file and stays
+// there. In the file, the first half of Config.ExecQuota is the head and the
+// second half a ring for the tail: past the quota the oldest tail bytes are
+// dropped and the gap between head and tail grows. There is never more than one
+// gap, it never shrinks and its start never moves.
 //
-// When the file can't take bytes (disk full, write error, no file to be had,
-// Config.TotalQuota reached), what is in it stays as the head, a small ring in
-// memory keeps the newest bytes, and Lossy says why. Once there is room again the
-// ring moves to the file and what comes is kept as before, behind the one gap. The
-// command is never blocked and no byte goes missing silently: what is not held is
-// in the gap, and the sizes count it.
+// When the file can't take bytes (disk full, write error, file creation failed,
+// Config.TotalQuota reached), its content stays as the head, a small ring in
+// memory keeps the newest bytes, and Lossy returns the reason. Once there is
+// room again, the ring moves to the file and output is kept as before, after
+// the one gap. The command is never blocked and no byte goes missing silently:
+// bytes that are not held are in the gap, and the sizes count them.
 //
 // # What survives
 //
-// A lane is a file in memory, mapped, which Config.Keeper holds too, and so does
-// it the spill file. All that is to be known of a running journal is in its lane:
-// sizes, runs, marks, gap, rings. It is written beside what is good and then made
-// good by one store, so a process that is killed at any instruction leaves a whole
-// journal, which Restore brings back.
+// A live segment is a mapped memfd that Config.Keeper holds too, like the spill
+// file. It contains the whole state of a running journal: sizes, runs, marks,
+// gap, rings. A new state is written next to the valid one and made valid by
+// one atomic store, so a process that is killed at any instruction leaves a
+// consistent journal, which Restore brings back.
 //
-// Bytes leave a pipe by splice(2) only, to the position of the lane or of the
-// spill file. Before, the lane says which stream it is and where the position was;
-// how far it has moved since is how many bytes came, whether or not anybody lived
-// to count them. A terminal's bytes go through a pipe of its own, which is kept
-// too. Where splice is refused the bytes are read and written, and
-// Config.Inexact is told.
+// Bytes leave a pipe only by splice(2), to the file position of the live
+// segment or of the spill file. Before each splice the segment records the
+// stream and the position; how far the position has moved since then is how
+// many bytes arrived, even if the process was killed before it could count
+// them. A terminal's bytes go through a separate pipe, which is kept too. Where
+// splice is refused the bytes are read and written, and Config.Inexact is
+// called.
 //
-// A closed journal is a Value for its owner to put where a restart finds it. The
-// order is Seal, Value, Close: the lane is given up last.
+// The owner of a closed journal stores its Value where a restart finds it. The
+// order is Seal, Value, Close: the live segment is released last.
 //
 // # Memory
 //
-// An empty journal has no file, no goroutine and no lane; a small one that is
-// closed costs about its bytes. The index of where the stream changes is memory
-// too and bounded: a program that alternates one byte of stdout with one of
-// stderr loses its middle early instead of growing the daemon.
+// An empty journal has no file, no goroutine and no live segment; a small
+// closed one costs little more than its bytes. The index of stream changes is
+// also in memory, and bounded: a program that alternates one byte of stdout
+// with one of stderr loses its middle early instead of growing the daemon.
 //
-// When bytes came is in a table of its own: marks of an offset and a time, at
-// least a hundredth of a second apart, and farther where there would be too many.
-// The bytes of most commands come at once, and then there is no table.
+// A separate table stores when bytes arrived: marks of an offset and a time, at
+// least 10 ms apart, and farther apart where there would be too many. The bytes
+// of most commands arrive at once, and then there is no table.
 //
 // # Locks
 //
-// Journal.wmu, then Journal.mu; the store's counters are atomics. wmu makes
-// appends one after the other and is held across writes to the file. mu guards
-// what readers see and is never held across a system call, so a slow disk
-// delays the pumps and no reader.
+// Journal.wmu, then Journal.mu; the store's counters are atomics. wmu
+// serializes appends and is held across writes to the file. mu guards what
+// readers see and is never held across a system call, so a slow disk delays the
+// pumps but no reader.
 package journal

@@ -7,8 +7,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// valueVersion2 begins a value of format 2, whose fields have no tags. It is no
-// tag of a value that has.
+// valueVersion2 is the first byte of a value in format 2, whose fields have no
+// tags. No value with tags starts with it.
 const valueVersion2 = 1
 
 // parseValue2 reads a value of format 2.
@@ -39,7 +39,7 @@ func parseValue2(b []byte) (value, error) {
 	return v, nil
 }
 
-// part returns the bytes that read takes.
+// part returns the bytes that read consumes.
 func (d *decoder) part(read func()) []byte {
 	before := d.b
 	read()
@@ -49,7 +49,7 @@ func (d *decoder) part(read func()) []byte {
 	return before[:len(before)-len(d.b)]
 }
 
-// signed takes a zigzag varint.
+// signed reads a zigzag varint.
 func (d *decoder) signed() int64 {
 	v, n := binary.Varint(d.b)
 	return d.took(v, n, true)

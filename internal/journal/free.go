@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace returns how many bytes files in dir may still take. Where that can't
-// be told it is as if there were room: a write will say.
+// freeSpace returns how many more bytes files in dir can take. If that is
+// unknown it returns a very large number: a write will fail if there is no
+// room.
 func freeSpace(dir string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

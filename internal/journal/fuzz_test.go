@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Offsets and sizes come from clients: no value may panic, allocate without
-// bound, or make a reader miss or repeat a byte.
+// Offsets and sizes come from clients: no value must cause a panic, an
+// unbounded allocation, or a reader to miss or repeat a byte.
 func FuzzRead(f *testing.F) {
 	for _, offset := range []int64{0, -1, 3, 40, 99, 100, 101, math.MaxInt64, math.MinInt64} {
 		for _, limit := range []int{0, 1, -1, 50, math.MaxInt, math.MinInt} {
@@ -27,24 +27,24 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, offset int64, limit, tail int, which uint8) {
 		j := js[int(which)%len(js)]
-		segs, next, err := j.Read(offset, limit)
+		chunks, next, err := j.Read(offset, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		at := clamp(offset, 0, never)
-		if len(segs) == 0 && at < j.Size() {
-			t.Fatalf("nothing at %d", at)
+		if len(chunks) == 0 && at < j.Size() {
+			t.Fatalf("no chunks at %d", at)
 		}
-		for _, seg := range segs {
-			if seg.Offset != at {
-				t.Fatalf("segment at %d, want %d", seg.Offset, at)
+		for _, chunk := range chunks {
+			if chunk.Offset != at {
+				t.Fatalf("chunk at %d, want %d", chunk.Offset, at)
 			}
-			for i, b := range seg.Data {
+			for i, b := range chunk.Data {
 				if b != byte(at)+byte(i) {
 					t.Fatalf("wrong byte at %d", at+int64(i))
 				}
 			}
-			at = seg.End()
+			at = chunk.End()
 		}
 		if next != at {
 			t.Fatalf("next = %d, want %d", next, at)

@@ -24,35 +24,35 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// These tests kill the process that owns a journal, over and over, while others
-// write to it as fast as they can, and compare what the last owner's journal
-// holds with what was written.
+// These tests repeatedly kill the process that owns a journal, while other
+// processes write to it as fast as they can, and compare what the last owner's
+// journal holds with what was written.
 
 func init() {
 	roles = map[string]func(){"owner": ownerMain, "naive": naiveMain, "writer": writerMain}
 }
 
-// Descriptors of an owner beyond the standard ones.
+// Descriptors of an owner in addition to the standard ones.
 const (
-	keeperFD = 3 // socket to who keeps
+	keeperFD = 3 // socket to the process that keeps descriptors
 	firstFD  = 4 // stdout, or the master of a terminal
-	secondFD = 5 // stderr, or the reading end of the stage
-	thirdFD  = 6 // the writing end of the stage
+	secondFD = 5 // stderr, or the reading end of the staging pipe
+	thirdFD  = 6 // the writing end of the staging pipe
 )
 
-// scene is what an owner is told of its part.
+// scenario configures an owner.
 type scenario struct {
 	cfg      Config
-	flap     time.Duration // not 0: there is more room so long after there was none
+	flap     time.Duration // if not 0: resumeAfter, with a total quota that grows whenever it is reached
 	terminal bool
 	both     bool
-	point    crashPoint // where to end itself, when it comes by for the count-th time
+	point    crashPoint // where to kill itself, at the count-th time
 	count    int
 	segment  LiveSegment // of the journal that the last owner left; none if 0
 }
 
 func (sc scenario) env() string {
-	return fmt.Sprintf("SCENE=%d %d %d %d %t %t %d %d %d %d", sc.cfg.ExecMemory, sc.cfg.ExecQuota, sc.cfg.TotalQuota,
+	return fmt.Sprintf("SCENARIO=%d %d %d %d %t %t %d %d %d %d", sc.cfg.ExecMemory, sc.cfg.ExecQuota, sc.cfg.TotalQuota,
 		sc.flap, sc.terminal, sc.both, sc.point, sc.count, sc.segment.Slot, sc.segment.Number)
 }
 
@@ -71,8 +71,8 @@ func must(err error) {
 	}
 }
 
-// remote keeps descriptors in the process of the test. A message is a letter and
-// two numbers; slots are descriptors of the test's process.
+// remoteKeeper keeps descriptors in the test process. A message is a letter and
+// two numbers; slots are descriptors of the test process.
 type remoteKeeper struct{ mu sync.Mutex }
 
 func (r *remoteKeeper) ask(op byte, a, b uint64, fd int) (slot uint64, got int) {
@@ -136,22 +136,22 @@ func receive(sock int) (op byte, a, b uint64, fd int, err error) {
 	return msg[0], binary.LittleEndian.Uint64(msg[1:]), binary.LittleEndian.Uint64(msg[9:]), fd, nil
 }
 
-// ownerMain owns the journal until all is written, or it is killed.
+// ownerMain owns the journal until everything is written, or it is killed.
 func ownerMain() {
-	sc := parseScenario(os.Getenv("SCENE"))
+	sc := parseScenario(os.Getenv("SCENARIO"))
 	keeper := &remoteKeeper{}
 	sc.cfg.Keeper = keeper
 	sc.cfg.Inexact = must
 	s := NewStore(sc.cfg)
 	if sc.flap > 0 {
 		s.resumeAfter, s.resumeRoom = sc.flap, 1
-		s.cfg.Stopped = func(error) { s.cfg.TotalQuota += 300_000 } // under wmu, as where it is read
+		s.cfg.Stopped = func(error) { s.cfg.TotalQuota += 300_000 } // guarded by wmu, like the reads
 	}
 	var j *Journal
 	if sc.segment.Number == 0 {
 		j = s.New()
-		lane, _ := j.LiveSegment()
-		keeper.ask('l', uint64(lane.Slot), lane.Number, -1)
+		seg, _ := j.LiveSegment()
+		keeper.ask('l', uint64(seg.Slot), seg.Number, -1)
 	} else {
 		var err error
 		j, err = s.Restore(sc.segment)
@@ -183,14 +183,14 @@ func ownerMain() {
 	os.Exit(0)
 }
 
-// naiveMain is an owner that reads and writes. It ends itself in between when it
-// comes by for the count-th time.
+// naiveMain is an owner that reads and writes. It kills itself in between, at
+// the count-th time.
 func naiveMain() {
-	buf, left := make([]byte, pullSize), parseScenario(os.Getenv("SCENE")).count
+	buf, left := make([]byte, pullSize), parseScenario(os.Getenv("SCENARIO")).count
 	must(drain(firstFD, func() (int, error) {
 		n, err := read(firstFD, buf)
 		if errors.Is(err, unix.EIO) {
-			err = io.EOF // of a terminal
+			err = io.EOF // the terminal was closed
 		}
 		if err != nil {
 			return 0, err
@@ -222,7 +222,7 @@ func drain(fd int, pull func() (int, error)) error {
 	}
 }
 
-// source is what a writer writes.
+// source generates what a writer writes.
 type source struct{ rnd *rand.ChaCha8 }
 
 func newSource(seed uint64) *source {
@@ -231,8 +231,8 @@ func newSource(seed uint64) *source {
 	return &source{rand.NewChaCha8(key)}
 }
 
-// writerMain writes to its output until its input ends or it has written enough,
-// and tells how much that was, and its sum.
+// writerMain writes to its output until its input ends or it has written
+// enough, and prints how many bytes that were, and their checksum.
 func writerMain() {
 	var stop atomic.Bool
 	go func() {
@@ -257,7 +257,7 @@ func writerMain() {
 	os.Exit(0)
 }
 
-// writer is a process that writes to w, which it then has alone.
+// writer is a process that writes to w, of which it has the only copy.
 type writer struct {
 	cmd    *exec.Cmd
 	stop   io.Closer
@@ -297,7 +297,7 @@ func (wr *writer) end(t *testing.T) (n int64, sum string) {
 	return n, sum
 }
 
-// stage is where owners come and go. It keeps what they give it.
+// harness runs owners one after the other and keeps descriptors for them.
 type harness struct {
 	t       *testing.T
 	role    string
@@ -305,13 +305,13 @@ type harness struct {
 	dir     string
 	files   []*os.File // from firstFD on
 	kept    []int
-	crashes int // how many owners were killed, or ended themselves
+	crashes int // how many owners were killed, or killed themselves
 }
 
-// play runs one owner, which is killed after a while if that is not 0, and says
-// whether it came to the end.
-func (sg *harness) runOwner(after time.Duration) (done bool) {
-	t := sg.t
+// runOwner runs one owner, which is killed after a while if after is not 0, and
+// reports whether it finished.
+func (h *harness) runOwner(after time.Duration) (done bool) {
+	t := h.t
 	t.Helper()
 	socks, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -319,16 +319,16 @@ func (sg *harness) runOwner(after time.Duration) (done bool) {
 	}
 	theirs := os.NewFile(uintptr(socks[1]), "keeper")
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), roleEnv+"="+sg.role, sg.sc.env(), "SPILL="+sg.dir)
-	cmd.ExtraFiles = append([]*os.File{theirs}, sg.files...)
-	var told bytes.Buffer
-	cmd.Stderr = &told
+	cmd.Env = append(os.Environ(), roleEnv+"="+h.role, h.sc.env(), "SPILL="+h.dir)
+	cmd.ExtraFiles = append([]*os.File{theirs}, h.files...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	theirs.Close()
 	served := make(chan error, 1)
-	go func() { served <- sg.serve(socks[0]) }()
+	go func() { served <- h.serve(socks[0]) }()
 	if after > 0 {
 		timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 		defer timer.Stop()
@@ -341,16 +341,16 @@ func (sg *harness) runOwner(after time.Duration) (done bool) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if status := exit.Sys().(syscall.WaitStatus); !status.Signaled() {
-			t.Fatalf("owner: %v: %s", err, &told)
+			t.Fatalf("owner: %v: %s", err, &stderr)
 		}
-		sg.crashes++
+		h.crashes++
 		return false
 	}
 	return true
 }
 
 // serve answers an owner until it is gone.
-func (sg *harness) serve(sock int) error {
+func (h *harness) serve(sock int) error {
 	for {
 		op, a, b, fd, err := receive(sock)
 		if err != nil {
@@ -358,17 +358,17 @@ func (sg *harness) serve(sock int) error {
 		}
 		switch op {
 		case 'k':
-			sg.kept = append(sg.kept, fd)
+			h.kept = append(h.kept, fd)
 			err = send(sock, 'k', uint64(fd), 0, -1)
 		case 't':
 			err = send(sock, 't', a, 0, int(a))
 		case 'l':
-			sg.sc.segment = LiveSegment{Slot: holder.Slot(a), Number: b}
+			h.sc.segment = LiveSegment{Slot: holder.Slot(a), Number: b}
 			err = send(sock, 'l', 0, 0, -1)
 		case 'd':
 			err = send(sock, 'd', 0, 0, -1)
 		default:
-			return fmt.Errorf("an owner asks for %q", op)
+			return fmt.Errorf("unexpected request %q of an owner", op)
 		}
 		if err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			return err
@@ -376,40 +376,40 @@ func (sg *harness) serve(sock int) error {
 	}
 }
 
-// journal returns what the owners left.
-func (sg *harness) journal() *Journal {
-	sg.t.Helper()
-	cfg := sg.sc.cfg
-	cfg.Dir, cfg.Keeper = sg.dir, holder.NewLocalKeeper()
+// journal returns the journal that the owners left.
+func (h *harness) journal() *Journal {
+	h.t.Helper()
+	cfg := h.sc.cfg
+	cfg.Dir, cfg.Keeper = h.dir, holder.NewLocalKeeper()
 	s := NewStore(cfg)
-	j, err := s.Restore(sg.sc.segment)
+	j, err := s.Restore(h.sc.segment)
 	if err != nil {
-		sg.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if !j.Closed() {
-		sg.t.Error("the journal is not closed")
+		h.t.Error("the journal is not closed")
 	}
-	sg.t.Cleanup(func() { forget(j) })
+	h.t.Cleanup(func() { forget(j) })
 	return j
 }
 
-// newStage returns a stage whose files are input, and thereafter the ends of the
-// staging pipe if it is a terminal.
+// newHarness returns a harness whose files are input, followed by the ends of
+// the staging pipe for a terminal.
 func newHarness(t *testing.T, role string, sc scenario, input ...*os.File) *harness {
-	sg := &harness{t: t, role: role, sc: sc, dir: t.TempDir(), files: input}
+	h := &harness{t: t, role: role, sc: sc, dir: t.TempDir(), files: input}
 	t.Cleanup(func() {
-		for _, fd := range sg.kept {
+		for _, fd := range h.kept {
 			unix.Close(fd)
 		}
-		for _, f := range sg.files {
+		for _, f := range h.files {
 			f.Close()
 		}
 	})
-	return sg
+	return h
 }
 
-// pipeFiles returns a pipe whose reading end does not block and whose writing end
-// does.
+// pipeFiles returns a pipe whose reading end is non-blocking and whose writing
+// end blocks.
 func pipeFiles(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	var p [2]int
@@ -423,7 +423,7 @@ func pipeFiles(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// rawTerminal returns the two sides of a terminal that changes no byte.
+// rawTerminal returns the two sides of a terminal in raw mode.
 func rawTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	m, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)

@@ -2,16 +2,18 @@ package journal
 
 import "slices"
 
-// span is a stretch of bytes of the stream that HeadTail collects. It lies in
-// one run, so it is either all in the memory ring or not at all.
+// span is a range of bytes of the stream that HeadTail collects. It lies in one
+// run, so it is either completely in the memory ring or not at all.
 type span struct{ offset, n int64 }
 
 // HeadTail returns the first head and the last tail bytes of one stream, and
-// how many bytes of that stream lie between them. When the two cover all of it,
-// all is in h. Bytes of that stream that quota dropped are among the omitted
-// ones, so h may be shorter than head and t than tail.
+// how many bytes of that stream lie between them. If the two cover the whole
+// stream, all of it is in h. Bytes of the stream that were dropped because of a
+// quota count as omitted, so h may be shorter than head and t shorter than
+// tail.
 //
-// It looks at the index and reads what it returns, however long the journal is.
+// It uses the index and reads only what it returns, however long the journal
+// is.
 func (j *Journal) HeadTail(st Stream, head, tail int) (h, t []byte, omitted int64, err error) {
 	j.mu.Lock()
 	if j.released {
@@ -27,7 +29,7 @@ func (j *Journal) HeadTail(st Stream, head, tail int) (h, t []byte, omitted int6
 	if whole {
 		nh, nt = total, 0
 	}
-	var few [4]span // most streams have few runs, and then nothing is allocated for them
+	var few [4]span // most streams have few runs, which then need no allocation
 	spans, nh := j.firstSpans(few[:0], st, nh, torn)
 	spans, nt = j.lastSpans(spans, st, nt, torn)
 	buf := make([]byte, nh+nt)
@@ -49,16 +51,16 @@ func (j *Journal) HeadTail(st Stream, head, tail int) (h, t []byte, omitted int6
 	if lo, hi := lost(spans, g); lo < hi {
 		keep, from := nh, nh
 		if whole {
-			keep, from = first, total-last // planned as one piece and torn since
+			keep, from = first, total-last // planned as one piece, but a gap has appeared since
 		}
 		h, t = tear(buf, lo, hi, keep, from)
 	}
 	return h, t, total - int64(len(h)) - int64(len(t)), nil
 }
 
-// firstSpans appends to spans where the first n bytes of st are, and returns
-// how many of them are held. Of a torn stream, of which bytes were dropped,
-// only what comes before the gap counts. The caller holds mu.
+// firstSpans appends the spans of the first n bytes of st to spans, and returns
+// how many of these bytes are held. For a torn stream, one with dropped bytes,
+// only those before the gap count. The caller must hold mu.
 func (j *Journal) firstSpans(spans []span, st Stream, n int64, torn bool) ([]span, int64) {
 	runs := j.runs()
 	if torn {
@@ -75,7 +77,7 @@ func (j *Journal) firstSpans(spans []span, st Stream, n int64, torn bool) ([]spa
 	return spans, held
 }
 
-// lastSpans is firstSpans for the last n bytes, and what comes after the gap.
+// lastSpans is firstSpans for the last n bytes, and those after the gap.
 func (j *Journal) lastSpans(spans []span, st Stream, n int64, torn bool) ([]span, int64) {
 	stop := 0
 	if torn {
@@ -103,7 +105,7 @@ func (v *view) collect(buf []byte, spans []span) error {
 		first, k := spans[0], 1
 		end := v.stopBase
 		if first.offset < v.gap.start {
-			end = min(end, v.gap.start) // what is in the gap can't be read
+			end = min(end, v.gap.start) // bytes in the gap can't be read
 		}
 		for k < len(spans) && spans[k].offset < end && spans[k].offset+spans[k].n-first.offset <= pullSize {
 			k++
@@ -125,8 +127,8 @@ func (v *view) collect(buf []byte, spans []span) error {
 	return nil
 }
 
-// gather reads all that lies from the first to the last of spans, at most
-// pullSize bytes, picks the spans out of it into buf and returns the rest of buf.
+// gather reads everything from the first to the last of spans, at most pullSize
+// bytes, copies the spans to buf and returns the rest of buf.
 func (v *view) gather(buf []byte, spans []span) ([]byte, error) {
 	all := v.store.bufs.Get().(*[pullSize]byte)
 	defer v.store.bufs.Put(all)
@@ -140,8 +142,7 @@ func (v *view) gather(buf []byte, spans []span) ([]byte, error) {
 	return buf, nil
 }
 
-// lost returns from where to where the bytes of spans, one after the other, lie
-// in g.
+// lost returns which part of the concatenated spans lies in g.
 func lost(spans []span, g gap) (lo, hi int64) {
 	for _, s := range spans {
 		lo += min(s.n, max(g.start-s.offset, 0))
@@ -150,8 +151,9 @@ func lost(spans []span, g gap) (lo, hi int64) {
 	return lo, hi
 }
 
-// tear returns what is good of buf when the bytes from lo to hi are not: of its
-// first keep bytes those before them, of its bytes from from on those after.
+// tear returns the valid parts of buf when the bytes from lo to hi are invalid:
+// of its first keep bytes those before lo, and of the bytes from from on those
+// after hi.
 func tear(buf []byte, lo, hi, keep, from int64) (h, t []byte) {
 	keep = min(keep, lo)
 	return buf[:keep:keep], buf[max(from, hi):]

@@ -2,9 +2,9 @@ package journal
 
 import "sort"
 
-// run is the start of a stretch of bytes of one stream; it ends where the next
-// run starts. Offset and stream share one word because the index is memory
-// that a hostile program can make a daemon spend.
+// run is the start of a range of bytes of one stream; it ends where the next
+// run starts. Offset and stream share one word because a hostile program can
+// make the index of a daemon grow.
 type run uint64
 
 func newRun(start int64, st Stream) run { return run(start)<<2 | run(st) }
@@ -14,21 +14,21 @@ func (r run) stream() Stream { return Stream(r & 3) }
 
 const runSize = 8
 
-// index is a queue of runs in order of their start, in a ring that has room for
-// one more than it may hold: a push writes over no run that a restart would
-// find. Of the tail's the first may begin before the gap ends; only what is
-// behind the gap counts.
+// index is a queue of runs ordered by their start, in a ring with room for one
+// more than it may hold: a push never overwrites a run that a restart would
+// read. The first run of a tail may begin before the end of the gap; only the
+// part after the gap counts.
 type index struct {
 	ring  []run
-	first int // place of the first
-	n     int // how many there are
-	most  int // how many places were ever used
+	first int // position of the first run in ring
+	n     int // number of runs
+	most  int // number of positions that were ever used
 }
 
-// indexOf is an index of runs, which are not copied.
+// indexOf returns an index of runs, without copying them.
 func indexOf(runs []run) index { return index{ring: runs, n: len(runs), most: len(runs)} }
 
-// place is that of the i-th run.
+// place returns the position of the i-th run in ring.
 func (x *index) place(i int) int {
 	if i += x.first; i >= len(x.ring) {
 		i -= len(x.ring)
@@ -38,7 +38,7 @@ func (x *index) place(i int) int {
 
 func (x *index) at(i int) run { return x.ring[x.place(i)] }
 
-// runs returns a copy of them all, of its exact size.
+// runs returns a copy of all runs, without spare capacity.
 func (x *index) runs() []run {
 	if x.n == 0 {
 		return nil
@@ -50,7 +50,8 @@ func (x *index) runs() []run {
 	return runs
 }
 
-// ends reports whether bytes of st that come next belong to the last run.
+// ends reports whether the last run is of st, so that the next bytes of st
+// extend it.
 func (x *index) ends(st Stream) bool { return x.n > 0 && x.at(x.n-1).stream() == st }
 
 func (x *index) push(r run) {
@@ -60,14 +61,14 @@ func (x *index) push(r run) {
 	x.most = max(x.most, to+1)
 }
 
-// pop lets go of the first run.
+// pop removes the first run.
 func (x *index) pop() {
 	x.first = x.place(1)
 	x.n--
 }
 
-// find returns which run holds offset: the last that does not start after it.
-// It is -1 when all start after it.
+// find returns which run holds offset: the last one that does not start after
+// it. It returns -1 if all start after it.
 func (x *index) find(offset int64) int {
 	return sort.Search(x.n, func(i int) bool { return x.at(i).start() > offset }) - 1
 }

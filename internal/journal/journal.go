@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Stream says where a byte came from.
+// Stream is where a byte came from.
 type Stream uint8
 
 // The streams of a command. A command has either a terminal or the other two.
@@ -21,40 +21,40 @@ const streams = 3
 // Journal is the output of one command. Its pumps append, one for each stream;
 // any number of readers read and wait. All methods are safe for concurrent use.
 //
-// Fields below mu, but for wake, change only while both locks are held: an
+// Fields below mu, except wake, change only while both locks are held: an
 // appender, which holds wmu, may read them without mu.
 type Journal struct {
 	store  *Store
-	bounds // one that was restored has those it was made with
+	bounds // a restored journal keeps the bounds it was created with
 
 	wmu        sync.Mutex
-	grownPipes uint8 // bit per stream: its pipe was asked to grow. Under wmu.
-	noSplice   bool  // its file system refused splice. Under wmu.
-	stageEmpty bool  // nothing is in the staging pipe of its terminal. Under wmu.
+	grownPipes uint8 // bit per stream: its pipe was asked to grow. Guarded by wmu.
+	noSplice   bool  // the file system refused splice. Guarded by wmu.
+	stageEmpty bool  // the staging pipe of the terminal is empty. Guarded by wmu.
 
-	// stopped is when it was last found that the file takes no more, since
-	// store.began. Under wmu.
+	// stopped is when the file was last found to take no more, since
+	// store.began. Guarded by wmu.
 	stopped time.Duration
 
 	mu       sync.Mutex
 	closed   bool
 	released bool
-	first    uint32        // when the byte at 0 came, in milliseconds after origin
-	wake     chan struct{} // closed at the next append; nil while nobody waits
+	first    uint32        // when the byte at 0 arrived, in milliseconds after origin
+	wake     chan struct{} // closed at the next append; nil if there is no waiter
 	size     int64
 	total    [streams]int64
-	charged  int64        // what of store.memory is this journal's
-	segment  *liveSegment // what the slices below are in while it runs; nil before the first byte and after the end
-	mem      []byte       // bytes from 0 on, unless they are in the spill's file
-	head     index        // runs from 0 on, up to the gap or the tail's runs
+	charged  int64        // this journal's part of store.memory
+	segment  *liveSegment // backs the slices below while the journal runs; nil before the first byte and after the end
+	mem      []byte       // bytes from 0 on, unless they are in the spill file
+	head     index        // runs from 0 on, up to the gap or the runs of the tail
 	spill    *spill       // nil while everything is in mem
 	lossy    error
-	origin   time.Duration // what times are counted from, since store.began
-	times    *times        // when later bytes came; nil: with the first
+	origin   time.Duration // zero of the times, since store.began
+	times    *times        // when later bytes arrived; nil if all arrived with the first
 }
 
-// Append adds p to the journal as bytes of st and keeps no reference to it. On
-// a closed or released journal it does nothing.
+// Append appends p to the journal as bytes of st and keeps no reference to it.
+// On a closed or released journal it does nothing.
 func (j *Journal) Append(st Stream, p []byte) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -75,7 +75,7 @@ func (j *Journal) Total(st Stream) int64 {
 	return j.total[st]
 }
 
-// Dropped is how many bytes of a stream quota has dropped.
+// Dropped returns how many bytes of a stream were dropped because of a quota.
 func (j *Journal) Dropped(st Stream) int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,7 +86,7 @@ func (j *Journal) Dropped(st Stream) int64 {
 }
 
 // FirstHeld returns the smallest offset from offset on whose byte is held, and
-// Size when there is none.
+// Size if there is none.
 func (j *Journal) FirstHeld(offset int64) int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,9 +100,9 @@ func (j *Journal) FirstHeld(offset int64) int64 {
 	return min(offset, j.size)
 }
 
-// Lossy returns why bytes were dropped, or may be from now on, for another
-// reason than the journal's own quota: a failed write, a spill file that could
-// not be made, ErrTotalQuota. It is nil when there is no such reason.
+// Lossy returns why bytes were dropped, or may be from now on, for a reason
+// other than the journal's own quota: a failed write, a spill file that could
+// not be created, ErrTotalQuota. It returns nil if there is no such reason.
 func (j *Journal) Lossy() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,8 +110,8 @@ func (j *Journal) Lossy() error {
 }
 
 // Wait returns nil as soon as Size is past offset or the journal is closed,
-// ErrReleased once it is released, and else the context's error. A Read that
-// finds nothing after a Wait that returned nil has reached the end.
+// ErrReleased once it is released, and otherwise the context's error. A Read
+// that returns nothing after a Wait that returned nil has reached the end.
 func (j *Journal) Wait(ctx context.Context, offset int64) error {
 	for {
 		j.mu.Lock()
@@ -137,7 +137,7 @@ func (j *Journal) Wait(ctx context.Context, offset int64) error {
 	}
 }
 
-// broadcast wakes every waiter. The caller holds mu.
+// broadcast wakes every waiter. The caller must hold mu.
 func (j *Journal) broadcast() {
 	if j.wake != nil {
 		close(j.wake)
@@ -145,10 +145,10 @@ func (j *Journal) broadcast() {
 	}
 }
 
-// Seal says that no more bytes will come and wakes every waiter. An append that
-// has begun is finished first; one that begins later is ignored, so the owner
-// seals only after the pumps are done. A restart finds the journal where Lane
-// said until it is closed: in between, its Value can be put where it is retained.
+// Seal marks the journal as complete and wakes every waiter. An append that has
+// begun is finished first; one that begins later is ignored, so the owner must
+// seal only after the pumps are done. Until Close, a restart still finds the
+// journal where LiveSegment said: in between, the owner can store its Value.
 func (j *Journal) Seal() {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -157,7 +157,7 @@ func (j *Journal) Seal() {
 	j.seal()
 }
 
-// seal is Seal for who holds both locks.
+// seal is Seal. The caller must hold both locks.
 func (j *Journal) seal() {
 	if j.closed {
 		return
@@ -167,17 +167,17 @@ func (j *Journal) seal() {
 	j.broadcast()
 }
 
-// Close is Seal, and gives up the lane: what is small is now memory of this
-// process alone.
+// Close seals the journal and releases the live segment: a small journal is now
+// only in the memory of this process.
 func (j *Journal) Close() {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
 	j.mu.Lock()
 	j.seal()
-	l, used := j.detachSegment()
+	seg, used := j.detachSegment()
 	j.mu.Unlock()
-	if l != nil {
-		j.store.putSegment(l, used)
+	if seg != nil {
+		j.store.putSegment(seg, used)
 	}
 }
 
@@ -188,9 +188,9 @@ func (j *Journal) Closed() bool {
 	return j.closed
 }
 
-// Release closes the journal and frees its memory and its file. A read that
-// has begun ends well or with ErrReleased; an append that has begun is finished
-// first. Size, Total and Lossy keep their answers.
+// Release closes the journal and frees its memory and its file. A read that has
+// begun succeeds or returns ErrReleased; an append that has begun is finished
+// first. Size, Total and Lossy keep their values.
 func (j *Journal) Release() {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -200,8 +200,8 @@ func (j *Journal) Release() {
 		return
 	}
 	j.closed, j.released = true, true
-	sp, l, used := j.spill, j.segment, j.memoryUse()
-	if l != nil {
+	sp, seg, used := j.spill, j.segment, j.memoryUse()
+	if seg != nil {
 		j.recordFilled()
 	}
 	j.mem, j.head, j.spill, j.times, j.segment = nil, index{}, nil, nil, nil
@@ -209,8 +209,8 @@ func (j *Journal) Release() {
 	j.broadcast()
 	j.mu.Unlock()
 
-	if l != nil {
-		j.store.putSegment(l, used)
+	if seg != nil {
+		j.store.putSegment(seg, used)
 	}
 	if sp != nil {
 		j.store.spilled.Add(-sp.written)
@@ -220,8 +220,8 @@ func (j *Journal) Release() {
 	j.store.journals.Add(-1)
 }
 
-// charge brings the store's count of memory up to date with this journal's. The
-// caller holds mu.
+// charge updates the store's memory counter with this journal's use. The caller
+// must hold mu.
 func (j *Journal) charge() {
 	if n := j.memoryUse(); n != j.charged {
 		j.store.memory.Add(n - j.charged)
@@ -229,8 +229,8 @@ func (j *Journal) charge() {
 	}
 }
 
-// held returns how many bytes of memory the journal takes. The caller holds a
-// lock.
+// memoryUse returns how many bytes of memory the journal takes. The caller must
+// hold one of the locks.
 func (j *Journal) memoryUse() int64 {
 	n := int64(len(j.mem)) + runSize*int64(j.head.n) + j.times.memory()
 	if sp := j.spill; sp != nil {

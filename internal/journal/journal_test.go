@@ -68,7 +68,7 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" || next != tt.next {
-				t.Errorf("next = %d, want %d; segments (-want +got):\n%s", next, tt.next, diff)
+				t.Errorf("next = %d, want %d; chunks (-want +got):\n%s", next, tt.next, diff)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestHeadTail(t *testing.T) {
 	}
 }
 
-// What is left of a HeadTail that the ring overtook while it read.
+// What remains of a HeadTail that the ring overtook while it read.
 func TestTear(t *testing.T) {
 	spans := []span{{0, 3}, {10, 2}, {20, 3}} // abc, de, fgh
 	tests := []struct {
@@ -178,12 +178,12 @@ func TestAlternatingStreamsAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of memory, want at most %d", got, bound)
 	}
 	var gaps []int64
-	for _, seg := range readAll(t, j, 0, maxRead) {
-		if seg.Gap > 0 {
-			gaps = append(gaps, seg.Offset, seg.Gap)
+	for _, chunk := range readAll(t, j, 0, maxRead) {
+		if chunk.Gap > 0 {
+			gaps = append(gaps, chunk.Offset, chunk.Gap)
 		}
-		for i, b := range seg.Data {
-			if at := seg.Offset + int64(i); b != byte(at/2) || seg.Stream != Stream(at%2) {
+		for i, b := range chunk.Data {
+			if at := chunk.Offset + int64(i); b != byte(at/2) || chunk.Stream != Stream(at%2) {
 				t.Fatalf("wrong byte at %d", at)
 			}
 		}
@@ -229,7 +229,7 @@ func TestWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := j.Wait(ctx, 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("nothing there: %v, want context.Canceled", err)
+		t.Errorf("Wait on an empty journal: %v, want context.Canceled", err)
 	}
 
 	// Fifty readers wait for the end of a journal that grows a byte at a time.
@@ -241,12 +241,12 @@ func TestWait(t *testing.T) {
 					t.Errorf("Wait(%d): %v", at, err)
 					return
 				}
-				segs, next, err := j.Read(at, 1)
+				chunks, next, err := j.Read(at, 1)
 				if err != nil {
 					t.Errorf("Read(%d): %v", at, err)
 					return
 				}
-				if len(segs) == 0 {
+				if len(chunks) == 0 {
 					if at != 100 {
 						t.Errorf("closed at %d, want 100", at)
 					}
@@ -296,7 +296,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// What ten thousand retained commands cost.
+// The cost of ten thousand retained commands.
 func TestSmallJournalsAreCheap(t *testing.T) {
 	const n = 10_000
 	text := []byte(strings.Repeat("x", 100))
@@ -338,7 +338,7 @@ func TestSmallJournalsAreCheap(t *testing.T) {
 }
 
 func heap() int64 {
-	// A second collection takes what pools have kept over the first.
+	// A second collection frees what pools kept through the first.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// kills is how many owners a test kills.
+// kills returns how many owners a test kills.
 func kills(n int) int {
 	if os.Getenv("TRL_LONG") != "" {
 		return 5 * n
@@ -19,8 +19,8 @@ func kills(n int) int {
 	return n
 }
 
-// checkStream checks that j holds of st what the writer wrote, whole unless a gap
-// says what is missing.
+// checkStream checks that j holds the bytes of st that the writer wrote,
+// completely unless a gap says what is missing.
 func checkStream(t *testing.T, j *Journal, st Stream, wr *writer) {
 	t.Helper()
 	n, want := wr.end(t)
@@ -31,27 +31,27 @@ func checkStream(t *testing.T, j *Journal, st Stream, wr *writer) {
 	buf, made := make([]byte, maxRead), make([]byte, maxRead)
 	whole := true
 	for at := int64(0); at < j.Size(); {
-		segs, next, err := j.ReadInto(at, buf)
+		chunks, next, err := j.ReadInto(at, buf)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, seg := range segs {
-			if seg.Gap > 0 {
+		for _, chunk := range chunks {
+			if chunk.Gap > 0 {
 				whole = false
 				if j.Total(st) != j.Size() {
-					t.Fatalf("a gap of %d in two streams, which can't be checked", seg.Gap)
+					t.Fatalf("a gap of %d in two streams, which can't be checked", chunk.Gap)
 				}
-				_, _ = io.CopyN(io.Discard, src.rnd, seg.Gap)
+				_, _ = io.CopyN(io.Discard, src.rnd, chunk.Gap)
 			}
-			if seg.Gap > 0 || seg.Stream != st {
+			if chunk.Gap > 0 || chunk.Stream != st {
 				continue
 			}
-			p := made[:len(seg.Data)]
+			p := made[:len(chunk.Data)]
 			_, _ = src.rnd.Read(p)
-			if !bytes.Equal(p, seg.Data) {
-				t.Fatalf("bytes of stream %d differ between %d and %d of %d", st, seg.Offset, seg.End(), j.Size())
+			if !bytes.Equal(p, chunk.Data) {
+				t.Fatalf("bytes of stream %d differ between %d and %d of %d", st, chunk.Offset, chunk.End(), j.Size())
 			}
-			sum.Write(seg.Data)
+			sum.Write(chunk.Data)
 		}
 		at = next
 	}
@@ -60,8 +60,8 @@ func checkStream(t *testing.T, j *Journal, st Stream, wr *writer) {
 	}
 }
 
-// patience is the longest that an owner lives when it is killed at random: it
-// takes some of it to start.
+// maxOwnerLife is the longest that an owner runs before it is killed at random,
+// including its start.
 const maxOwnerLife = 50 * time.Millisecond
 
 func TestMustKeepAKilledOwnersBytes(t *testing.T) {
@@ -85,12 +85,12 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			const seed = 1
-			var sg *harness
+			var h *harness
 			var writers []*writer
 			if tt.sc.terminal {
 				master, slave := rawTerminal(t)
 				r, w := pipeFiles(t)
-				sg = newHarness(t, "owner", tt.sc, master, r, w)
+				h = newHarness(t, "owner", tt.sc, master, r, w)
 				writers = append(writers, startWriter(t, slave, seed, tt.most, tt.step))
 			} else {
 				r, w := pipeFiles(t)
@@ -101,25 +101,25 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 					files = append(files, r)
 					writers = append(writers, startWriter(t, w, seed+1, tt.most, tt.step))
 				}
-				sg = newHarness(t, "owner", tt.sc, files...)
+				h = newHarness(t, "owner", tt.sc, files...)
 			}
 			rnd := rand.New(rand.NewPCG(seed, 2))
 			for range kills(tt.kills) {
-				if sg.runOwner(1 + time.Duration(rnd.Int64N(int64(maxOwnerLife)))) {
-					break // all is written
+				if h.runOwner(1 + time.Duration(rnd.Int64N(int64(maxOwnerLife)))) {
+					break // everything is written
 				}
 			}
 			for _, wr := range writers {
 				wr.stop.Close()
 			}
-			if !sg.runOwner(0) {
-				t.Fatal("the last owner did not come to the end")
+			if !h.runOwner(0) {
+				t.Fatal("the last owner did not finish")
 			}
-			if sg.crashes < tt.kills {
-				t.Errorf("all was written after %d kills, %d were meant", sg.crashes, tt.kills)
+			if h.crashes < tt.kills {
+				t.Errorf("everything was written after %d kills, want %d", h.crashes, tt.kills)
 			}
-			t.Logf("%d killed", sg.crashes)
-			j := sg.journal()
+			t.Logf("%d killed", h.crashes)
+			j := h.journal()
 			if tt.sc.terminal {
 				checkStream(t, j, TTY, writers[0])
 				return
@@ -131,7 +131,8 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 	}
 }
 
-// Owners that end between two steps, each at the same place, lose nothing either.
+// Owners that die between two steps, always at the same place, lose nothing
+// either.
 func TestMustKeepBytesBetweenSteps(t *testing.T) {
 	bounds := map[string]scenario{
 		"file":           {cfg: Config{ExecMemory: 8 << 10, ExecQuota: 1 << 30, TotalQuota: 8 << 30}},
@@ -146,22 +147,22 @@ func TestMustKeepBytesBetweenSteps(t *testing.T) {
 				r, w := pipeFiles(t)
 				wr := startWriter(t, w, 7, 1<<20, 20_000)
 				sc.point = p
-				sg := newHarness(t, "owner", sc, r)
+				h := newHarness(t, "owner", sc, r)
 				done := false
 				for i := 0; i < kills(6) && !done; i++ {
-					sg.sc.count = 1 + i%3
-					done = sg.runOwner(0)
+					h.sc.count = 1 + i%3
+					done = h.runOwner(0)
 				}
-				ended[p] += sg.crashes
-				sg.sc.point = 0
-				if !sg.runOwner(0) {
-					t.Fatal("the last owner did not come to the end")
+				ended[p] += h.crashes
+				h.sc.point = 0
+				if !h.runOwner(0) {
+					t.Fatal("the last owner did not finish")
 				}
-				checkStream(t, sg.journal(), Stdout, wr)
+				checkStream(t, h.journal(), Stdout, wr)
 			}
 		})
 	}
-	t.Logf("ended at each: %v", ended[1:])
+	t.Logf("owners ended at each point: %v", ended[1:])
 	for p := crashPoint(1); p < points; p++ {
 		if ended[p] == 0 {
 			t.Errorf("no owner ended at point %d", p)
@@ -169,8 +170,7 @@ func TestMustKeepBytesBetweenSteps(t *testing.T) {
 	}
 }
 
-// The same with an owner that reads and writes loses bytes: the tests above can
-// fail.
+// An owner that reads and writes does lose bytes: the tests above can fail.
 func TestNaiveOwnerLosesBytes(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) (r, w *os.File){"pipe": pipeFiles, "terminal": rawTerminal} {
 		t.Run(name, func(t *testing.T) {
@@ -179,30 +179,30 @@ func TestNaiveOwnerLosesBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sg := newHarness(t, "naive", scenario{}, r, out)
+			h := newHarness(t, "naive", scenario{}, r, out)
 			wr := startWriter(t, w, 3, 1<<30, 100_000)
 			rnd := rand.New(rand.NewPCG(3, 3))
 			for i := range kills(30) {
 				after := 1 + time.Duration(rnd.Int64N(int64(maxOwnerLife)))
-				if sg.sc.count = i % 3; sg.sc.count > 0 {
-					after = 0 // it ends itself: on a busy machine no other may come so far
+				if h.sc.count = i % 3; h.sc.count > 0 {
+					after = 0 // it kills itself: on a busy machine no other may get that far
 				}
-				if sg.runOwner(after) {
+				if h.runOwner(after) {
 					break
 				}
 			}
 			wr.stop.Close()
-			sg.sc.count = 0
-			sg.runOwner(0)
+			h.sc.count = 0
+			h.runOwner(0)
 			n, _ := wr.end(t)
 			st, err := out.Stat()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if st.Size() >= n {
-				t.Errorf("%d bytes of %d are there after %d kills: nothing was lost", st.Size(), n, sg.crashes)
+				t.Errorf("%d of %d bytes are there after %d kills: nothing was lost", st.Size(), n, h.crashes)
 			}
-			t.Logf("%d of %d bytes lost in %d kills", n-st.Size(), n, sg.crashes)
+			t.Logf("%d of %d bytes lost in %d kills", n-st.Size(), n, h.crashes)
 		})
 	}
 }

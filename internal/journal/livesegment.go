@@ -7,89 +7,92 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// Lane says where a running journal is found again when its process was killed.
+// LiveSegment says where a running journal can be restored from after its
+// process was killed.
 type LiveSegment struct {
 	Slot   holder.Slot
-	Number uint64 // of the journal: a lane is used by one after the other
+	Number uint64 // of the journal: segments are reused by later journals
 }
 
-// lane is the memory of one running journal: everything that is to be known of
-// it, and its first bytes. It is a file in memory that the keeper holds too,
-// mapped, so what was stored there stays when this process is killed at any
-// instruction. It belongs to its journal, under wmu, and between two of them to
-// the pool.
+// liveSegment is the memory of one running journal: its whole state, and its
+// first bytes. It is a mapped memfd that the keeper holds too, so everything
+// stored there survives if this process is killed at any instruction. It
+// belongs to its journal, guarded by wmu, and to the free list while no journal
+// uses it.
 //
-// Where there are no such files it is memory of this process alone.
+// Where there is no memfd, it is ordinary memory of this process.
 type liveSegment struct {
-	file           // fd is -1 when it is memory of this process alone
+	file           // fd is -1 if it is ordinary memory
 	slot    int64  // where it is kept, or notKept
-	mem     []byte // all of it
+	mem     []byte // the whole mapping
 	header  *header
-	head    []run // twice what the head's index holds: stop adds the tail's to it
-	tail    []run // one more than the tail's index holds
+	head    []run // twice the capacity of the head's index: stop adds the tail's runs to it
+	tail    []run // one more than the capacity of the tail's index
 	marks   [2][]mark
 	ring    []byte
 	data    []byte
 	base    int64 // where in data the journal's first byte is
-	filled  int64 // bytes of data that a journal which has left wrote to
-	wipeAll bool  // it wrote elsewhere in the lane too
+	filled  int64 // bytes of data that the last journal wrote
+	wipeAll bool  // the last journal also wrote outside of data
 }
 
-// file is a descriptor whose position says how far a pull came. The position is
-// that of the open file description, so it is still there when this process is
-// not. Under the journal's wmu.
+// file is a descriptor whose position says how far a pull came. The position
+// belongs to the open file description, so it survives this process. Guarded by
+// the journal's wmu.
 type file struct {
 	fd  int
-	pos int64 // where the position is
+	pos int64 // current position
 }
 
-// notKept is the slot of what only this process has.
+// notKept is the slot of a file that only this process has.
 const notKept = -1
 
-// header is the start of a lane. There are two states, of which seq names the
-// good one: the other is written, and one store makes it the good one.
+// header is the start of a live segment. It has two states, of which seq
+// selects the valid one: save writes the other, and one atomic store makes that
+// valid.
 type header struct {
 	magic  uint64
 	bounds bounds
-	number uint64 // of the journal, 0 while there is none
-	seq    uint64 // odd: states[1] is good
+	number uint64 // of the journal, 0 if there is none
+	seq    uint64 // odd: states[1] is valid
 	states [2]segmentState
-	why    [256]byte // what Lossy says
+	why    [256]byte // text of Lossy
 }
 
-// bounds are what a journal was made with and can't change later: where its
-// bytes are depends on them.
+// bounds are the limits that a journal was created with. They can't change
+// later, because the location of its bytes depends on them.
 type bounds struct {
-	data      int64 // bytes that are held in memory, runs included
-	headQuota int64 // bytes of a spill file that are head
-	ringQuota int64 // bytes of a spill file that are the tail's ring, at least 1
+	data      int64 // bytes that are held in memory, including runs
+	headQuota int64 // bytes of a spill file for the head
+	ringQuota int64 // bytes of a spill file for the tail's ring, at least 1
 }
 
-// good reports whether bounds of an earlier process are such as NewStore makes.
+// valid reports whether bounds from an earlier process are possible results of
+// NewStore.
 func (b bounds) valid() bool {
 	return 0 <= b.data && b.data <= maxSegmentMemory && 0 <= b.headQuota && b.headQuota < never>>2 && 0 < b.ringQuota && b.ringQuota < never>>2
 }
 
-// laneState is everything that is to be known of a running journal but for its runs,
-// marks and bytes, of which it says how many are good.
+// segmentState is the whole state of a running journal except its runs, marks
+// and bytes, of which it says how many are valid.
 type segmentState struct {
 	base, size                int64
 	total                     [streams]int64
 	headRuns                  int64
 	tailFirst, tailRuns       int64
 	tailMost                  int64
-	origin                    int64 // when times begin, on the clock of the system
+	origin                    int64 // zero of the times, on the system's monotonic clock
 	first                     int64
 	marks, half, step         int64
 	closed, spilled, filed    int64 // flags
 	spill, written            int64 // slot of the spill file, if filed
 	ringBase, ringPos         int64
 	stopBase                  int64
-	ring                      int64 // size of the memory ring; 0: not stopped
+	ring                      int64 // size of the memory ring; 0 if not stopped
 	gapStart, gapEnd          int64
 	dropped                   [streams]int64
-	why                       int64 // bytes of header.why; 0: not lossy
-	pullFrom, pullTo, pullPos int64 // the pull under way: its stream or noPull, file and position
+	why                       int64 // bytes of header.why; 0 if not lossy
+	pullFrom, pullTo, pullPos int64 // the pull in progress: its stream or noPull, file and position
 }
 
 const (
@@ -107,26 +110,27 @@ const (
 	marksAt          = tailAt + maxRuns*runSize + pageSize
 	ringAt           = marksAt + 2*maxMarks*markSize
 	dataAt           = ringAt + tailMemory
-	maxSegmentMemory = 1 << 30 // the most ExecMemory that a lane has room for
+	maxSegmentMemory = 1 << 30 // the largest ExecMemory that a live segment has room for
 
-	// slack is by how much the first byte may be behind the start of the data: at
-	// the position the lane had, so that a short command needs no seek.
+	// slack is how far the first byte may be from the start of the data: it may
+	// start at the segment's current position, so that a short command needs no
+	// seek.
 	slack = 2 * pageSize
 
-	// keptPages is what a spare lane may occupy: that of a command whose output
-	// filled its data, which is the largest that is common. Pages of the index of
-	// one that was worse are given back.
+	// maxSpareBytes is how much memory a spare segment may occupy: as much as a
+	// command whose output filled its data, the largest common case. The index
+	// pages of a larger one are returned to the system.
 	maxSpareBytes = 128 << 10
 )
 
-// The header must fit its page.
+// The header must fit in its page.
 var _ [pageSize - unsafe.Sizeof(header{})]byte
 
 func (b bounds) segmentSize() int {
 	return int(dataAt + slack + (b.data+pageSize-1)/pageSize*pageSize)
 }
 
-// newLane lays a lane out in mem.
+// layoutSegment returns a live segment backed by mem.
 func (s *Store) layoutSegment(fd int, mem []byte) *liveSegment {
 	runs := func(at, n int) []run { return unsafe.Slice((*run)(unsafe.Pointer(&mem[at])), n) }
 	marks := unsafe.Slice((*mark)(unsafe.Pointer(&mem[marksAt])), 2*maxMarks)
@@ -140,23 +144,23 @@ func (s *Store) layoutSegment(fd int, mem []byte) *liveSegment {
 	}
 }
 
-// makeLane returns a new lane, kept if that can be done.
+// makeSegment returns a new live segment, which the keeper holds if possible.
 func (s *Store) makeSegment() (*liveSegment, error) {
-	l, err := s.mapSegment()
+	seg, err := s.mapSegment()
 	if err != nil {
 		s.reportInexact(err)
 		return s.layoutSegment(-1, make([]byte, s.newBounds.segmentSize())), nil
 	}
-	slot, err := s.keep(l.fd)
+	slot, err := s.keep(seg.fd)
 	if err != nil {
 		s.reportInexact(err)
 	}
-	l.slot = slot
-	l.header.magic, l.header.bounds = segmentMagic, s.newBounds
-	return l, nil
+	seg.slot = slot
+	seg.header.magic, seg.header.bounds = segmentMagic, s.newBounds
+	return seg, nil
 }
 
-// keep gives a copy of fd to the keeper and waits until it is there.
+// keep gives a copy of fd to the keeper and waits until the keeper has it.
 func (s *Store) keep(fd int) (int64, error) {
 	slot, err := s.cfg.Keeper.Keep(fd)
 	if err != nil {
@@ -175,80 +179,84 @@ func (s *Store) dropSlot(slot int64) {
 	}
 }
 
-// inexact tells the owner, once, why a journal would not survive this process.
+// reportInexact calls Config.Inexact, once, with the reason why a journal would
+// not survive this process.
 func (s *Store) reportInexact(why error) {
 	if s.cfg.Inexact != nil {
 		s.inexactOnce.Do(func() { s.cfg.Inexact(why) })
 	}
 }
 
-// putLane takes back a lane, of which so many bytes were used. What a command
-// wrote is not left where every later one can open it.
-func (s *Store) putSegment(l *liveSegment, used int64) {
-	atomic.StoreUint64(&l.header.number, 0)
-	err := l.wipe(used)
-	// One from before a restart may be of another size.
-	if l.slot == notKept || l.header.bounds != s.newBounds || err != nil {
-		s.segments.Drop(l)
+// putSegment takes back a live segment of which used bytes were in use. It
+// wipes the output of the command, because every later command can open the
+// segment.
+func (s *Store) putSegment(seg *liveSegment, used int64) {
+	atomic.StoreUint64(&seg.header.number, 0)
+	err := seg.wipe(used)
+	// A segment from before a restart may have another size.
+	if seg.slot == notKept || seg.header.bounds != s.newBounds || err != nil {
+		s.segments.Drop(seg)
 		return
 	}
-	s.segments.Put(l)
+	s.segments.Put(seg)
 }
 
-// wipe makes the bytes zero that a journal has left. Those of a short command are
-// few, and mapped.
-func (l *liveSegment) wipe(used int64) error {
-	if l.fd < 0 {
+// wipe zeroes the bytes of the last journal. A short command has few, and they
+// are mapped.
+func (seg *liveSegment) wipe(used int64) error {
+	if seg.fd < 0 {
 		return nil // only this process has it
 	}
-	if l.wipeAll || used > maxSpareBytes {
-		return l.clear()
+	if seg.wipeAll || used > maxSpareBytes {
+		return seg.clear()
 	}
-	clear(l.data[l.base : l.base+l.filled])
+	clear(seg.data[seg.base : seg.base+seg.filled])
 	return nil
 }
 
-func (s *Store) closeSegment(l *liveSegment) {
-	s.dropSlot(l.slot)
-	l.close()
+func (s *Store) closeSegment(seg *liveSegment) {
+	s.dropSlot(seg.slot)
+	seg.close()
 }
 
-// Close gives back what the store has in reserve. Its journals stay as they are.
+// Close frees the spare segments of the store. It does not affect journals.
 func (s *Store) Close() { s.segments.Close() }
 
-// enter gives the journal a lane, before its first byte. The caller holds wmu.
+// attachSegment gives the journal a live segment before its first byte. The
+// caller must hold wmu.
 func (j *Journal) attachSegment() {
 	if j.segment != nil {
 		return
 	}
-	l, _ := j.store.segments.Take() // there always is one, if not one that is kept
-	l.base = max(l.pos-dataAt, 0)
-	if l.base > slack {
-		l.base = 0
+	seg, _ := j.store.segments.Take() // never fails: makeSegment falls back to ordinary memory
+	seg.base = max(seg.pos-dataAt, 0)
+	if seg.base > slack {
+		seg.base = 0
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.useSegment(l)
+	j.useSegment(seg)
 	j.save()
-	atomic.StoreUint64(&l.header.number, j.store.lastSegment.Add(1))
+	atomic.StoreUint64(&seg.header.number, j.store.lastSegment.Add(1))
 }
 
-// inhabit makes an empty journal's memory that of l. The caller holds both
+// useSegment makes seg the memory of an empty journal. The caller must hold both
 // locks.
-func (j *Journal) useSegment(l *liveSegment) {
-	j.segment = l
-	j.mem = l.data[l.base:l.base]
-	j.head = index{ring: l.head}
+func (j *Journal) useSegment(seg *liveSegment) {
+	j.segment = seg
+	j.mem = seg.data[seg.base:seg.base]
+	j.head = index{ring: seg.head}
 }
 
-// leave moves what is in the lane to memory of its exact size, for journals are
-// retained long after their command, and returns the lane, if there is one, with
-// how many bytes of it were used. The caller holds both locks.
-func (j *Journal) detachSegment() (l *liveSegment, used int64) {
+// detachSegment copies the content of the live segment to memory of the exact
+// size, because journals are retained long after their command, and returns the
+// segment, if there is one, with how many bytes of it were used. The caller
+// must hold both locks.
+func (j *Journal) detachSegment() (seg *liveSegment, used int64) {
 	if j.segment == nil {
 		return nil, 0
 	}
-	l, used = j.segment, j.memoryUse()
+	seg, used = j.segment, j.memoryUse()
 	j.recordFilled()
 	j.mem = exact(j.mem)
 	j.head = indexOf(j.head.runs())
@@ -261,16 +269,16 @@ func (j *Journal) detachSegment() (l *liveSegment, used int64) {
 	}
 	j.segment = nil
 	j.charge()
-	return l, used
+	return seg, used
 }
 
-// sayFilled says in the lane, before it is left, what there is to be wiped. The
-// caller holds a lock.
+// recordFilled stores in the segment what must be wiped, before it is detached.
+// The caller must hold one of the locks.
 func (j *Journal) recordFilled() {
 	j.segment.filled, j.segment.wipeAll = min(j.size, j.data), j.spill != nil
 }
 
-// exact returns a copy of s without spare room.
+// exact returns a copy of s without spare capacity.
 func exact[T any](s []T) []T {
 	if len(s) == 0 {
 		return nil
@@ -280,9 +288,9 @@ func exact[T any](s []T) []T {
 	return c
 }
 
-// Lane says where the journal is found after a restart, from now on until it is
-// closed. It says false when it is nowhere: it was closed, or nothing could be
-// kept.
+// LiveSegment returns where the journal is found after a restart, from now on
+// until it is closed. It returns false if a restart would not find it: it is
+// closed, or the keeper could not keep it.
 func (j *Journal) LiveSegment() (LiveSegment, bool) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -295,7 +303,7 @@ func (j *Journal) LiveSegment() (LiveSegment, bool) {
 	return LiveSegment{Slot: holder.Slot(j.segment.slot), Number: j.segment.header.number}, true
 }
 
-// Slots are what is kept of the journal.
+// Slots returns the slots that the keeper holds for the journal.
 func (j *Journal) Slots() []holder.Slot {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -309,22 +317,22 @@ func (j *Journal) Slots() []holder.Slot {
 	return slots
 }
 
-// save makes what is known of the journal that which a restart finds, in one
-// step. The caller holds wmu, so that nothing changes meanwhile.
+// save atomically stores the state of the journal for a restart. The caller
+// must hold wmu, so that nothing changes meanwhile.
 func (j *Journal) save() { j.saveWith(noPull, 0, 0) }
 
-// saveWith is save with a pull under way: bytes of a stream that go to a place
-// in a file.
+// saveWith is save with a pull in progress: bytes of a stream that go to a
+// position in a file.
 func (j *Journal) saveWith(from, to, pos int64) {
-	l := j.segment
-	if l == nil || l.slot == notKept {
+	seg := j.segment
+	if seg == nil || seg.slot == notKept {
 		return
 	}
-	h := l.header
+	h := seg.header
 	next := h.seq + 1
 	st := &h.states[next&1]
 	*st = segmentState{
-		base: l.base, size: j.size, total: j.total, headRuns: int64(j.head.n),
+		base: seg.base, size: j.size, total: j.total, headRuns: int64(j.head.n),
 		origin: int64(j.origin) + j.store.clock, first: int64(j.first),
 		closed:   flag(j.closed),
 		pullFrom: from, pullTo: to, pullPos: pos,
@@ -340,7 +348,7 @@ func (j *Journal) saveWith(from, to, pos int64) {
 		st.gapStart, st.gapEnd, st.dropped = sp.gap.start, sp.gap.end, sp.dropped
 	}
 	if j.lossy != nil {
-		// It is set once, so what is there already stays the same.
+		// It is set only once, so existing bytes never change.
 		st.why = int64(copy(h.why[:], j.lossy.Error()))
 	}
 	atomic.StoreUint64(&h.seq, next)

@@ -6,29 +6,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// laneSeals keep a lane the size it is: its mapping can't be cut off under us.
+// segmentSeals fix the size of a live segment: it can't be truncated while it
+// is mapped.
 const segmentSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// mapLane returns a new file in memory, mapped. Pages that are not used cost
-// nothing.
+// mapSegment returns a new mapped memfd. Unused pages cost nothing.
 func (s *Store) mapSegment() (*liveSegment, error) {
 	fd, err := unix.MemfdCreate("trl-journal", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("journal: make a file in memory: %w", err)
+		return nil, fmt.Errorf("journal: create memfd: %w", err)
 	}
 	size := s.newBounds.segmentSize()
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("journal: size a file in memory: %w", err)
+		return nil, fmt.Errorf("journal: resize memfd: %w", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, segmentSeals); err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("journal: seal a file in memory: %w", err)
+		return nil, fmt.Errorf("journal: seal memfd: %w", err)
 	}
 	return s.mapFile(fd, size)
 }
 
-// remapLane is mapLane of a lane that was made before a restart. It owns fd.
+// remapSegment is mapSegment for a segment that was created before a restart.
+// It takes ownership of fd.
 func (s *Store) remapSegment(fd int) (*liveSegment, error) {
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	var st unix.Stat_t
@@ -39,40 +40,40 @@ func (s *Store) remapSegment(fd int) (*liveSegment, error) {
 		_ = unix.Close(fd)
 		return nil, errNoSegment
 	}
-	l, err := s.mapFile(fd, int(st.Size))
+	seg, err := s.mapFile(fd, int(st.Size))
 	if err != nil {
 		return nil, err
 	}
-	if b := l.header.bounds; !b.valid() || st.Size != int64(b.segmentSize()) {
-		l.close()
+	if b := seg.header.bounds; !b.valid() || st.Size != int64(b.segmentSize()) {
+		seg.close()
 		return nil, errNoSegment
 	}
-	return l, nil
+	return seg, nil
 }
 
 func (s *Store) mapFile(fd, size int) (*liveSegment, error) {
 	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, fmt.Errorf("journal: map a file in memory: %w", err)
+		return nil, fmt.Errorf("journal: map memfd: %w", err)
 	}
 	return s.layoutSegment(fd, mem), nil
 }
 
-// clear gives back the pages of a lane, but the first.
-func (l *liveSegment) clear() error {
-	return unix.Fallocate(l.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, headAt, int64(len(l.mem)-headAt))
+// clear returns the pages of a live segment, except the first, to the system.
+func (seg *liveSegment) clear() error {
+	return unix.Fallocate(seg.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, headAt, int64(len(seg.mem)-headAt))
 }
 
-func (l *liveSegment) close() {
-	if l.fd >= 0 {
-		_ = unix.Munmap(l.mem)
-		_ = unix.Close(l.fd)
+func (seg *liveSegment) close() {
+	if seg.fd >= 0 {
+		_ = unix.Munmap(seg.mem)
+		_ = unix.Close(seg.fd)
 	}
 }
 
-// clockNow is the clock that the times of Go count by, which goes on when this
-// process does not.
+// clockNow returns the time of the monotonic clock that Go uses. It continues
+// across restarts of this process.
 func clockNow() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

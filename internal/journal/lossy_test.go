@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// checkLossy checks that j, which was fed text and could not keep it, holds at
-// least head first and tail last bytes of it, says what is missing, and why.
+// checkLossy checks that j, which got text and could not keep all of it, holds
+// at least the first head and the last tail bytes, and reports what is missing,
+// and why.
 func checkLossy(t *testing.T, j *Journal, text []byte, why error, head, tail int64) {
 	t.Helper()
 	if err := j.Lossy(); !errors.Is(err, why) {
@@ -21,15 +22,15 @@ func checkLossy(t *testing.T, j *Journal, text []byte, why error, head, tail int
 		t.Fatalf("Size = %d, want %d", j.Size(), size)
 	}
 	var g gap
-	for _, seg := range readAll(t, j, 0, 50_000) {
-		if seg.Gap > 0 {
-			g = gap{seg.Offset, seg.End()}
-		} else if !bytes.Equal(seg.Data, text[seg.Offset:seg.End()]) {
-			t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.End())
+	for _, chunk := range readAll(t, j, 0, 50_000) {
+		if chunk.Gap > 0 {
+			g = gap{chunk.Offset, chunk.End()}
+		} else if !bytes.Equal(chunk.Data, text[chunk.Offset:chunk.End()]) {
+			t.Fatalf("bytes from %d to %d differ", chunk.Offset, chunk.End())
 		}
 	}
 	if g.start < head || size-g.end < tail {
-		t.Errorf("held up to %d and from %d of %d, want %d and %d at least", g.start, g.end, size, head, tail)
+		t.Errorf("held up to %d and from %d of %d, want at least %d and %d", g.start, g.end, size, head, tail)
 	}
 	h, tl, omitted, err := j.HeadTail(Stdout, int(head), 100)
 	if err != nil || !bytes.Equal(h, text[:head]) || !bytes.Equal(tl, text[size-100:]) || omitted != size-head-100 {
@@ -60,7 +61,7 @@ func TestTotalQuota(t *testing.T) {
 	j.Append(Stdout, text)
 	k.Append(Stdout, text)
 	if err := j.Lossy(); err != nil {
-		t.Errorf("the first: %v", err)
+		t.Errorf("the first journal: %v", err)
 	}
 	checkLossy(t, k, text, ErrTotalQuota, 1_500_000-1<<20, tailMemory)
 	if got := s.Stats(); got.SpilledBytes != 1_500_000 || got.Lossy != 1 {
@@ -68,7 +69,7 @@ func TestTotalQuota(t *testing.T) {
 	}
 }
 
-// With the daemon past its memory, what is kept of a lossy journal is small.
+// With the daemon past its memory, a lossy journal keeps only a little.
 func TestLossyWithoutMemory(t *testing.T) {
 	text := numbered(1 << 20)
 	s := NewStore(Config{Dir: filepath.Join(t.TempDir(), "missing"), TotalMemory: 1})

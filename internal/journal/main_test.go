@@ -7,10 +7,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleEnv says what a process of the test binary is, if not the tests.
+// roleEnv selects a role for a process of the test binary that does not run
+// tests.
 const roleEnv = "TRL_JOURNAL_ROLE"
 
-// roles is what it then does.
+// roles are the functions of these roles.
 var roles map[string]func()
 
 func TestMain(m *testing.M) {
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 		if role := roles[name]; role != nil {
 			role()
 		}
-		os.Exit(3) // never the tests again
+		os.Exit(3) // never run the tests again
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -45,14 +46,14 @@ func readAll(t testing.TB, j *Journal, offset int64, limit int) []Chunk {
 	t.Helper()
 	var all []Chunk
 	for offset < j.Size() {
-		segs, next, err := j.Read(offset, limit)
+		chunks, next, err := j.Read(offset, limit)
 		if err != nil {
 			t.Fatalf("Read(%d, %d): %v", offset, limit, err)
 		}
-		if len(segs) == 0 || next <= offset {
-			t.Fatalf("Read(%d, %d) = %d segments, next %d, at size %d", offset, limit, len(segs), next, j.Size())
+		if len(chunks) == 0 || next <= offset {
+			t.Fatalf("Read(%d, %d) = %d chunks, next %d, at size %d", offset, limit, len(chunks), next, j.Size())
 		}
-		all = append(all, segs...)
+		all = append(all, chunks...)
 		offset = next
 	}
 	return all

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is a journal without bounds: what was appended, byte by byte.
+// model is a journal without limits: what was appended, byte by byte.
 type model struct {
 	data    []byte
 	streams []Stream
@@ -32,7 +32,7 @@ func (m *model) of(st Stream, from, to int64) []byte {
 	return b
 }
 
-// changes counts where the stream changes.
+// changes counts the stream changes.
 func (m *model) changes() int {
 	n := 0
 	for i := range m.streams {
@@ -43,29 +43,29 @@ func (m *model) changes() int {
 	return n
 }
 
-// checkSegments reports where segs, read from offset on, differ from the model,
+// checkChunks checks that chunks, read from offset on, agree with the model,
 // and returns the gap in them.
-func (m *model) checkChunks(t *rapid.T, segs []Chunk, offset int64) gap {
+func (m *model) checkChunks(t *rapid.T, chunks []Chunk, offset int64) gap {
 	var g gap
-	for _, seg := range segs {
-		if seg.Offset != offset {
-			t.Fatalf("segment at %d, want %d", seg.Offset, offset)
+	for _, chunk := range chunks {
+		if chunk.Offset != offset {
+			t.Fatalf("chunk at %d, want %d", chunk.Offset, offset)
 		}
 		switch {
-		case seg.Gap > 0:
-			if seg.Data != nil || !g.none() {
+		case chunk.Gap > 0:
+			if chunk.Data != nil || !g.none() {
 				t.Fatalf("gap with data, or a second one, at %d", offset)
 			}
-			g = gap{offset, offset + seg.Gap}
-		case len(seg.Data) == 0:
-			t.Fatalf("empty segment at %d", offset)
+			g = gap{offset, offset + chunk.Gap}
+		case len(chunk.Data) == 0:
+			t.Fatalf("empty chunk at %d", offset)
 		}
-		for i, b := range seg.Data {
-			if at := offset + int64(i); m.data[at] != b || m.streams[at] != seg.Stream {
-				t.Fatalf("byte at %d is %d of stream %d, want %d of %d", at, b, seg.Stream, m.data[at], m.streams[at])
+		for i, b := range chunk.Data {
+			if at := offset + int64(i); m.data[at] != b || m.streams[at] != chunk.Stream {
+				t.Fatalf("byte at %d is %d of stream %d, want %d of %d", at, b, chunk.Stream, m.data[at], m.streams[at])
 			}
 		}
-		offset = seg.End()
+		offset = chunk.End()
 	}
 	return g
 }
@@ -130,17 +130,17 @@ func TestAgainstModel(t *testing.T) {
 				size := int64(len(m.data))
 				offset := rapid.Int64Range(0, size).Draw(t, "offset")
 				limit := limits.Draw(t, "limit")
-				segs, next, err := j.Read(offset, limit)
+				chunks, next, err := j.Read(offset, limit)
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.checkChunks(t, segs, offset)
+				m.checkChunks(t, chunks, offset)
 				n, end := 0, offset
-				for _, seg := range segs {
-					n, end = n+len(seg.Data), seg.End()
+				for _, chunk := range chunks {
+					n, end = n+len(chunk.Data), chunk.End()
 				}
-				if n > limit || next != end || len(segs) == 0 && size > offset {
-					t.Fatalf("%d bytes of at most %d in %d segments, next %d, want %d", n, limit, len(segs), next, end)
+				if n > limit || next != end || len(chunks) == 0 && size > offset {
+					t.Fatalf("%d bytes of at most %d in %d chunks, next %d, want %d", n, limit, len(chunks), next, end)
 				}
 			},
 			"head and tail": func(t *rapid.T) {
@@ -154,7 +154,7 @@ func TestAgainstModel(t *testing.T) {
 	})
 }
 
-// restarted returns the journal that a process finds which comes after this one.
+// restarted returns the journal that the next process restores.
 func restarted(t *rapid.T, j *Journal) *Journal {
 	s := j.store
 	after := NewStore(s.cfg)
@@ -162,8 +162,8 @@ func restarted(t *rapid.T, j *Journal) *Journal {
 	after.resumeAfter, after.resumeRoom = s.resumeAfter, s.resumeRoom
 	var k *Journal
 	var err error
-	if lane, ok := j.LiveSegment(); ok {
-		k, err = after.Restore(lane)
+	if seg, ok := j.LiveSegment(); ok {
+		k, err = after.Restore(seg)
 	} else {
 		k, err = after.RestoreValue(j.Value())
 	}
@@ -177,7 +177,8 @@ func restarted(t *rapid.T, j *Journal) *Journal {
 	return k
 }
 
-// forget gives up what of a journal is this process's, and none of what is kept.
+// forget closes this process's descriptors of a journal, and drops nothing from
+// the keeper.
 func forget(j *Journal) {
 	if j.segment != nil {
 		j.segment.close()
@@ -188,8 +189,8 @@ func forget(j *Journal) {
 	j.store.Close()
 }
 
-// checkAll reads everything and checks the sizes, that gaps agree with what
-// FirstHeld says, and that no more was dropped than the bounds ask for, of which
+// checkAll reads everything and checks the sizes, that gaps agree with
+// FirstHeld, and that no more was dropped than the limits require, given that
 // the total quota was once as small as leastQuota.
 func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 	size := int64(len(m.data))
@@ -198,11 +199,11 @@ func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 	}
 	var all []Chunk
 	for offset := int64(0); offset < size; {
-		segs, next, err := j.Read(offset, step)
-		if err != nil || len(segs) == 0 {
-			t.Fatalf("Read(%d): %d segments, %v", offset, len(segs), err)
+		chunks, next, err := j.Read(offset, step)
+		if err != nil || len(chunks) == 0 {
+			t.Fatalf("Read(%d): %d chunks, %v", offset, len(chunks), err)
 		}
-		all, offset = append(all, segs...), next
+		all, offset = append(all, chunks...), next
 	}
 	g := m.checkChunks(t, all, 0)
 	if first := j.FirstHeld(g.start); !g.none() && first != g.end {
@@ -231,7 +232,7 @@ func (m *model) checkAll(t *rapid.T, j *Journal, leastQuota int64, step int) {
 	}
 }
 
-// checkHeadTail works out from the gap what HeadTail must return.
+// checkHeadTail computes from the gap what HeadTail must return.
 func (m *model) checkHeadTail(t *rapid.T, j *Journal, st Stream, head, tail int) {
 	size := int64(len(m.data))
 	g := j.gap()

@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// pullSize is what one pull through memory takes at most: all that a
-	// default pipe holds. A pipe that was found as full is made larger.
+	// pullSize is how much one pull through memory takes at most: the capacity
+	// of a default pipe. A pipe that was found to be that full is enlarged.
 	pullSize = 64 << 10
 
-	// spliceSize is what one splice moves at most. wmu is held meanwhile, so
-	// it bounds how long the other stream's pump waits.
+	// spliceSize is how much one splice moves at most. wmu is held meanwhile,
+	// so it bounds how long the other stream's pump waits.
 	spliceSize = 1 << 20
 )
 
 // AppendFrom makes one pull from fd, the reading end of a pipe in non-blocking
-// mode, into the journal, and returns how many bytes it took: at most 1 MiB. At
-// the end of the pipe it returns io.EOF, and unix.EAGAIN when nothing is there
-// now. A closed or released journal discards the bytes, so that a command that
-// goes on writing is not blocked.
+// mode, into the journal, and returns how many bytes it took: at most 1 MiB. It
+// returns io.EOF at the end of the pipe, and unix.EAGAIN if the pipe is empty.
+// A closed or released journal discards the bytes, so that a command that still
+// writes is not blocked.
 //
-// Only one goroutine pulls from one fd: the bytes of two would change places.
+// Only one goroutine may pull from one fd: with two, bytes would be reordered.
 //
-// A pull is a splice, whatever it finds: a byte is either in the pipe or in a
-// file that is kept, and the file's position, which the kernel moves with the
-// bytes, says how many came. Read and write would be somewhat cheaper for
-// producers that write a page at a time, but what was read and not yet written
-// would die with this process.
+// A pull is always a splice: a byte is either in the pipe or in a kept file,
+// and the file's position, which the kernel moves with the bytes, says how many
+// arrived. Read and write would be somewhat cheaper for producers that write a
+// page at a time, but bytes that were read and not yet written would be lost if
+// this process were killed.
 func (j *Journal) AppendFrom(st Stream, fd int) (n int, err error) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
 	return j.appendFrom(st, fd)
 }
 
-// appendFrom is AppendFrom for who holds wmu.
+// appendFrom is AppendFrom. The caller must hold wmu.
 func (j *Journal) appendFrom(st Stream, fd int) (n int, err error) {
 	n, err = j.pull(st, fd)
 	if errors.Is(err, errNoSplice) {
@@ -51,10 +51,10 @@ func (j *Journal) appendFrom(st Stream, fd int) (n int, err error) {
 	return n, err
 }
 
-// errNoSplice says that bytes can't be moved by the kernel alone.
+// errNoSplice means that splice can't be used.
 var errNoSplice = errors.New("journal: no splice")
 
-// pull moves what waits in the pipe to where the next bytes are to be.
+// pull splices the content of the pipe to where the next bytes go.
 func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 	if j.closed || j.noSplice {
 		return 0, errNoSplice
@@ -81,16 +81,16 @@ func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 			j.store.reportInexact(fmt.Errorf("journal: splice to spill file: %w", err))
 			return 0, errNoSplice
 		case errors.Is(err, unix.EBADF) || to == toSegment:
-			return 0, errNoSplice // read says what it is
+			return 0, errNoSplice // the read that follows returns the error
 		}
 		j.stop(fmt.Errorf("journal: splice to spill file: %w", err))
 	}
 }
 
-// place finds where the next bytes of st go, and how many may: to which file, at
-// which position. Only in the lane and in the head of the file is there always
-// something to find. Elsewhere bytes are dropped for those that come, so it looks
-// first at how many there are.
+// place finds where the next bytes of st go, and how many: to which file, at
+// which position. Bytes that go to the data of the live segment or to the head
+// of the file overwrite nothing. Elsewhere old bytes are dropped for new ones,
+// so it first checks how many there are.
 func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) {
 	if j.spill == nil {
 		if room := j.memoryRoom(st); room > 0 {
@@ -121,17 +121,17 @@ func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) 
 	return toSegment, ringAt + pos, room, nil
 }
 
-// headOpen reports whether bytes of st are to be added to the head of the file,
-// which takes them.
+// headOpen reports whether bytes of st go to the head of the file, and the head
+// has room.
 func (j *Journal) headOpen(st Stream) bool {
 	sp, s := j.spill, j.store
 	return sp != nil && sp.ring == nil && sp.ringBase == never && j.size < j.headQuota &&
 		(j.head.ends(st) || s.indexMayGrow(j.head.n)) && s.spilled.Load() < s.cfg.TotalQuota
 }
 
-// splice moves up to room bytes from the pipe to a position of a file, and makes
-// them visible. Whenever this process ends, the bytes that were moved are those
-// between the position that was noted and the one the file then has.
+// splice moves up to room bytes from the pipe to a position of a file, and
+// makes them visible. Whenever this process is killed, the moved bytes are
+// those between the saved position and the position that the file then has.
 func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error) {
 	out, at := j.segment.fd, &j.segment.pos
 	if to == toSpill {
@@ -159,8 +159,8 @@ func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error
 	return n, nil
 }
 
-// arrived makes n bytes of st that were moved to their place visible. The caller
-// holds wmu.
+// arrived makes n bytes of st visible that were moved to their place. The
+// caller must hold wmu.
 func (j *Journal) arrived(st Stream, to int64, n int) {
 	if to == toSpill {
 		j.commit(st, n)
@@ -174,8 +174,8 @@ func (j *Journal) arrived(st Stream, to int64, n int) {
 	j.publish(st, n)
 }
 
-// pullBuffered is a pull that passes through memory: where splice is refused, or
-// nobody wants the bytes.
+// pullBuffered pulls through memory: where splice is refused, or the bytes are
+// discarded.
 func (j *Journal) pullBuffered(st Stream, fd int) (int, error) {
 	buf := j.store.bufs.Get().(*[pullSize]byte)
 	defer j.store.bufs.Put(buf)
@@ -187,10 +187,11 @@ func (j *Journal) pullBuffered(st Stream, fd int) (int, error) {
 	return n, nil
 }
 
-// AppendFromTerminal is AppendFrom of a terminal's master, as bytes of TTY. The
-// kernel moves nothing from a terminal to a file but through a pipe: stageR and
-// stageW are the ends of one, not blocking, which is this terminal's alone and
-// kept like the journal. What a killed process left in it comes first.
+// AppendFromTerminal is AppendFrom for a terminal's master, as bytes of TTY.
+// The kernel can't splice from a terminal to a file directly, only through a
+// pipe: stageR and stageW are the ends of a non-blocking pipe that belongs to
+// this terminal alone and is kept like the journal. Bytes that a killed process
+// left in it come first.
 //
 // At the end of the terminal it returns io.EOF.
 func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err error) {
@@ -203,7 +204,7 @@ func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err err
 		}
 		j.stageEmpty = true
 	}
-	// It takes no more than the pipe has room for, and the pipe is empty.
+	// This takes no more than the pipe has room for, and the pipe is empty.
 	n, err = splicePipe(master, stageW, pullSize)
 	switch {
 	case n > 0:
@@ -212,7 +213,7 @@ func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err err
 		j.stageEmpty = moved == n
 		return moved, err
 	case err == nil || errors.Is(err, unix.EIO):
-		return 0, io.EOF // EIO: nobody has the other side
+		return 0, io.EOF // EIO: no process has the other side open
 	case errors.Is(err, unix.EAGAIN):
 		return 0, err
 	case errors.Is(err, unix.EINVAL):
@@ -223,7 +224,7 @@ func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err err
 		}
 		return n, err
 	}
-	return 0, fmt.Errorf("journal: move output of terminal: %w", err)
+	return 0, fmt.Errorf("journal: splice output of terminal: %w", err)
 }
 
 // read makes one read from fd.

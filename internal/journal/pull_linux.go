@@ -6,21 +6,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeSize is what a pipe that was found full is enlarged to. Four times the
-// default is where the gain ends by measurement; a user's pipes share an
-// allowance (pipe-user-pages-soft, 64 MiB), past which every new pipe of that
-// user is made tiny, so more would be taken from others for nothing.
+// pipeSize is the new size of a pipe that was found full. Measurements show no
+// gain beyond four times the default. A user's pipes share a limit
+// (pipe-user-pages-soft, 64 MiB), past which every new pipe of that user is
+// tiny, so a larger size would take from others for nothing.
 const pipeSize = 256 << 10
 
-// growPipe asks for a larger pipe, so that a fast command is switched to less
-// often. A refusal changes nothing but speed.
+// growPipe enlarges the pipe, so that a fast command causes fewer context
+// switches. If it is refused, only speed suffers.
 func growPipe(fd int) {
 	if size, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil && size < pipeSize {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, pipeSize)
 	}
 }
 
-// pipeWaiting returns how many bytes are in the pipe, 0 if that can't be told.
+// pipeWaiting returns how many bytes are in the pipe, and 0 if that is unknown.
 func pipeWaiting(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	if err != nil {
@@ -29,8 +29,8 @@ func pipeWaiting(fd int) int {
 	return n
 }
 
-// pipeState says what it is that a pipe has no bytes: unix.EAGAIN, or io.EOF when
-// nobody can write to it any more.
+// pipeState returns why a pipe has no bytes: unix.EAGAIN, or io.EOF if no
+// process can write to it any more.
 func pipeState(fd int) error {
 	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
@@ -50,7 +50,7 @@ func pipeState(fd int) error {
 }
 
 // splicePipe moves up to n bytes from in to out, one of which is a pipe. In a
-// file they go to its position, which moves along. A file in append mode is
+// file they go to its position, which advances. A file in append mode is
 // refused.
 func splicePipe(in, out, n int) (int, error) {
 	for {

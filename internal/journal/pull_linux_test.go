@@ -12,7 +12,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// A command that fills its pipe is pulled by splice, from a larger pipe.
+// The output of a command that fills its pipe is spliced, from an enlarged
+// pipe.
 func TestFullPipeIsSpliced(t *testing.T) {
 	j := newJournal(t, Config{ExecMemory: 1})
 	fd, w := pipe(t)
@@ -39,7 +40,8 @@ func TestFullPipeIsSpliced(t *testing.T) {
 	}
 }
 
-// A file that splice refuses, here because it appends, is written to instead.
+// A file that splice refuses, here because it is in append mode, is written to
+// instead.
 func TestSpliceRefused(t *testing.T) {
 	j := newJournal(t, Config{ExecMemory: 1})
 	fd, w := pipe(t)
@@ -63,7 +65,7 @@ func TestSpliceRefused(t *testing.T) {
 	}
 }
 
-// fullDir returns a directory on a file system of its own that holds size bytes.
+// fullDir returns a directory on a separate file system that holds size bytes.
 func fullDir(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +117,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// On a device that refuses every byte, all that was written before stays.
+// On a device that refuses every byte, everything written before stays.
 func TestDeviceFull(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	trltest.Need(t, err)

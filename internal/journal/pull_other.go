@@ -6,7 +6,8 @@ import "golang.org/x/sys/unix"
 
 func growPipe(int) {}
 
-// pipeWaiting says that nothing is known: every pull goes through a buffer.
+// pipeWaiting always returns 0, which means unknown: every pull goes through a
+// buffer.
 func pipeWaiting(int) int { return 0 }
 
 func pipeState(int) error { return errNoSplice }

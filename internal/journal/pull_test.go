@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe returns a pipe whose reading end does not block.
+// pipe returns a pipe whose reading end is non-blocking.
 func pipe(t testing.TB) (r int, w *os.File) {
 	t.Helper()
 	var fds [2]int
@@ -29,7 +29,7 @@ func pipe(t testing.TB) (r int, w *os.File) {
 	return fds[0], w
 }
 
-// pump pulls from fd until its end, as the daemon does it, but waits with poll.
+// pump pulls from fd until its end, as the daemon does, but waits with poll.
 func pump(j *Journal, st Stream, fd int) error {
 	for {
 		switch _, err := j.AppendFrom(st, fd); {
@@ -46,7 +46,7 @@ func pump(j *Journal, st Stream, fd int) error {
 	}
 }
 
-// numbered returns n bytes of which any few tell where they are.
+// numbered returns n bytes of which any few determine their offset.
 func numbered(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -89,10 +89,10 @@ func TestAppendFrom(t *testing.T) {
 				t.Fatalf("Size = %d, want %d", j.Size(), len(text))
 			}
 			held := int64(0)
-			for _, seg := range readAll(t, j, 0, 100_000) {
-				held += int64(len(seg.Data))
-				if seg.Gap == 0 && !bytes.Equal(seg.Data, text[seg.Offset:seg.End()]) {
-					t.Fatalf("bytes from %d to %d differ", seg.Offset, seg.End())
+			for _, chunk := range readAll(t, j, 0, 100_000) {
+				held += int64(len(chunk.Data))
+				if chunk.Gap == 0 && !bytes.Equal(chunk.Data, text[chunk.Offset:chunk.End()]) {
+					t.Fatalf("bytes from %d to %d differ", chunk.Offset, chunk.End())
 				}
 			}
 			quota := min(j.store.cfg.ExecQuota, j.store.cfg.TotalQuota)

@@ -5,39 +5,39 @@ import (
 	"os"
 )
 
-// maxRead bounds what one Read returns whatever it is asked for, because the
-// number may come from a client. It is plenty for one step of a stream.
+// maxRead bounds what one Read returns whatever the limit is, because the limit
+// may come from a client. It is plenty for one step of a stream.
 const maxRead = 1 << 20
 
-// Segment is a stretch of a journal: bytes of one stream, or a gap.
+// Chunk is a range of a journal: bytes of one stream, or a gap.
 type Chunk struct {
 	Stream Stream
 	Offset int64  // of the first byte
-	Data   []byte // the caller's to keep
-	Gap    int64  // if not 0: so many bytes from Offset on were dropped, Data is nil and Stream says nothing
+	Data   []byte // owned by the caller
+	Gap    int64  // if not 0: number of bytes from Offset on that were dropped; Data is nil and Stream meaningless
 }
 
-// End is the offset that follows the segment.
-func (s Chunk) End() int64 { return s.Offset + int64(len(s.Data)) + s.Gap }
+// End returns the offset after the chunk.
+func (c Chunk) End() int64 { return c.Offset + int64(len(c.Data)) + c.Gap }
 
-// Read returns what follows from offset on, in order, with at most limit bytes of
-// data (at least 1 and at most 1 MiB, whatever limit is). Dropped bytes come as
-// one Gap segment that ends where bytes are held again. next is where the
-// following Read goes on. The list is empty only when offset is at or past
-// Size; a negative offset reads from 0.
+// Read returns the chunks from offset on, in order, with at most limit bytes of
+// data (at least 1 and at most 1 MiB, whatever limit is). Dropped bytes are one
+// Gap chunk that ends where bytes are held again. next is the offset for the
+// following Read. The list is empty only if offset is at or past Size; a
+// negative offset reads from 0.
 //
-// An error is ErrReleased, or one of the disk.
-func (j *Journal) Read(offset int64, limit int) (segs []Chunk, next int64, err error) {
+// The error is ErrReleased, or a disk error.
+func (j *Journal) Read(offset int64, limit int) (chunks []Chunk, next int64, err error) {
 	return j.read(offset, limit, nil)
 }
 
-// ReadInto is Read of at most len(buf) bytes, which the segments point into: a
-// reader that goes through gigabytes makes no garbage.
-func (j *Journal) ReadInto(offset int64, buf []byte) (segs []Chunk, next int64, err error) {
+// ReadInto is Read with at most len(buf) bytes, which the chunks point into: a
+// reader that goes through gigabytes creates no garbage.
+func (j *Journal) ReadInto(offset int64, buf []byte) (chunks []Chunk, next int64, err error) {
 	return j.read(offset, len(buf), buf)
 }
 
-func (j *Journal) read(offset int64, limit int, into []byte) (segs []Chunk, next int64, err error) {
+func (j *Journal) read(offset int64, limit int, into []byte) (chunks []Chunk, next int64, err error) {
 	offset, limit = clamp(offset, 0, never), int(clamp(int64(limit), 1, maxRead))
 	j.mu.Lock()
 	if j.released {
@@ -45,7 +45,7 @@ func (j *Journal) read(offset int64, limit int, into []byte) (segs []Chunk, next
 		return nil, offset, ErrReleased
 	}
 	v := j.view()
-	segs, rest, next := j.plan(offset, limit, into)
+	chunks, rest, next := j.plan(offset, limit, into)
 	j.mu.Unlock()
 
 	for _, r := range rest {
@@ -57,24 +57,24 @@ func (j *Journal) read(offset int64, limit int, into []byte) (segs []Chunk, next
 	if err != nil {
 		return nil, offset, err
 	}
-	if len(segs) > 0 && next > g.start {
-		segs, next = cut(segs, g), clamp(next, g.end, never)
+	if len(chunks) > 0 && next > g.start {
+		chunks, next = cut(chunks, g), clamp(next, g.end, never)
 	}
-	return segs, next, nil
+	return chunks, next, nil
 }
 
 func clamp(v, low, high int64) int64 { return max(low, min(v, high)) }
 
-// unread is a piece of a result that is still to be read.
+// unread is a part of a result that must still be read from the file.
 type unread struct {
 	dst    []byte
 	offset int64
 }
 
-// plan lays out the segments that follow from offset on, with at most limit
-// bytes of data. Data from memory is in place; what else there is to read,
-// before the gap and after it, is in rest. The caller holds mu.
-func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Chunk, rest [2]unread, next int64) {
+// plan lays out the chunks from offset on, with at most limit bytes of data.
+// Data from memory is in place; rest is what must still be read from the file,
+// before the gap and after it. The caller must hold mu.
+func (j *Journal) plan(offset int64, limit int, into []byte) (chunks []Chunk, rest [2]unread, next int64) {
 	next = offset
 	if offset >= j.size {
 		return nil, rest, next
@@ -84,8 +84,8 @@ func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Chunk, rest
 		into = make([]byte, size)
 	}
 	buf := into[:size]
-	used := 0         // of buf
-	stretch := offset // where the bytes at the end of buf[:used] began to follow each other
+	used := 0         // bytes of buf
+	stretch := offset // offset of the contiguous bytes at the end of buf[:used]
 	flush := func() {
 		n := int(next - stretch)
 		u := unread{j.takeMemory(buf[used-n:used], stretch), stretch}
@@ -95,47 +95,48 @@ func (j *Journal) plan(offset int64, limit int, into []byte) (segs []Chunk, rest
 		st, start, end := j.run(i)
 		if start > next {
 			flush()
-			segs = append(segs, Chunk{Offset: next, Gap: start - next})
+			chunks = append(chunks, Chunk{Offset: next, Gap: start - next})
 			next, stretch = start, start
 		}
 		n := int(min(end-next, int64(len(buf)-used)))
 		if n <= 0 {
 			continue
 		}
-		if k := len(segs) - 1; k >= 0 && segs[k].Gap == 0 && segs[k].Stream == st {
-			// The head's last run and the tail's first may be of one stream.
-			from := used - len(segs[k].Data)
-			segs[k].Data = buf[from : used+n : used+n]
+		if k := len(chunks) - 1; k >= 0 && chunks[k].Gap == 0 && chunks[k].Stream == st {
+			// The head's last run and the tail's first may be of the same
+			// stream.
+			from := used - len(chunks[k].Data)
+			chunks[k].Data = buf[from : used+n : used+n]
 		} else {
-			segs = append(segs, Chunk{Stream: st, Offset: next, Data: buf[used : used+n : used+n]})
+			chunks = append(chunks, Chunk{Stream: st, Offset: next, Data: buf[used : used+n : used+n]})
 		}
 		used, next = used+n, next+int64(n)
 	}
 	flush()
-	if len(segs) == 0 {
-		// The whole tail was let go for a write that is under way.
-		segs, next = append(segs, Chunk{Offset: next, Gap: j.size - next}), j.size
+	if len(chunks) == 0 {
+		// The whole tail was dropped for a write in progress.
+		chunks, next = append(chunks, Chunk{Offset: next, Gap: j.size - next}), j.size
 	}
-	return segs, rest, next
+	return chunks, rest, next
 }
 
-// cut replaces what of segs lies in g by one gap.
-func cut(segs []Chunk, g gap) []Chunk {
-	out := make([]Chunk, 0, len(segs)+2)
-	from := segs[0].Offset
+// cut replaces the part of chunks that lies in g by one gap.
+func cut(chunks []Chunk, g gap) []Chunk {
+	out := make([]Chunk, 0, len(chunks)+2)
+	from := chunks[0].Offset
 	part := func(s Chunk, start, end int64) {
 		if start, end = max(start, s.Offset), min(end, s.End()); start < end && s.Gap == 0 {
 			out = append(out, Chunk{Stream: s.Stream, Offset: start, Data: s.Data[start-s.Offset : end-s.Offset]})
 		}
 	}
-	for _, s := range segs {
+	for _, s := range chunks {
 		part(s, from, g.start)
 	}
 	if from < g.end {
 		start := max(from, g.start)
 		out = append(out, Chunk{Offset: start, Gap: g.end - start})
 	}
-	for _, s := range segs {
+	for _, s := range chunks {
 		part(s, g.end, never)
 	}
 	return out
@@ -149,8 +150,8 @@ func (j *Journal) runs() int {
 	return j.head.n + j.spill.tail.n
 }
 
-// run returns the i-th run: its stream, its first offset and the one after its
-// last. The caller holds mu.
+// run returns the i-th run: its stream, its first offset and the offset after
+// its last byte. The caller must hold mu.
 func (j *Journal) run(i int) (st Stream, start, end int64) {
 	x, end, from := &j.head, j.headEnd(), int64(0)
 	if i >= x.n {
@@ -163,8 +164,8 @@ func (j *Journal) run(i int) (st Stream, start, end int64) {
 	return x.at(i).stream(), max(x.at(i).start(), from), end
 }
 
-// runAt returns the place of the run that holds offset, and if it was dropped
-// that of the run after the gap or one before. The caller holds mu.
+// runAt returns the number of the run that holds offset; if offset was dropped,
+// that of the run after the gap or one before. The caller must hold mu.
 func (j *Journal) runAt(offset int64) int {
 	if offset < j.headEnd() {
 		return j.head.find(offset)
@@ -172,7 +173,7 @@ func (j *Journal) runAt(offset int64) int {
 	return j.head.n + max(j.spill.tail.find(offset), 0)
 }
 
-// headEnd returns where the runs of the head end. The caller holds mu.
+// headEnd returns where the runs of the head end. The caller must hold mu.
 func (j *Journal) headEnd() int64 {
 	switch sp := j.spill; {
 	case sp == nil:
@@ -184,9 +185,9 @@ func (j *Journal) headEnd() int64 {
 	}
 }
 
-// view is where in a file a journal's bytes were at one moment. It can be read from
-// without a lock, but bytes at the start of the tail may meanwhile have been
-// overwritten: the gap, looked at again afterwards, tells.
+// view describes where in a file a journal's bytes were at one moment. It can
+// be read from without a lock, but bytes at the start of the tail may have been
+// overwritten meanwhile: the reader must check the gap again afterwards.
 type view struct {
 	store    *Store
 	bounds   bounds
@@ -197,11 +198,11 @@ type view struct {
 	gap      gap
 }
 
-// ringSize is how many bytes the file's ring has room for.
+// ringSize returns the capacity of the file's ring in bytes.
 func (v *view) ringSize() int64 { return v.bounds.headQuota + v.bounds.ringQuota - v.ringPos }
 
-// place returns where in the file the byte at offset is, and how many bytes from
-// there on follow each other in the file too.
+// place returns where in the file the byte at offset is, and how many bytes
+// from there on are contiguous in the file.
 func (v *view) place(offset int64) (pos, room int64) {
 	if offset < v.ringBase {
 		return offset, v.ringBase - offset
@@ -210,7 +211,7 @@ func (v *view) place(offset int64) (pos, room int64) {
 	return v.ringPos + in, v.ringSize() - in
 }
 
-// view returns the present view. The caller holds mu.
+// view returns the current view. The caller must hold mu.
 func (j *Journal) view() view {
 	v := view{store: j.store, bounds: j.bounds, stopBase: never}
 	if sp := j.spill; sp != nil {
@@ -235,16 +236,16 @@ func (v *view) read(dst []byte, offset int64) error {
 	return nil
 }
 
-// overtaken returns the gap if it has grown since v was taken and v is of a
-// file. Then what was read from within it may be later bytes: the gap grows
-// before they are written, so it covers every one of them. Else it returns a
-// gap that lies after everything.
+// overtaken returns the gap if it has grown since v was taken and v has a file.
+// Then bytes that were read from within the gap may be newer ones: the gap
+// grows before they are written, so it covers every one of them. Otherwise it
+// returns a gap that lies after everything.
 func (j *Journal) overtaken(v *view) (gap, error) {
 	if v.file != nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if j.released {
-			return gap{}, ErrReleased // the gap is forgotten with the rest
+			return gap{}, ErrReleased // the gap is gone too
 		}
 		if g := j.spill.gap; g != v.gap {
 			return g, nil
@@ -253,8 +254,8 @@ func (j *Journal) overtaken(v *view) (gap, error) {
 	return gap{never, never}, nil
 }
 
-// readError says what a failed read from the file means: Release closes the
-// file under readers.
+// readError converts the error of a failed read from the file: Release closes
+// the file while readers may use it.
 func (j *Journal) readError(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,40 +14,41 @@ import (
 )
 
 var (
-	// errNoLane says that a slot has no lane of a journal of that number.
-	errNoSegment = errors.New("journal: no such lane")
+	// errNoSegment means that a slot has no live segment of a journal with that
+	// number.
+	errNoSegment = errors.New("journal: no such live segment")
 
-	// errDamaged says that what was found contradicts itself.
-	errDamaged = errors.New("journal: what was kept is damaged")
+	// errDamaged means that the stored state is inconsistent.
+	errDamaged = errors.New("journal: stored state is damaged")
 )
 
-// Restore brings back a journal that was running when its process was killed:
-// what Lane said of it is where it is. A pull that was under way counts for as
-// many bytes as it had moved. The journal goes on where it was, with the same
-// offsets; one that was sealed is closed.
+// Restore brings back a journal that was running when its process was killed,
+// from where LiveSegment said it was. A pull in progress counts for as many
+// bytes as it had moved. The journal continues with the same offsets; one that
+// was sealed is closed.
 //
-// When there is an error the slots are left as they are.
+// If there is an error the slots are not changed.
 func (s *Store) Restore(at LiveSegment) (*Journal, error) {
 	fd, err := s.cfg.Keeper.Take(at.Slot)
 	if err != nil {
-		return nil, fmt.Errorf("journal: take lane: %w", err)
+		return nil, fmt.Errorf("journal: take live segment: %w", err)
 	}
-	l, err := s.remapSegment(fd)
+	seg, err := s.remapSegment(fd)
 	if err != nil {
 		return nil, err
 	}
-	l.slot = int64(at.Slot)
-	j, err := s.restore(l, at.Number)
+	seg.slot = int64(at.Slot)
+	j, err := s.restore(seg, at.Number)
 	if err != nil {
-		l.close()
+		seg.close()
 		return nil, err
 	}
 	s.segments.Adopt()
 	return j, nil
 }
 
-func (s *Store) restore(l *liveSegment, number uint64) (*Journal, error) {
-	h := l.header
+func (s *Store) restore(seg *liveSegment, number uint64) (*Journal, error) {
+	h := seg.header
 	if h.magic != segmentMagic || number == 0 || h.number != number {
 		return nil, errNoSegment
 	}
@@ -56,7 +57,7 @@ func (s *Store) restore(l *liveSegment, number uint64) (*Journal, error) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
 	j.mu.Lock()
-	err := j.load(l, &st)
+	err := j.load(seg, &st)
 	if err == nil {
 		err = j.check()
 	}
@@ -83,34 +84,34 @@ func (s *Store) restore(l *liveSegment, number uint64) (*Journal, error) {
 	return j, nil
 }
 
-// load makes an empty journal what a lane says.
-func (j *Journal) load(l *liveSegment, st *segmentState) error {
+// load sets an empty journal to the state of a live segment.
+func (j *Journal) load(seg *liveSegment, st *segmentState) error {
 	within := func(n int64, room int) bool { return 0 <= n && n <= int64(room) }
-	if !within(st.base, slack) || !within(st.headRuns, len(l.head)) || !within(st.tailRuns, maxRuns) || !within(st.tailFirst, maxRuns) ||
-		!within(st.tailMost, len(l.tail)) || !within(st.marks, maxMarks) || !within(st.half, 1) || !within(st.first, math.MaxUint32) ||
-		!within(st.ring, len(l.ring)) || !within(st.why, len(l.header.why)) {
+	if !within(st.base, slack) || !within(st.headRuns, len(seg.head)) || !within(st.tailRuns, maxRuns) || !within(st.tailFirst, maxRuns) ||
+		!within(st.tailMost, len(seg.tail)) || !within(st.marks, maxMarks) || !within(st.half, 1) || !within(st.first, math.MaxUint32) ||
+		!within(st.ring, len(seg.ring)) || !within(st.why, len(seg.header.why)) {
 		return errDamaged
 	}
-	l.base = st.base
-	j.useSegment(l)
+	seg.base = st.base
+	j.useSegment(seg)
 	j.size, j.total, j.closed = st.size, st.total, st.closed != 0
 	j.origin, j.first = time.Duration(st.origin-j.store.clock), uint32(st.first)
 	j.head.n = int(st.headRuns)
 	if st.marks > 0 || st.step > 0 {
-		j.times = &times{marks: l.marks[st.half][:st.marks], step: st.step, half: int(st.half)}
+		j.times = &times{marks: seg.marks[st.half][:st.marks], step: st.step, half: int(st.half)}
 	}
 	if st.why > 0 {
-		j.lossy = lossyFor(string(l.header.why[:st.why]))
+		j.lossy = lossyFor(string(seg.header.why[:st.why]))
 	}
 	inMemory := st.size
 	if st.spilled != 0 {
 		sp := &spill{
 			slot: st.spill, written: st.written, ringBase: st.ringBase, ringPos: st.ringPos, stopBase: st.stopBase,
-			tail: index{ring: l.tail, first: int(st.tailFirst), n: int(st.tailRuns), most: int(st.tailMost)},
+			tail: index{ring: seg.tail, first: int(st.tailFirst), n: int(st.tailRuns), most: int(st.tailMost)},
 			gap:  gap{st.gapStart, st.gapEnd}, dropped: st.dropped,
 		}
 		if st.ring > 0 {
-			sp.ring = l.ring[:st.ring:st.ring]
+			sp.ring = seg.ring[:st.ring:st.ring]
 		}
 		j.spill = sp
 		inMemory = st.stopBase
@@ -125,7 +126,7 @@ func (j *Journal) load(l *liveSegment, st *segmentState) error {
 	return nil
 }
 
-// lossyFor is the error that has a text.
+// lossyFor returns the error with the given text.
 func lossyFor(text string) error {
 	if text == ErrTotalQuota.Error() {
 		return ErrTotalQuota
@@ -151,11 +152,11 @@ func (j *Journal) takeSpill() error {
 	return nil
 }
 
-// locate asks where the positions of the files are.
+// readPositions reads the current positions of the files.
 func (j *Journal) readPositions() error {
 	var err error
 	if j.segment.pos, err = unix.Seek(j.segment.fd, 0, io.SeekCurrent); err != nil {
-		return fmt.Errorf("journal: position in lane: %w", err)
+		return fmt.Errorf("journal: position in live segment: %w", err)
 	}
 	if sp := j.spill; sp != nil && sp.file != nil {
 		if sp.pos, err = sp.file.Seek(0, io.SeekCurrent); err != nil {
@@ -165,7 +166,7 @@ func (j *Journal) readPositions() error {
 	return nil
 }
 
-// moved returns how many bytes the pull that was under way has moved.
+// pulled returns how many bytes the pull in progress has moved.
 func (j *Journal) pulled(st *segmentState) (int, error) {
 	if st.pullFrom == noPull {
 		return 0, nil
@@ -202,14 +203,14 @@ func (j *Journal) pulled(st *segmentState) (int, error) {
 	return int(n), nil
 }
 
-// tailHeld returns how many bytes are in the ring that is appended to.
+// tailHeld returns how many bytes are in the current ring.
 func (j *Journal) tailHeld() int64 {
 	sp := j.spill
 	return j.size - min(max(sp.gap.end, sp.tailBase()), j.size)
 }
 
-// check reports whether what is known of a journal goes together, so that nothing
-// read from it, wrong as it may be, leads out of bounds.
+// check returns errDamaged if the state of a journal is inconsistent, so that
+// no stored value, however wrong, leads out of bounds.
 func (j *Journal) check() error {
 	ok := j.size >= 0 && j.size < never>>2
 	sum := int64(0)
@@ -232,7 +233,7 @@ func (j *Journal) check() error {
 	return nil
 }
 
-// checkSpill is check of what is not in memory from 0 on.
+// checkSpill is check for everything that is not in memory from 0 on.
 func (j *Journal) checkSpill() bool {
 	sp := j.spill
 	if sp == nil {
@@ -277,7 +278,7 @@ func (j *Journal) checkSpill() bool {
 	return sp.tail.check(from, j.size)
 }
 
-// check reports whether runs are in order and cover what lies from from up to
+// check reports whether runs are in order and cover the range from from up to
 // end.
 func (x *index) check(from, end int64) bool {
 	if x.n == 0 {
@@ -294,7 +295,7 @@ func (x *index) check(from, end int64) bool {
 	return x.at(0).start() <= from
 }
 
-// count adds a journal that was brought back to what the store counts.
+// count adds a restored journal to the counters of the store.
 func (j *Journal) count() {
 	s := j.store
 	s.journals.Add(1)

@@ -17,7 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// wholeState is everything that a reader can learn of a journal.
+// wholeState returns everything that a reader can learn about a journal.
 func wholeState(t *testing.T, j *Journal) map[string]any {
 	t.Helper()
 	why := ""
@@ -70,9 +70,9 @@ func TestRestore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newKind(t, name)
 			before := j.store
-			lane, ok := j.LiveSegment()
+			seg, ok := j.LiveSegment()
 			if !ok {
-				t.Fatal("no lane")
+				t.Fatal("no live segment")
 			}
 			if j.Value() != nil {
 				t.Error("a running journal has a value")
@@ -80,7 +80,7 @@ func TestRestore(t *testing.T) {
 			want := wholeState(t, j)
 			after := NewStore(before.cfg)
 			t.Cleanup(after.Close)
-			k, err := after.Restore(lane)
+			k, err := after.Restore(seg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,14 +89,14 @@ func TestRestore(t *testing.T) {
 			}
 			forget(j)
 
-			// It goes on, and its end is restored too: first from the lane, then by
-			// its value.
+			// It continues, and its end is restored too: first from the live
+			// segment, then from its value.
 			k.Append(Stderr, bytes.Repeat([]byte("more"), 100))
 			k.Seal()
 			want = wholeState(t, k)
 			sealed := NewStore(before.cfg)
 			t.Cleanup(sealed.Close)
-			l, err := sealed.Restore(lane)
+			l, err := sealed.Restore(seg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,10 +107,10 @@ func TestRestore(t *testing.T) {
 			value := l.Value()
 			l.Close()
 			if !bytes.Equal(value, l.Value()) {
-				t.Error("the value changes when the lane is given back")
+				t.Error("the value changes when the segment is released")
 			}
-			if _, err := sealed.Restore(lane); !errors.Is(err, errNoSegment) {
-				t.Errorf("of a lane that was given back: %v", err)
+			if _, err := sealed.Restore(seg); !errors.Is(err, errNoSegment) {
+				t.Errorf("restore from a released segment: %v", err)
 			}
 			want = wholeState(t, l)
 			last := NewStore(before.cfg)
@@ -122,7 +122,7 @@ func TestRestore(t *testing.T) {
 				t.Fatalf("value (-before +after):\n%s", diff)
 			}
 			if _, ok := m.LiveSegment(); ok {
-				t.Error("a closed journal has a lane")
+				t.Error("a closed journal has a live segment")
 			}
 			forget(l)
 			m.Release()
@@ -133,30 +133,31 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A journal goes on with the bounds it was made with, whatever later ones have.
+// A journal keeps the bounds it was created with, whatever bounds later ones
+// have.
 func TestRestoreUnderOtherBounds(t *testing.T) {
 	for name := range kinds {
 		t.Run(name, func(t *testing.T) {
 			j, whole := newKind(t, name), newKind(t, name)
-			lane, ok := j.LiveSegment()
+			seg, ok := j.LiveSegment()
 			if !ok {
-				t.Fatal("no lane")
+				t.Fatal("no live segment")
 			}
 			cfg := j.store.cfg
 			cfg.ExecMemory, cfg.ExecQuota = 70000, 5000000
 			after := NewStore(cfg)
 			t.Cleanup(after.Close)
-			k, err := after.Restore(lane)
+			k, err := after.Restore(seg)
 			if err != nil {
 				t.Fatal(err)
 			}
 			forget(j)
-			for i := range 300 { // past every bound that it has
+			for i := range 300 { // past all its bounds
 				for _, to := range []*Journal{whole, k} {
 					to.Append(Stream(i%2), bytes.Repeat([]byte{byte(i)}, 10))
 				}
 			}
-			without := func(j *Journal) map[string]any { // what depends on which store it is
+			without := func(j *Journal) map[string]any { // without what depends on the store
 				state := wholeState(t, j)
 				delete(state, "stats")
 				delete(state, "marks")
@@ -179,7 +180,7 @@ func TestRestoreUnderOtherBounds(t *testing.T) {
 				t.Fatalf("value (-before +after):\n%s", diff)
 			}
 			k.Close()
-			fresh := after.New() // it must not get the lane of another size
+			fresh := after.New() // it must not get the segment of another size
 			fresh.Append(Stdout, []byte("x"))
 			if got := fresh.segment.header.bounds; got != after.newBounds || fresh.bounds != after.newBounds {
 				t.Errorf("a new journal has the bounds %v, want %v", got, after.newBounds)
@@ -188,7 +189,7 @@ func TestRestoreUnderOtherBounds(t *testing.T) {
 	}
 }
 
-// Descriptors that were kept are given up with what they were kept for.
+// Kept descriptors are dropped with the journals they were kept for.
 func TestSlotsAreDropped(t *testing.T) { synctest.Test(t, slotsAreDropped) }
 
 func slotsAreDropped(t *testing.T) {
@@ -201,7 +202,7 @@ func slotsAreDropped(t *testing.T) {
 		js = append(js, j)
 	}
 	if k.kept != 40 {
-		t.Errorf("%d kept, want a lane and a file for each of 20", k.kept)
+		t.Errorf("%d kept, want a segment and a file for each of 20", k.kept)
 	}
 	for _, j := range js {
 		j.Close()
@@ -209,7 +210,7 @@ func slotsAreDropped(t *testing.T) {
 	time.Sleep(time.Second) // pace: the clock is the bubble's
 	synctest.Wait()
 	if k.kept != 21 {
-		t.Errorf("%d kept, want 20 files and a spare lane", k.kept)
+		t.Errorf("%d kept, want 20 files and a spare segment", k.kept)
 	}
 	made := k.made
 	for range 100 {
@@ -219,7 +220,7 @@ func slotsAreDropped(t *testing.T) {
 		j.Release()
 	}
 	if k.made != made {
-		t.Errorf("%d kept for journals that could use the spare lane", k.made-made)
+		t.Errorf("%d kept for journals that could use the spare segment", k.made-made)
 	}
 	for _, j := range js {
 		j.Release()
@@ -230,7 +231,7 @@ func slotsAreDropped(t *testing.T) {
 	}
 }
 
-// counting counts what is kept.
+// countingKeeper counts what is kept.
 type countingKeeper struct {
 	holder.Keeper
 	kept, made int
@@ -247,16 +248,16 @@ func (c *countingKeeper) Drop(slot holder.Slot) {
 	c.Keeper.Drop(slot)
 }
 
-// unable is a keeper that keeps nothing.
+// failingKeeper is a keeper that keeps nothing.
 type failingKeeper struct{ holder.Keeper }
 
 func (failingKeeper) Keep(int) (holder.Slot, error) { return 0, os.ErrClosed }
 
-// Without a keeper output is as good as ever until this process ends, and the
-// owner is told once.
+// Without a keeper, output is complete until this process ends, and Inexact is
+// called once.
 func TestNothingCanBeKept(t *testing.T) {
-	var told []error
-	s := newStore(t, Config{Keeper: failingKeeper{}, ExecMemory: 1000, Inexact: func(err error) { told = append(told, err) }})
+	var reasons []error
+	s := newStore(t, Config{Keeper: failingKeeper{}, ExecMemory: 1000, Inexact: func(err error) { reasons = append(reasons, err) }})
 	text := strings.Repeat("0123456789", 1000)
 	for range 3 {
 		j := s.New()
@@ -272,16 +273,17 @@ func TestNothingCanBeKept(t *testing.T) {
 			t.Errorf("content differs (%v)", err)
 		}
 		if _, ok := j.LiveSegment(); ok {
-			t.Error("it has a lane")
+			t.Error("the journal has a live segment")
 		}
 		j.Release()
 	}
-	if len(told) != 1 || !errors.Is(told[0], os.ErrClosed) {
-		t.Errorf("told %v", told)
+	if len(reasons) != 1 || !errors.Is(reasons[0], os.ErrClosed) {
+		t.Errorf("reasons %v", reasons)
 	}
 }
 
-// A lane that was given back says nothing of who had it to who takes it next.
+// A segment that was given back reveals nothing about its last journal to the
+// next one.
 func TestLiveSegmentsAreReused(t *testing.T) {
 	s := newStore(t, Config{})
 	j := s.New()
@@ -295,7 +297,7 @@ func TestLiveSegmentsAreReused(t *testing.T) {
 		t.Fatalf("%+v after %+v", second, first)
 	}
 	if _, err := s.Restore(first); !errors.Is(err, errNoSegment) {
-		t.Errorf("the first is found: %v", err)
+		t.Errorf("restored from a reused segment: %v", err)
 	}
 	fd, w := pipe(t)
 	if _, err := w.WriteString("public"); err != nil {
@@ -323,7 +325,7 @@ func TestAppendFromTerminal(t *testing.T) {
 		}
 	}
 	j := newJournal(t, Config{})
-	// What a process before this one left in the stage comes first.
+	// What an earlier process left in the staging pipe comes first.
 	if _, err := unix.Write(sw, []byte("left ")); err != nil {
 		t.Fatal(err)
 	}
@@ -340,8 +342,8 @@ func TestAppendFromTerminal(t *testing.T) {
 	}
 }
 
-// readEverything looks at a journal in every way. Nothing may panic; errors are
-// fine.
+// readEverything uses all methods of a journal. Errors are fine, a panic is
+// not.
 func readEverything(j *Journal) {
 	at := int64(0)
 	for range 20 {
@@ -375,13 +377,13 @@ func FuzzRestoreValue(f *testing.F) {
 		readEverything(j)
 		j.Value()
 		if j.spill != nil {
-			j.spill.slot = notKept // it may be anything's
+			j.spill.slot = notKept // it may belong to something else
 		}
 		j.Release()
 	})
 }
 
-// FuzzRestore changes what a lane says.
+// FuzzRestore changes the state in a live segment.
 func FuzzRestore(f *testing.F) {
 	size := int(unsafe.Sizeof(segmentState{}))
 	for i := range size / 8 {
@@ -393,9 +395,9 @@ func FuzzRestore(f *testing.F) {
 	names := []string{"memory", "file", "ring", "ring in memory", "no file"}
 	f.Fuzz(func(t *testing.T, kind, word uint8, v int64, place uint16, r int64) {
 		j := newKind(t, names[int(kind)%len(names)])
-		lane, ok := j.LiveSegment()
+		seg, ok := j.LiveSegment()
 		if !ok {
-			t.Fatal("no lane")
+			t.Fatal("no live segment")
 		}
 		h := j.segment.header
 		words := unsafe.Slice((*int64)(unsafe.Pointer(&h.states[h.seq&1])), size/8)
@@ -405,7 +407,7 @@ func FuzzRestore(f *testing.F) {
 			j.segment.marks[0][place%8].offset = r
 		}
 		after := NewStore(j.store.cfg)
-		k, err := after.Restore(lane)
+		k, err := after.Restore(seg)
 		if err == nil {
 			readEverything(k)
 			k.Append(Stdout, make([]byte, 3000))

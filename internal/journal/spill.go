@@ -7,36 +7,37 @@ import (
 	"time"
 )
 
-// spill is what a journal has beyond its slice once it has outgrown it: the
-// file, the tail, the gap. It follows the locking rule of Journal's fields,
-// except written, which belongs to wmu.
+// spill is the state of a journal that has outgrown memory: the file, the tail,
+// the gap. It follows the locking rule of Journal's fields, except written,
+// which is guarded by wmu.
 //
-// The bytes from 0 on are in the file at their own offset, up to ringBase;
-// from there on they are in the file's ring. After stop, bytes from stopBase
-// on are in the memory ring instead, and the file changes no more until resume.
+// Bytes from 0 up to ringBase are in the file at their own offset; from there
+// on they are in the file's ring. After stop, bytes from stopBase on are in the
+// memory ring instead, and the file does not change until resume.
 type spill struct {
-	file     *os.File // nil when none could be made: the head stays in Journal.mem
+	file     *os.File // nil if none could be created: the head stays in Journal.mem
 	slot     int64    // where the file is kept
-	pos      int64    // where the position of the file is. Under wmu.
+	pos      int64    // current position of the file. Guarded by wmu.
 	written  int64    // bytes in the file, counted in store.spilled
 	ringBase int64    // offset of the first byte of the file's ring, never while the head is open
-	ringPos  int64    // where in the file its ring begins; it ends where the quota does
-	ring     []byte   // the memory ring; nil until stop
+	ringPos  int64    // where in the file its ring begins; it ends at the quota
+	ring     []byte   // the memory ring; nil unless stopped
 	stopBase int64    // offset of the first byte of the memory ring
-	tail     index    // runs of what is in a ring, from the gap's end on
+	tail     index    // runs of the bytes in a ring, from the end of the gap on
 	gap      gap
 	dropped  [streams]int64
 }
 
-// never is an offset that is not reached.
+// never is an offset that is never reached.
 const never = math.MaxInt64
 
-// gap is the bytes from start up to end that were dropped; none if end is 0.
+// gap is the range of bytes from start up to end that were dropped; there is
+// none if end is 0.
 type gap struct{ start, end int64 }
 
 func (g gap) none() bool { return g.end == 0 }
 
-// gap returns the journal's gap. The caller holds mu.
+// gap returns the journal's gap. The caller must hold mu.
 func (j *Journal) gap() gap {
 	if j.spill == nil {
 		return gap{}
@@ -44,7 +45,7 @@ func (j *Journal) gap() gap {
 	return j.spill.gap
 }
 
-// tailBase returns where the ring that bytes are appended to begins.
+// tailBase returns the offset of the first byte of the current ring.
 func (sp *spill) tailBase() int64 {
 	if sp.ring != nil {
 		return sp.stopBase
@@ -52,8 +53,8 @@ func (sp *spill) tailBase() int64 {
 	return sp.ringBase
 }
 
-// toFile moves the content from memory to a new spill file. When that fails
-// the journal is stopped with its content as the head. The caller holds wmu.
+// toFile moves the content from memory to a new spill file. If that fails, the
+// journal is stopped with its content as the head. The caller must hold wmu.
 func (j *Journal) toFile() {
 	sp := &spill{ringBase: never, ringPos: j.headQuota, slot: notKept, tail: index{ring: j.segment.tail}}
 	f, slot, err := j.makeFile()
@@ -72,8 +73,8 @@ func (j *Journal) toFile() {
 	}
 }
 
-// makeFile makes a spill file of what is in memory, which is kept. The caller
-// holds wmu.
+// makeFile creates a spill file with the bytes in memory and gives it to the
+// keeper. The caller must hold wmu.
 func (j *Journal) makeFile() (f *os.File, slot int64, err error) {
 	s := j.store
 	if s.spilled.Load()+int64(len(j.mem)) > s.cfg.TotalQuota {
@@ -83,7 +84,7 @@ func (j *Journal) makeFile() (f *os.File, slot int64, err error) {
 	if err != nil {
 		return nil, notKept, fmt.Errorf("journal: make spill file: %w", err)
 	}
-	// Its position moves along, to where the next pull begins.
+	// Write moves the position to where the next pull begins.
 	if _, err := f.Write(j.mem); err != nil {
 		f.Close()
 		return nil, notKept, fmt.Errorf("journal: write spill file: %w", err)
@@ -94,8 +95,8 @@ func (j *Journal) makeFile() (f *os.File, slot int64, err error) {
 	return f, slot, nil
 }
 
-// fill makes f the file, which has all that was in memory. The caller holds both
-// locks.
+// setFile makes f, which has all bytes of mem, the spill file. The caller must
+// hold both locks.
 func (j *Journal) setFile(f *os.File, slot int64) {
 	n := int64(len(j.mem))
 	j.spill.file, j.spill.slot, j.spill.pos = f, slot, n
@@ -103,14 +104,14 @@ func (j *Journal) setFile(f *os.File, slot int64) {
 	j.mem = nil
 }
 
-// setWritten notes how many bytes the file holds.
+// setWritten sets how many bytes the file holds.
 func (j *Journal) setWritten(n int64) {
 	j.store.spilled.Add(n - j.spill.written)
 	j.spill.written = n
 }
 
-// stop ends writing to the file until there is room for it again: what it holds
-// stays, new bytes go to a small ring in memory. The caller holds wmu.
+// stop ends writing to the file until there is room again: its content stays,
+// and new bytes go to a small ring in memory. The caller must hold wmu.
 func (j *Journal) stop(reason error) {
 	s, sp := j.store, j.spill
 	n := min(s.tailMemory, j.ringQuota)
@@ -121,7 +122,7 @@ func (j *Journal) stop(reason error) {
 	base := j.size
 	all := sp.gap.none() && j.head.n+sp.tail.n <= len(j.segment.head)
 	if !all {
-		// Keeping the file's ring behind the gap would make the next drop a
+		// Keeping the file's ring after the gap would make the next drop a
 		// second gap. Only its newest bytes are kept, in memory.
 		base -= min(n, j.tailHeld())
 		if v := j.view(); v.read(ring[:j.size-base], base) != nil {
@@ -131,8 +132,8 @@ func (j *Journal) stop(reason error) {
 
 	j.mu.Lock()
 	if all {
-		// Everything is held from 0 on; the file's ring, if begun, becomes
-		// part of the head.
+		// Everything is held from 0 on; the file's ring, if begun, becomes part
+		// of the head.
 		j.tailToHead()
 	} else {
 		j.drop(base)
@@ -153,17 +154,17 @@ func (j *Journal) stop(reason error) {
 }
 
 const (
-	// resumeAfter is how long nothing is tried after the file took no more: to
-	// ask costs little, but a disk that is full seldom has room at once.
+	// resumeAfter is how long to wait before trying again after the file took
+	// no more: the check is cheap, but a full disk seldom has room at once.
 	resumeAfter = 250 * time.Millisecond
 
-	// resumeRoom is what must be free then. With less the file would soon be
-	// stopped again, and hold less than the memory ring would.
+	// resumeRoom is how much space must be free then. With less, the file would
+	// soon be stopped again, and hold less than the memory ring would.
 	resumeRoom = 16 * tailMemory
 )
 
-// tryResume goes on with the file if there is room for it again. The caller
-// holds wmu, and the journal is stopped.
+// tryResume resumes writing to the file if there is room again. The caller must
+// hold wmu, and the journal must be stopped.
 func (j *Journal) tryResume() {
 	s := j.store
 	now := time.Since(s.began)
@@ -177,10 +178,10 @@ func (j *Journal) tryResume() {
 	j.resume()
 }
 
-// resume goes on with the file, to which the memory ring is moved: there is one
-// gap as before. Its ring begins where nothing is held, so a reader or a restart
-// that knows of the stop alone finds all. An error leaves the journal stopped.
-// The caller holds wmu.
+// resume moves the memory ring to the file and continues there, with one gap as
+// before. The file's new ring begins where nothing is held, so a reader or a
+// restart that only knows the stopped state still finds all bytes. On error the
+// journal stays stopped. The caller must hold wmu.
 func (j *Journal) resume() {
 	s, sp := j.store, j.spill
 	f, slot := sp.file, sp.slot
@@ -194,9 +195,10 @@ func (j *Journal) resume() {
 	next := view{store: s, bounds: j.bounds, file: f, ringBase: from, ringPos: max(j.headQuota, head)}
 	whole := sp.gap.none() && sp.ringBase == never && j.size <= j.headQuota && j.head.n+sp.tail.n <= s.maxRuns
 	if whole {
-		next.ringBase, next.ringPos = never, j.headQuota // nothing was lost: the head goes on
+		next.ringBase, next.ringPos = never, j.headQuota // nothing was lost: the head continues
 	}
-	// The head must be at its own offsets, also what was the file's ring before.
+	// The head must be at its own offsets, including what was the file's ring
+	// before.
 	inPlace := head <= sp.ringBase || sp.ringBase == sp.ringPos
 	if !inPlace || next.ringSize() < int64(len(sp.ring)) || j.moveRing(next, from) != nil {
 		if sp.file == nil {
@@ -221,7 +223,7 @@ func (j *Journal) resume() {
 	j.save()
 }
 
-// tailToHead makes the runs of the tail part of the head's. The caller holds both
+// tailToHead moves the runs of the tail to the head. The caller must hold both
 // locks.
 func (j *Journal) tailToHead() {
 	sp := j.spill
@@ -231,7 +233,8 @@ func (j *Journal) tailToHead() {
 	sp.tail = index{ring: j.segment.tail, most: sp.tail.most}
 }
 
-// moveRing writes what is in the memory ring, from an offset on, to its place.
+// moveRing writes the bytes of the memory ring, from an offset on, to their
+// place in the file.
 func (j *Journal) moveRing(to view, from int64) error {
 	sp := j.spill
 	for from < j.size {
@@ -246,8 +249,8 @@ func (j *Journal) moveRing(to view, from int64) error {
 	return nil
 }
 
-// drop lets go of the tail's bytes before offset to, which grows the gap. The
-// caller holds both locks.
+// drop drops the tail's bytes before offset to, which grows the gap. The caller
+// must hold both locks.
 func (j *Journal) drop(to int64) {
 	sp := j.spill
 	from := max(sp.gap.end, sp.tailBase())
@@ -270,10 +273,10 @@ func (j *Journal) drop(to int64) {
 	sp.gap.end = to
 }
 
-// takeMemory copies what of the bytes from offset on is in memory to its place
-// in dst, and returns the part of dst that comes before it and is still to be
-// read from the file. The caller holds mu: the ring is overwritten in place, and
-// the lane becomes another journal's.
+// takeMemory copies those bytes from offset on that are in memory to their
+// place in dst, and returns the part of dst before them that must still be read
+// from the file. The caller must hold mu: the ring is overwritten in place, and
+// the live segment is reused by another journal.
 func (j *Journal) takeMemory(dst []byte, offset int64) []byte {
 	sp := j.spill
 	if sp != nil && sp.ring != nil && offset+int64(len(dst)) > sp.stopBase {

@@ -2,8 +2,8 @@ package journal
 
 import "os"
 
-// openUnlinked returns a new file in dir that has no name there: it is gone with
-// its last descriptor, also when the daemon is killed.
+// openUnlinked returns a new file in dir that has no name there: it disappears
+// with its last descriptor, even if the daemon is killed.
 func openUnlinked(dir string) (*os.File, error) {
 	if f := openTmpfile(dir); f != nil {
 		return f, nil
@@ -11,7 +11,7 @@ func openUnlinked(dir string) (*os.File, error) {
 	return createUnlinked(dir)
 }
 
-// createUnlinked makes a file with a name and takes the name away.
+// createUnlinked creates a file with a name and removes the name.
 func createUnlinked(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "trl-journal-*")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTmpfile returns nil where the file system of dir can't make a file
-// without a name.
+// openTmpfile returns nil if the file system of dir can't create a file without
+// a name.
 func openTmpfile(dir string) *os.File {
 	// O_EXCL: it can't be given a name later either.
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A spill file has no name from the start, however it was made, and holds what
-// is written to it.
+// A spill file never has a name that could be seen, however it was created, and
+// holds what is written to it.
 func TestSpillFileHasNoName(t *testing.T) {
 	for name, open := range map[string]func(string) (*os.File, error){"open": openUnlinked, "create": createUnlinked} {
 		t.Run(name, func(t *testing.T) {

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Mark says when a byte was captured: those from Offset on, up to the next
-// mark, came At after the command's start or shortly later.
+// Mark says when bytes were captured: those from Offset up to the next mark
+// arrived At after the command's start or shortly later.
 type Mark struct {
 	Offset int64
 	At     time.Duration
 }
 
 const (
-	// markStep is how close marks come at first, in milliseconds: what is
-	// written within a hundredth of a second is one picture to who watches it.
+	// markStep is the initial minimum distance of marks, in milliseconds: a
+	// viewer sees bytes that are written within 10 ms as one change.
 	markStep = 10
 
-	// maxMarks bounds the table of one journal to 64 KiB. Forty seconds that
-	// never pause have marks as close as they come, an hour of them about one
-	// a second; what pauses longer than that keeps every one.
+	// maxMarks bounds the table of one journal to 64 KiB. Forty seconds of
+	// continuous output have marks at the minimum distance, an hour has about
+	// one a second; output with longer pauses keeps every mark.
 	maxMarks = 4096
 
 	// minMarks is what a table may always hold, however far the daemon is past
@@ -28,8 +28,8 @@ const (
 	minMarks = 64
 )
 
-// mark is a Mark in the table, its time in milliseconds: 49 days of them fit,
-// and what comes later is said to have come then.
+// mark is a Mark in the table, with its time in milliseconds: 49 days fit, and
+// later times are cut to that.
 type mark struct {
 	offset int64
 	at     uint32
@@ -41,18 +41,18 @@ func (m mark) public() Mark {
 	return Mark{Offset: m.offset, At: time.Duration(m.at) * time.Millisecond}
 }
 
-// times is when the bytes of a journal came, except the first of them, which
-// Journal.first says: most commands write once, and need no table. It knows
-// nothing of where the bytes are.
+// times stores when the bytes of a journal arrived, except the first of them,
+// for which Journal.first is used: most commands write once and need no table.
+// It does not depend on where the bytes are.
 type times struct {
-	marks []mark // in the order of their offsets and of their times
-	step  int64  // no two marks are closer, in milliseconds
-	half  int    // which of the two tables in the lane marks is
-	waste int    // how many marks the other one has had
+	marks []mark // ordered by offset and by time
+	step  int64  // minimum distance of two marks, in milliseconds
+	half  int    // which of the two tables in the live segment marks is
+	waste int    // how many marks the other table has had
 }
 
-// Begin sets the moment that times are counted from. It is when the journal was
-// made, until the owner knows better.
+// Begin sets the zero of the times. Until the owner calls it, that is when the
+// journal was created.
 func (j *Journal) Begin(at time.Time) {
 	j.wmu.Lock()
 	defer j.wmu.Unlock()
@@ -62,8 +62,8 @@ func (j *Journal) Begin(at time.Time) {
 	j.save()
 }
 
-// Marks returns when the bytes from offset from up to to came. The first mark is
-// at from or before it; there is none only of an empty journal.
+// Marks returns when the bytes from offset from up to to arrived. The first
+// mark is at from or before it; only an empty journal has none.
 func (j *Journal) Marks(from, to int64) []Mark {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,8 +88,8 @@ func (j *Journal) Marks(from, to int64) []Mark {
 	return marks
 }
 
-// mark notes when the next byte came, unless a byte shortly before it says so.
-// The caller holds both locks.
+// mark records when the next byte arrived, unless the last mark is recent
+// enough. The caller must hold both locks.
 func (j *Journal) mark() {
 	at := clamp((time.Since(j.store.began) - j.origin).Milliseconds(), 0, math.MaxUint32)
 	if j.size == 0 {
@@ -111,7 +111,7 @@ func (j *Journal) mark() {
 	}
 	t := j.times
 	if n := len(t.marks); !j.store.marksMayGrow(n) {
-		// It is made smaller as a copy, for a restart finds the table whole.
+		// Thin a copy, because a restart must find a complete table.
 		t.half, t.waste = 1-t.half, max(n, t.waste)
 		t.marks = append(j.segment.marks[t.half][:0], t.marks...)
 		t.forget(j.gap())
@@ -123,7 +123,7 @@ func (j *Journal) mark() {
 	t.marks = append(t.marks, mark{offset: j.size, at: uint32(at)})
 }
 
-// last is when the last mark is, given when the first is.
+// last returns the time of the last mark, or first if there is none.
 func (t *times) last(first int64) int64 {
 	if n := len(t.marks); n > 0 {
 		return int64(t.marks[n-1].at)
@@ -131,7 +131,7 @@ func (t *times) last(first int64) int64 {
 	return first
 }
 
-// forget lets go of marks of which no byte is held.
+// forget removes marks of which no byte is held.
 func (t *times) forget(g gap) {
 	kept := t.marks[:0]
 	for i, m := range t.marks {
@@ -143,8 +143,8 @@ func (t *times) forget(g gap) {
 	t.marks = kept
 }
 
-// thin doubles the step until at most n marks are left. What follows a longer
-// pause keeps its mark.
+// thin doubles the step until at most n marks are left. Marks after a longer
+// pause are kept.
 func (t *times) thin(first int64, n int) {
 	for len(t.marks) > n {
 		t.step *= 2
@@ -159,7 +159,7 @@ func (t *times) thin(first int64, n int) {
 	}
 }
 
-// memory is what the table takes.
+// memory returns how many bytes the table takes.
 func (t *times) memory() int64 {
 	if t == nil {
 		return 0
@@ -167,7 +167,7 @@ func (t *times) memory() int64 {
 	return markSize * int64(len(t.marks)+t.waste)
 }
 
-// marksMayGrow reports whether a table of n marks may take one more.
+// marksMayGrow reports whether a table of n marks may get one more.
 func (s *Store) marksMayGrow(n int) bool {
 	return n < min(minMarks, s.maxMarks) || n < s.maxMarks && s.memory.Load()/2 < s.cfg.TotalMemory
 }

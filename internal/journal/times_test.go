@@ -8,16 +8,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pass lets time go by for the journals of a store.
+// advance advances the clock of the journals of a store.
 func (s *Store) advance(d time.Duration) { s.began = s.began.Add(-d) }
 
-// rest is what a test itself takes, at the very most.
+// maxTestTime is the longest that a test itself may take.
 const maxTestTime = 5 * time.Second
 
 func TestMarks(t *testing.T) {
 	j := newJournal(t, Config{})
 	if got := j.Marks(0, 1); got != nil {
-		t.Errorf("marks of nothing: %v", got)
+		t.Errorf("marks of an empty journal: %v", got)
 	}
 	j.store.advance(time.Hour)
 	j.Begin(time.Now())
@@ -35,7 +35,7 @@ func TestMarks(t *testing.T) {
 	got := j.Marks(0, 12)
 	for i := range got {
 		if over := got[i].At % time.Hour; over > maxTestTime {
-			t.Errorf("%v is not when it was", got[i])
+			t.Errorf("mark %v has the wrong time", got[i])
 		}
 		got[i].At = got[i].At.Truncate(time.Hour)
 	}
@@ -64,7 +64,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Output that came before its command was said to have begun came at its start.
+// Output that arrived before the start that Begin sets counts as arrived at the
+// start.
 func TestMarkBeforeTheBeginning(t *testing.T) {
 	j := newJournal(t, Config{})
 	j.Begin(time.Now().Add(time.Hour))
@@ -74,8 +75,8 @@ func TestMarkBeforeTheBeginning(t *testing.T) {
 	}
 }
 
-// However long a command writes, its table is bounded, no byte is said to have
-// come later than it did or much earlier, and a pause is where it was.
+// However long a command writes, its table is bounded, no byte is reported
+// later than it arrived or much earlier, and pauses stay where they were.
 func TestMarksAgainstModel(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,26 +85,26 @@ func TestMarksAgainstModel(t *testing.T) {
 		})
 		defer s.Close()
 		s.maxMarks = rapid.IntRange(1, 40).Draw(t, "marks")
-		// A clock that stands but for what passes would be exact; the real one
-		// runs on by what the test takes.
+		// With a clock that only advance moves, times would be exact; the real
+		// clock adds the duration of the test.
 		start := time.Now()
 		j := s.New()
 		defer j.Release()
 		j.Begin(start)
 		passed := time.Duration(0)
-		var came []time.Duration // of each byte
-		var pauses []int64       // offsets of the bytes after a pause
+		var arrived []time.Duration // arrival time of each byte
+		var pauses []int64          // offsets of the bytes after a pause
 		for range rapid.IntRange(1, 300).Draw(t, "writes") {
 			pause := rapid.SampledFrom([]time.Duration{0, 0, 3, 11, 50, 1000, 1 << 22}).Draw(t, "pause") * time.Millisecond
 			s.advance(pause)
 			passed += pause
 			if pause == 1<<22*time.Millisecond {
-				pauses = append(pauses, int64(len(came)))
+				pauses = append(pauses, int64(len(arrived)))
 			}
 			n := rapid.IntRange(1, 20).Draw(t, "bytes")
 			j.Append(Stream(n%2), make([]byte, n))
 			for range n {
-				came = append(came, passed)
+				arrived = append(arrived, passed)
 			}
 		}
 		took := time.Since(start) + time.Millisecond
@@ -118,26 +119,26 @@ func TestMarksAgainstModel(t *testing.T) {
 		at := func(o int64) time.Duration {
 			marks := j.Marks(o, o+1)
 			if len(marks) != 1 {
-				t.Fatalf("%d marks say when the byte at %d came", len(marks), o)
+				t.Fatalf("%d marks for the byte at %d", len(marks), o)
 			}
 			return marks[0].At
 		}
-		for o := range int64(len(came)) {
+		for o := range int64(len(arrived)) {
 			if g.start <= o && o < g.end {
 				continue
 			}
-			if got := at(o); got > came[o]+took || came[o]-got > 2*step+took {
-				t.Fatalf("the byte at %d came at %v, and is said to at %v; the step is %v, the gap %v", o, came[o], got, step, g)
+			if got := at(o); got > arrived[o]+took || arrived[o]-got > 2*step+took {
+				t.Fatalf("the byte at %d arrived at %v, its mark says %v; the step is %v, the gap %v", o, arrived[o], got, step, g)
 			}
 		}
 		for _, o := range pauses {
 			held := o < g.start || o >= g.end
-			if held && 1<<22*time.Millisecond >= 2*step && at(o) < came[o] && o > 0 {
+			if held && 1<<22*time.Millisecond >= 2*step && at(o) < arrived[o] && o > 0 {
 				t.Fatalf("the pause before %d is not in the marks", o)
 			}
 		}
 		if got := s.memory.Load(); j.charged != got {
-			t.Fatalf("%d bytes are charged, %d counted", j.charged, got)
+			t.Fatalf("%d bytes are charged, %d are used", j.charged, got)
 		}
 	})
 }
@@ -150,7 +151,7 @@ func TestMarksAreBounded(t *testing.T) {
 		j.Append(TTY, []byte("x"))
 	}
 	if n := cap(j.times.marks); n > maxMarks || len(j.times.marks) < maxMarks/4 {
-		t.Errorf("%d marks in room for %d", len(j.times.marks), n)
+		t.Errorf("%d marks, capacity %d", len(j.times.marks), n)
 	}
 	j.Close()
 	if got := j.store.Stats().MemoryBytes; got > maxMarks*markSize+7*maxMarks {
@@ -158,7 +159,8 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 }
 
-// A daemon that is far past its memory thins tables instead of growing them.
+// A daemon that is far past its memory limit thins tables instead of growing
+// them.
 func TestMarksUnderPressure(t *testing.T) {
 	j := newJournal(t, Config{TotalMemory: 1})
 	for range 10 * minMarks {
@@ -170,7 +172,7 @@ func TestMarksUnderPressure(t *testing.T) {
 	}
 }
 
-// The marks of bytes that quota has dropped are no reason to thin the others.
+// Marks of dropped bytes are no reason to thin the others.
 func TestMarksOfTheGap(t *testing.T) {
 	s := newStore(t, Config{ExecMemory: 1, ExecQuota: 40})
 	s.maxMarks = 60

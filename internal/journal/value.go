@@ -10,8 +10,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// value is a closed journal as it is kept: small ones whole, of others the slot of
-// the spill file.
+// value is a closed journal as it is stored: a small one completely, others
+// with the slot of the spill file.
 type value struct {
 	headQuota, ringQuota int64
 	total                [streams]int64
@@ -20,7 +20,7 @@ type value struct {
 	head                 []byte
 	lossy                string
 	mem                  []byte
-	spill                *spillValue // nil: everything is in mem
+	spill                *spillValue // nil if everything is in mem
 }
 
 type spillValue struct {
@@ -31,7 +31,7 @@ type spillValue struct {
 	dropped                              [streams]int64
 	tail                                 []byte
 	ringSize                             int64
-	ring                                 []byte // as much of it as it has held
+	ring                                 []byte // as much as it has held
 }
 
 func (v *value) fields(c *state.Coder) {
@@ -65,11 +65,12 @@ func (sp *spillValue) fields(c *state.Coder) {
 	state.Bytes(c, 14, &sp.ring)
 }
 
-// Value returns everything there is to a closed journal, for RestoreValue. It is
-// nil for one that is running or released.
+// Value returns the complete state of a closed journal, for RestoreValue. It is
+// nil for a journal that is running or released.
 func (j *Journal) Value() []byte { return j.AppendValue(nil) }
 
-// valueBuffer is what a value is made in; there is one for every command.
+// valueBuffer holds what AppendValue needs; it is pooled because every command
+// makes one.
 type valueBuffer struct {
 	value
 	coder       state.Coder
@@ -78,7 +79,7 @@ type valueBuffer struct {
 
 var valueBuffers = sync.Pool{New: func() any { return new(valueBuffer) }}
 
-// AppendValue is Value, added to b.
+// AppendValue appends Value to b.
 func (j *Journal) AppendValue(b []byte) []byte {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -101,18 +102,18 @@ func (j *Journal) AppendValue(b []byte) []byte {
 			filed: sp.file != nil, slot: holder.Slot(sp.slot), written: sp.written, ringBase: sp.ringBase, ringPos: sp.ringPos,
 			stopBase: sp.stopBase, gapStart: sp.gap.start, gapEnd: sp.gap.end, dropped: sp.dropped,
 			tail: appendRuns(nil, &sp.tail), ringSize: int64(len(sp.ring)),
-			// What the ring has never held need not be kept.
+			// The part of the ring that was never used need not be stored.
 			ring: sp.ring[:min(j.size-sp.stopBase, int64(len(sp.ring)))],
 		}
 	}
 	buf.coder = state.Writer(slices.Grow(b, 64+len(j.mem)))
 	v.fields(&buf.coder)
 	b = buf.coder.Value()
-	*v, buf.coder = value{}, state.Coder{} // it holds on to no output
+	*v, buf.coder = value{}, state.Coder{} // so that the pool does not keep output alive
 	return b
 }
 
-// appendRuns adds runs, each as what it has more than the one before.
+// appendRuns appends runs, each as the difference to the one before.
 func appendRuns(b []byte, x *index) []byte {
 	b = binary.AppendUvarint(b, uint64(x.n))
 	last := int64(0)
@@ -124,7 +125,7 @@ func appendRuns(b []byte, x *index) []byte {
 	return b
 }
 
-// appendMarks adds a table in the same way.
+// appendMarks appends a table in the same way.
 func appendMarks(b []byte, t *times, first uint32) []byte {
 	if t == nil {
 		return binary.AppendUvarint(b, 0)
@@ -140,7 +141,7 @@ func appendMarks(b []byte, t *times, first uint32) []byte {
 	return b
 }
 
-// parseValue reads what Value made, in this format or in format 2.
+// parseValue reads a Value, in this format or in format 2.
 func parseValue(b []byte) (v value, err error) {
 	if len(b) > 0 && b[0] == valueVersion2 {
 		return parseValue2(b)
@@ -160,7 +161,7 @@ func CheckValue(b []byte) error {
 	return err
 }
 
-// journal makes the closed journal of a value, without its spill file.
+// journal returns the closed journal of a value, without its spill file.
 func (v *value) journal() (*Journal, error) {
 	j := &Journal{closed: true, bounds: bounds{headQuota: v.headQuota, ringQuota: v.ringQuota}}
 	if !j.valid() {
@@ -168,7 +169,7 @@ func (v *value) journal() (*Journal, error) {
 	}
 	j.total, j.first = v.total, v.first
 	for _, n := range v.total {
-		j.size += n // check notices when it runs over
+		j.size += n // check detects an overflow
 	}
 	d := decoder{b: v.marks}
 	j.times = d.marks(j.first)
@@ -199,7 +200,7 @@ func (v *value) journal() (*Journal, error) {
 	return j, nil
 }
 
-// RestoreValue brings back the closed journal that Value made b of.
+// RestoreValue brings back the closed journal from which Value made b.
 func (s *Store) RestoreValue(b []byte) (*Journal, error) {
 	v, err := parseValue(b)
 	if err != nil {
@@ -226,7 +227,7 @@ func (s *Store) RestoreValue(b []byte) (*Journal, error) {
 	return j, nil
 }
 
-// decoder takes values off the front of b. What is not there is 0, and bad.
+// decoder reads values from the front of b. A missing value is 0 and sets bad.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -246,7 +247,7 @@ func (d *decoder) took(v int64, n int, ok bool) int64 {
 	return v
 }
 
-// length is an int of things that take at least a byte each.
+// length reads the number of things that take at least one byte each.
 func (d *decoder) length() int {
 	n := d.int()
 	if n > int64(len(d.b)) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lane that a journal has left holds nothing of it: the keeper has a copy, which
+// A segment contains nothing of its last journal: the keeper has a copy, which
 // every later command can open.
 func TestLiveSegmentsAreWiped(t *testing.T) {
 	const canary = "canary-4711 "
@@ -28,7 +28,7 @@ func TestLiveSegmentsAreWiped(t *testing.T) {
 				j := s.New()
 				at, ok := j.LiveSegment()
 				if !ok {
-					t.Fatal("it has no lane")
+					t.Fatal("the journal has no live segment")
 				}
 				fd, err := s.cfg.Keeper.Take(at.Slot)
 				if err != nil {
@@ -39,7 +39,7 @@ func TestLiveSegmentsAreWiped(t *testing.T) {
 					t.Fatal(err)
 				}
 				text := []byte(strings.Repeat(canary, c.bytes/len(canary)))
-				for len(text) > 0 { // by the kernel, and by this process
+				for len(text) > 0 { // by splice, and by write
 					n := min(len(text), 3000)
 					if _, err := unix.Write(pipe[1], text[:n]); err != nil {
 						t.Fatal(err)
@@ -65,11 +65,11 @@ func TestLiveSegmentsAreWiped(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !bytes.Contains(mem, []byte(canary)) {
-					t.Error("nothing was written there")
+					t.Error("nothing was written to the segment")
 				}
 				leave(j)
 				if n := bytes.Count(mem, []byte("4711")); n > 0 {
-					t.Errorf("round %d: it is there %d times", round, n)
+					t.Errorf("round %d: the output is there %d times", round, n)
 				}
 				j.Release()
 				for _, fd := range []int{fd, pipe[0], pipe[1]} {

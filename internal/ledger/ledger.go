@@ -1,19 +1,21 @@
 //go:build linux
 
-// Package ledger is what a daemon must know again after it died: a map from
-// keys to values, in memory that another process keeps.
+// Package ledger stores what a daemon must know after a restart: a map from
+// keys to values, in memory that the holder process keeps.
 //
-// Every change is one record, appended by one write: it has happened when the
-// write is done, and a write that was cut off never did, which its checksum
-// tells. Where records go is mapped, so that to write one is no system call:
-// there are several for every command. Nothing is ever on a disk.
+// Every change is one record, appended by one write. A change has happened when
+// the write is complete; a checksum detects a write that was interrupted, which
+// counts as not made. The memory around the end is mapped, so that writing a
+// record, of which there are several for every command, needs no system call.
+// Nothing is ever written to disk.
 //
-// A record that a later one replaced, or whose key was deleted, is wiped at once:
-// its place stays, its content is zero. Every later command can open this memory,
-// and must not find texts and environments of commands that have ended. The places
-// are left out when the ledger is written anew, once they are the larger part.
+// A record that a later one replaced, or whose key was deleted, is wiped at
+// once: it keeps its place, but its content is zeroed. Every later command can
+// open this memory, and must not find texts and environments of commands that
+// have ended. Compaction removes wiped records once they make up most of the
+// ledger.
 //
-// The memory is sealed against being cut off, so that no command can make a
+// The memory is sealed against truncation, so that no command can make a
 // mapping of it fault.
 package ledger
 
@@ -34,70 +36,72 @@ import (
 )
 
 const (
-	// A record: checksum of the rest, its length, what it does, the length of
-	// the key, the key, the value. Of a record that is gone the checksum is that
-	// of the rest of the header alone, and key and value are zero.
+	// A record: checksum of the rest, length, operation, length of the key,
+	// key, value. For a wiped record the checksum covers only the rest of the
+	// header, and key and value are zero.
 	headerSize = 4 + 4 + 1 + 2
 	opPut      = 1
-	opDelete   = 2 // written by programs that did not wipe
+	opDelete   = 2 // written by versions that did not wipe
 	opWiped    = 3
 	maxKey     = 1<<16 - 1
 
-	// The first record is gone. In it, at endAt, is how far the records go, or
-	// went before the last was written; 0: a program wrote that did not say.
+	// The first record is a wiped one. At endAt it stores where the records
+	// end, or ended before the last one was written; 0 if a version wrote it
+	// that did not store this.
 	firstSize = endAt + 8
 	endAt     = 16
 
-	// minGarbage is what replaced records may take before the ledger is
-	// written anew, however little it holds: a thousand short commands.
+	// minGarbage is how much wiped records may take before the ledger is
+	// compacted, however little it holds: about a thousand short commands.
 	minGarbage = 1 << 20
 	// windowBytes is how much is mapped, from the page of the last record on.
-	// Pages are 64 KiB at the most, so a record of maxMapped always fits; longer
-	// ones are written as to a file.
+	// Pages are at most 64 KiB, so a record of maxMapped always fits; longer
+	// records are written with pwrite.
 	windowBytes = 128 << 10
-	// behindBytes is how much is mapped before that: what is wiped with every
-	// command are records of the last hundred.
+	// behindBytes is how much is mapped before that: the records that a command
+	// wipes are usually among the last hundred.
 	behindBytes = 128 << 10
 	maxMapped   = 32 << 10
-	// copyBytes is what is written at once then.
+	// copyBytes is how much compaction writes at once.
 	copyBytes = 256 << 10
 
-	// seals keep the memory from being cut off, and from being sealed further.
+	// seals prevent truncation of the memory, and any further seals.
 	seals = unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 )
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrLost says that a ledger has nothing that can be read: it was cut off or
+// ErrLost means that nothing in a ledger can be read: it was truncated or
 // overwritten.
-var ErrLost = errors.New("nothing in it can be read")
+var ErrLost = errors.New("no record can be read")
 
-// Ledger is safe for concurrent use.
+// Ledger is a map from keys to values that survives this process. It is safe
+// for concurrent use.
 type Ledger struct {
-	keeper holder.Keeper // has it under holder.Root
+	keeper holder.Keeper // keeps the memory under holder.Root
 
 	mu       sync.Mutex
 	fd       int
-	rewrites int   // how often it was written anew
+	rewrites int   // how often it was compacted or rewritten
 	end      int64 // where the next record goes
-	live     int64 // bytes of records that count
+	live     int64 // bytes of current records
 	records  map[string]location
 	first    []byte // mapped memory: the first record
-	window   []byte // mapped memory; nil: none
-	from     int64  // where the window begins
+	window   []byte // mapped memory; nil if none
+	from     int64  // offset of the window
 	buf      []byte
 	damage   []Damage
-	failed   error // why nothing is written any more
+	failed   error // why nothing can be written any more
 }
 
-// place is where the record of a key is.
+// location is where the record of a key is.
 type location struct {
 	offset  int64
 	size    int // of the whole record
 	keySize int
 }
 
-// New makes an empty ledger, which is kept from now on.
+// New creates an empty ledger and gives it to the keeper.
 func New(keep holder.Keeper) (*Ledger, error) {
 	fd, err := newMemory()
 	if err != nil {
@@ -113,8 +117,9 @@ func New(keep holder.Keeper) (*Ledger, error) {
 	return l, nil
 }
 
-// Open reads the ledger that is kept. The error is ErrLost if no record can be
-// read. If some records can't be read, Damage returns where they are.
+// Open reads the ledger that the keeper has. The error is ErrLost if no record
+// can be read. If only some records can't be read, Damage returns where they
+// are.
 func Open(keep holder.Keeper) (*Ledger, error) {
 	fd, err := keep.Take(holder.Root)
 	if err != nil {
@@ -140,7 +145,7 @@ func (l *Ledger) open() error {
 	}
 	l.records, l.live, l.end, l.damage = found.records, found.live, found.end, found.damage
 	if first := recordAt(mem, 0); !sealed || first.size != firstSize {
-		// Of a program that did not seal or wipe, or not say how far records go.
+		// Written by a version that did not seal, wipe or store the end.
 		return l.compact()
 	}
 	for _, p := range found.unwiped {
@@ -148,7 +153,8 @@ func (l *Ledger) open() error {
 			return err
 		}
 	}
-	// What a cut write left must not look like a record after the next one.
+	// The rest of an interrupted write must not look like a record after the
+	// next one.
 	if !isZero(mem[found.end:]) {
 		if err := l.zeroFrom(found.end); err != nil {
 			return err
@@ -163,12 +169,13 @@ func (l *Ledger) mapFirst() (err error) {
 	return err
 }
 
-// sayEnd says how far the records go, once they do: a page that is lost at the end
-// is noticed. The caller holds mu.
+// storeEnd stores where the records end, after they were written, so that a
+// lost page at the end is detected. The caller must hold mu.
 func (l *Ledger) storeEnd() { binary.LittleEndian.PutUint64(l.first[endAt:], uint64(l.end)) }
 
-// Read returns what is in the ledger behind a descriptor, and what of it can't be
-// read, and changes nothing. A daemon may write to it meanwhile.
+// Read returns the values in the ledger behind a descriptor, and the parts that
+// can't be read. It changes nothing. A daemon may write to the ledger at the
+// same time.
 func Read(fd int) (values map[string][]byte, damage []Damage, err error) {
 	for range 10 {
 		mem, _, err := memoryOf(fd, false)
@@ -176,7 +183,7 @@ func Read(fd int) (values map[string][]byte, damage []Damage, err error) {
 			return nil, nil, fmt.Errorf("ledger: %w", err)
 		}
 		found := replay(mem)
-		// One that was written anew is wiped, from the beginning on.
+		// A ledger that was replaced by compaction is zeroed from the start on.
 		var head [headerSize]byte
 		n, err := readMost(fd, head[:], 0)
 		if err != nil {
@@ -197,7 +204,8 @@ func Read(fd int) (values map[string][]byte, damage []Damage, err error) {
 	return values, damage, nil
 }
 
-// Close gives up this process's hold of the memory.
+// Close releases this process's descriptor and mappings. The keeper still has
+// the ledger.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,14 +214,14 @@ func (l *Ledger) Close() error {
 	return errors.Join(unix.Munmap(l.first), unix.Close(l.fd))
 }
 
-// Damage returns what could not be read.
+// Damage returns the parts that could not be read.
 func (l *Ledger) Damage() []Damage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.damage)
 }
 
-// All is what the ledger holds, in the order of the keys.
+// All returns the keys and values of the ledger, ordered by key.
 func (l *Ledger) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		l.mu.Lock()
@@ -239,8 +247,9 @@ func (l *Ledger) All() iter.Seq2[string, []byte] {
 	}
 }
 
-// View calls fn with all that the ledger holds, in no order. A value is the
-// ledger's own memory, and good until fn returns; fn must not use the ledger.
+// View calls fn for every key and value, in no particular order. A value is the
+// ledger's own memory and valid only until fn returns; fn must not use the
+// ledger.
 func (l *Ledger) View(fn func(key string, value []byte)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,15 +264,15 @@ func (l *Ledger) View(fn func(key string, value []byte)) error {
 	return nil
 }
 
-// Get returns the value of a key.
+// Get returns the value of a key and whether it exists.
 func (l *Ledger) Get(key string) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.get(key, nil)
 }
 
-// get returns the value of a key. mem is the memory, as far as it is mapped. The
-// caller holds mu.
+// get returns the value of a key. mem is the mapped part of the memory. The
+// caller must hold mu.
 func (l *Ledger) get(key string, mem []byte) ([]byte, bool) {
 	p, ok := l.records[key]
 	if !ok {
@@ -281,11 +290,11 @@ func (l *Ledger) get(key string, mem []byte) ([]byte, bool) {
 	return rec[headerSize+len(key):], true
 }
 
-// Put sets the value of a key. An error says that it could not be noted, for
-// want of memory: a daemon that dies now will not know of it.
+// Put sets the value of a key. An error means that the value could not be
+// stored, for lack of memory: the next daemon will not see it.
 func (l *Ledger) Put(key string, value []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
-		return fmt.Errorf("ledger: a key of %d bytes", len(key))
+		return fmt.Errorf("ledger: invalid key length %d", len(key))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,15 +306,15 @@ func (l *Ledger) Put(key string, value []byte) error {
 	l.live += int64(size - before.size)
 	l.records[key] = location{offset, size, len(key)}
 	if ok {
-		// Only now: a process that is killed in between leaves both, of which the
-		// later counts. One that can't be wiped is replaced all the same.
+		// Wipe only now: a process that is killed in between leaves both
+		// records, of which the later one counts. A record that can't be wiped
+		// is still replaced.
 		_ = l.wipe(before)
 	}
 	return l.compactIfNeeded()
 }
 
-// Delete takes a key out. Its record is the only one it has, so that to wipe it
-// is all there is to do.
+// Delete removes a key. A key has only one record, so wiping that is enough.
 func (l *Ledger) Delete(key string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -324,7 +333,7 @@ func (l *Ledger) Delete(key string) error {
 	return l.compactIfNeeded()
 }
 
-// add appends one record. The caller holds mu.
+// add appends one record. The caller must hold mu.
 func (l *Ledger) add(key string, value []byte) (offset int64, size int, err error) {
 	if l.failed != nil {
 		return 0, 0, fmt.Errorf("ledger: %w", l.failed)
@@ -334,7 +343,7 @@ func (l *Ledger) add(key string, value []byte) (offset int64, size int, err erro
 	offset = l.end
 	err = l.write(l.buf)
 	if err != nil {
-		// What there is of it must not be found behind the next record.
+		// A partly written record must not be found after the next one.
 		err = errors.Join(err, l.zeroFrom(l.end))
 		return 0, 0, fmt.Errorf("ledger: %w", err)
 	}
@@ -346,7 +355,7 @@ func (l *Ledger) add(key string, value []byte) (offset int64, size int, err erro
 	return offset, size, nil
 }
 
-// write writes at the end. The caller holds mu.
+// write writes at the end. The caller must hold mu.
 func (l *Ledger) write(b []byte) error {
 	if l.window == nil || l.end+int64(len(b)) > l.from+int64(len(l.window)) {
 		l.unmap()
@@ -361,8 +370,9 @@ func (l *Ledger) write(b []byte) error {
 	return nil
 }
 
-// mapWindow maps the memory around the end. It is provided for first, and what
-// is new of it is zero: no page is missing later, and nothing there is a record.
+// mapWindow maps the memory around the end. It allocates the memory first, and
+// new memory is zero: no page can be missing later, and nothing in it looks
+// like a record.
 func (l *Ledger) mapWindow() error {
 	page := l.end &^ int64(os.Getpagesize()-1)
 	if err := fallocate(l.fd, 0, page, windowBytes); err != nil {
@@ -379,13 +389,13 @@ func (l *Ledger) mapWindow() error {
 
 func (l *Ledger) unmap() {
 	if l.window != nil {
-		_ = unix.Munmap(l.window) // it was mapped
+		_ = unix.Munmap(l.window) // can't fail: it is mapped
 		l.window = nil
 	}
 }
 
-// wipe makes a record gone. A process that is killed meanwhile leaves one that is
-// known to be gone by its first byte that is changed. The caller holds mu.
+// wipe erases a record. If the process is killed meanwhile, the op byte, which
+// is written first, marks the record as wiped. The caller must hold mu.
 func (l *Ledger) wipe(p location) error {
 	if at := p.offset - l.from; l.window != nil && at >= 0 && at+int64(p.size) <= int64(len(l.window)) {
 		rec := l.window[at : at+int64(p.size)]
@@ -397,10 +407,11 @@ func (l *Ledger) wipe(p location) error {
 	return l.wipeFile(p)
 }
 
-// opAt is where in a record is what it does.
+// opAt is the offset of the operation in a record.
 const opAt = 8
 
-// wipeFile is wipe of a record that is not mapped: it is not one of the last.
+// wipeFile is wipe for a record that is not mapped, because it is not one of
+// the last.
 func (l *Ledger) wipeFile(p location) error {
 	l.buf = appendWiped(l.buf[:0], p.size, p.keySize)
 	long := p.size > maxMapped
@@ -408,7 +419,7 @@ func (l *Ledger) wipeFile(p location) error {
 		l.buf = slices.Grow(l.buf, p.size)[:p.size]
 		clear(l.buf[headerSize:])
 	}
-	// What does it is written first, and the checksum last.
+	// The operation is written first and the checksum last.
 	err := writeFull(l.fd, l.buf[opAt:], p.offset+opAt)
 	if err == nil && long {
 		err = fallocate(l.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, p.offset+headerSize, int64(p.size-headerSize))
@@ -419,7 +430,7 @@ func (l *Ledger) wipeFile(p location) error {
 	return writeFull(l.fd, l.buf[:4], p.offset)
 }
 
-// zeroFrom makes everything from an offset on zero.
+// zeroFrom zeroes everything from an offset on.
 func (l *Ledger) zeroFrom(offset int64) error { return punch(l.fd, offset) }
 
 func appendRecord(b []byte, op byte, key string, value []byte) []byte {
@@ -434,7 +445,7 @@ func appendRecord(b []byte, op byte, key string, value []byte) []byte {
 	return b
 }
 
-// appendGone adds the header of a record that is gone.
+// appendWiped appends the header of a wiped record.
 func appendWiped(b []byte, size, keySize int) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -445,23 +456,24 @@ func appendWiped(b []byte, size, keySize int) []byte {
 	return b
 }
 
-// goneSum is the checksum of a record that is gone.
+// wipedSum returns the checksum of a wiped record.
 func wipedSum(rec []byte) uint32 { return crc32.Checksum(rec[4:headerSize], table) }
 
-// tidy writes the ledger anew when most of it is replaced. The caller holds mu.
+// compactIfNeeded compacts the ledger when most of it is wiped records. The
+// caller must hold mu.
 func (l *Ledger) compactIfNeeded() error {
 	if garbage := l.end - l.live; garbage < minGarbage || garbage < l.live {
 		return nil
 	}
-	_ = l.compact() // else it is larger than it need be, and right
+	_ = l.compact() // on error the ledger is larger than necessary, but correct
 	return nil
 }
 
-// writeAnew writes the records that count to new memory, which takes the place
-// of this one. The caller holds mu.
+// compact copies the current records to new memory, which replaces the old
+// memory. The caller must hold mu.
 func (l *Ledger) compact() error { return l.rewriteWith(l.copyTo) }
 
-// writeAnewBy is writeAnew with another function that writes the records.
+// rewriteWith is compact with another function that writes the records.
 func (l *Ledger) rewriteWith(write func(fd int, records map[string]location) (end int64, err error)) error {
 	fd, err := newMemory()
 	if err != nil {
@@ -476,9 +488,9 @@ func (l *Ledger) rewriteWith(write func(fd int, records map[string]location) (en
 		return errors.Join(err, unix.Close(fd))
 	}
 	l.unmap()
-	_ = unix.Munmap(l.first) // it was mapped, unless this is a ledger of another program
-	// Whoever has the old one open finds nothing there. (One that is not sealed
-	// may have been cut off: then there is nothing.)
+	_ = unix.Munmap(l.first) // it is mapped, unless an older version wrote this ledger
+	// A process that has the old memory open must find nothing there. (If it is
+	// not sealed it may have been truncated: then it is empty already.)
 	_ = punch(l.fd, 0)
 	_ = unix.Close(l.fd)
 	l.fd, l.end, l.records, l.live = fd, end, records, 0
@@ -492,8 +504,8 @@ func (l *Ledger) rewriteWith(write func(fd int, records map[string]location) (en
 	return l.failed
 }
 
-// replaceBy puts other memory in the place of the ledger's, and makes sure that
-// it is there: the old one is wiped then.
+// replaceMemory gives new memory to the keeper and verifies that the keeper has
+// it, because the caller wipes the old memory next.
 func (l *Ledger) replaceMemory(fd int) error {
 	if err := l.keeper.Replace(holder.Root, fd); err != nil {
 		return err
@@ -508,13 +520,13 @@ func (l *Ledger) replaceMemory(fd int) error {
 		return err
 	}
 	if ours.Ino != theirs.Ino || ours.Dev != theirs.Dev {
-		return errors.New("the holder has kept the old one")
+		return errors.New("holder still has the old memory")
 	}
 	return nil
 }
 
-// copyTo writes the records that count. It leaves out what was overwritten and
-// adds it to damage.
+// copyTo writes the current records to fd. It skips records that were
+// overwritten and adds them to damage.
 func (l *Ledger) copyTo(fd int, records map[string]location) (end int64, err error) {
 	end = firstSize
 	buf := make([]byte, 0, copyBytes)

@@ -17,7 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// kept is a keeper that counts.
+// testKeeper is a keeper that counts calls of Replace.
 type testKeeper struct {
 	holder.Keeper
 	t        testing.TB
@@ -35,7 +35,7 @@ func (k *testKeeper) Replace(slot holder.Slot, fd int) error {
 	return k.Keeper.Replace(slot, fd)
 }
 
-// fd is the keeper's own descriptor.
+// fd returns a copy of the keeper's descriptor.
 func (k *testKeeper) fd() int {
 	k.t.Helper()
 	fd, err := k.Take(holder.Root)
@@ -46,7 +46,7 @@ func (k *testKeeper) fd() int {
 	return fd
 }
 
-// put makes the kept ledger one with these bytes.
+// put replaces the kept ledger by one with these bytes.
 func (k *testKeeper) put(file []byte, sealed bool) {
 	k.t.Helper()
 	fd, err := unix.MemfdCreate("file", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -62,7 +62,7 @@ func (k *testKeeper) put(file []byte, sealed bool) {
 	}
 }
 
-// bytes are all that is in the kept memory.
+// bytes returns the content of the kept memory.
 func (k *testKeeper) bytes() []byte {
 	k.t.Helper()
 	mem, _, err := memoryOf(k.fd(), false)
@@ -91,7 +91,7 @@ func contents(l *Ledger) map[string]string {
 	return m
 }
 
-// reopen is what a daemon does that comes after one which was killed.
+// reopen opens the ledger like the daemon that follows one that was killed.
 func reopen(t testing.TB, k *testKeeper) *Ledger {
 	t.Helper()
 	l, err := Open(k)
@@ -131,14 +131,15 @@ func TestAgainstModel(t *testing.T) {
 	}
 	l = reopen(t, k)
 	if diff := cmp.Diff(model, contents(l)); diff != "" {
-		t.Error("after the last:", diff)
+		t.Error("reopened after the last write:", diff)
 	}
 	if k.replaced < 3 || l.end > 2*l.live+minGarbage+1100 {
-		t.Errorf("written anew %d times; %d bytes, of which %d count", k.replaced-1, l.end, l.live)
+		t.Errorf("compacted %d times; %d bytes, %d live", k.replaced-1, l.end, l.live)
 	}
 }
 
-// A write that was cut off anywhere did not happen, and what came before it did.
+// A write that was interrupted anywhere did not happen, and the writes before
+// it did.
 func TestCutOff(t *testing.T) {
 	k, l := newLedger(t)
 	for i := range 3 {
@@ -168,7 +169,7 @@ func TestCutOff(t *testing.T) {
 	for n := range len(whole) {
 		zeros := make([]byte, len(whole)-n+1000)
 		cut(n, whole[:n])
-		// Of what is copied into mapped memory any part may be there already.
+		// Of a copy into mapped memory, any part may have been done.
 		cut(n, slices.Concat(whole[:n], zeros))
 		if n > 0 {
 			cut(n, slices.Concat(make([]byte, n), whole[n:], zeros))
@@ -176,8 +177,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestLostEnd: records that were there and are not are told, though nothing follows
-// them, until something else is there.
+// TestLostEnd: records that are lost at the end are reported as damage,
+// although no record follows them, until something else is written there.
 func TestLostEnd(t *testing.T) {
 	k, l := newLedger(t)
 	begin := l.end
@@ -206,11 +207,11 @@ func TestLostEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l = reopen(t, k); l.Damage() != nil || len(contents(l)) != 2 {
-		t.Errorf("then: %v, %v", contents(l), l.Damage())
+		t.Errorf("after another put: %v, %v", contents(l), l.Damage())
 	}
 }
 
-// cutIn opens a ledger that was cut off after n bytes of its last record.
+// checkTruncated opens a ledger whose last record was cut off after n bytes.
 func checkTruncated(t *testing.T, k *testKeeper, n int, sealed bool, file []byte, before map[string]string) {
 	t.Helper()
 	k.put(file, sealed)
@@ -219,17 +220,17 @@ func checkTruncated(t *testing.T, k *testKeeper, n int, sealed bool, file []byte
 		t.Errorf("cut after %d bytes: %s", n, diff)
 	}
 	if damage := l.Damage(); damage != nil {
-		t.Errorf("cut after %d bytes is damage: %v", n, damage)
+		t.Errorf("cut after %d bytes is reported as damage: %v", n, damage)
 	}
 	if err := l.Put("c", []byte("goes on")); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(reopen(t, k))["c"]; got != "goes on" {
-		t.Errorf("cut after %d bytes, what comes next is %q", n, got)
+		t.Errorf("cut after %d bytes, the next value is %q", n, got)
 	}
 }
 
-// Records are longer than what is mapped, or do not fit in the rest of it.
+// Records are longer than the mapped window, or do not fit in the rest of it.
 func TestWindows(t *testing.T) {
 	k, l := newLedger(t)
 	want := map[string]string{}
@@ -263,7 +264,7 @@ func FuzzOpen(f *testing.F) {
 		defer l.Close()
 		for key, value := range l.All() {
 			if len(key)+len(value) > len(data) {
-				t.Errorf("%d bytes hold a record of %d", len(data), len(key)+len(value))
+				t.Errorf("%d bytes hold a record of %d bytes", len(data), len(key)+len(value))
 			}
 		}
 	})

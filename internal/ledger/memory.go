@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newMemory makes a ledger without records. It begins with one that is gone, so
-// that one which was overwritten with zeros is not taken for an empty one.
+// newMemory creates a ledger without records. It starts with a wiped record, so
+// that memory that was overwritten with zeros is not mistaken for an empty
+// ledger.
 func newMemory() (fd int, err error) {
 	fd, err = unix.MemfdCreate("ledger", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -25,14 +26,14 @@ func newMemory() (fd int, err error) {
 	return fd, nil
 }
 
-// isSealed reports whether the memory can't be cut off.
+// isSealed reports whether the memory is sealed against truncation.
 func isSealed(fd int) bool {
 	has, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	return err == nil && has&unix.F_SEAL_SHRINK != 0
 }
 
-// memoryOf returns all that is in a ledger. One that could be cut off meanwhile
-// is copied.
+// memoryOf returns the whole content of a ledger. If it could be truncated
+// meanwhile, it is copied instead of mapped.
 func memoryOf(fd int, sealed bool) (mem []byte, release func(), err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -83,12 +84,12 @@ func writeFull(fd int, b []byte, at int64) error {
 func readFull(fd int, b []byte, at int64) error {
 	n, err := readMost(fd, b, at)
 	if err == nil && n < len(b) {
-		err = errors.New("it ends early")
+		err = errors.New("unexpected end of memory")
 	}
 	return err
 }
 
-// readMost reads up to the end.
+// readMost reads until b is full or the memory ends.
 func readMost(fd int, b []byte, at int64) (n int, err error) {
 	for n < len(b) {
 		got, err := unix.Pread(fd, b[n:], at+int64(n))

@@ -8,9 +8,9 @@ import (
 	"hash/crc32"
 )
 
-// Damage is a part of a ledger that can't be read, with records behind it or with
-// records once: the ledger says how far they go. (What is behind those is what a
-// killed process was writing.)
+// Damage is a part of a ledger that can't be read although it contained
+// records: other records follow it, or it lies before the stored end. (Anything
+// after the end is an interrupted write of a killed process.)
 type Damage struct {
 	Offset, Size int64
 	Key          string // whose record it may have been; "" if unknown
@@ -21,21 +21,21 @@ func (d Damage) String() string {
 	if d.Key == "" {
 		return fmt.Sprintf("%d bytes at %d", d.Size, d.Offset)
 	}
-	return fmt.Sprintf("%d bytes at %d, which may be %q", d.Size, d.Offset, d.Key)
+	return fmt.Sprintf("%d bytes at %d, possibly %q", d.Size, d.Offset, d.Key)
 }
 
-// found is what a walk through a ledger has found.
+// replayResult is the result of reading all records of a ledger.
 type replayResult struct {
-	any     bool // there are records, or were
+	any     bool // there is at least one record, wiped or not
 	records map[string]location
-	live    int64 // bytes of these
+	live    int64 // bytes of records
 	end     int64 // where the next record goes
 	unwiped []location
 	damage  []Damage
 }
 
-// replay goes through the records of a ledger. What is behind the last one was
-// never acknowledged.
+// replay reads all records of a ledger. It ignores what follows the last
+// record: that was never acknowledged.
 func replay(mem []byte) replayResult {
 	f := replayResult{records: map[string]location{}}
 	for {
@@ -61,7 +61,8 @@ func replay(mem []byte) replayResult {
 	}
 }
 
-// saidEnd returns how far the records go, as the first one says; 0: it does not.
+// storedEnd returns where the records end according to the first record; 0 if
+// that does not say.
 func storedEnd(mem []byte) int64 {
 	if first := recordAt(mem, 0); first.state != isWiped || first.size != firstSize {
 		return 0
@@ -69,7 +70,7 @@ func storedEnd(mem []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(mem[endAt:]))
 }
 
-// take takes in one record.
+// add processes one record.
 func (f *replayResult) add(rec record) {
 	here := location{rec.offset, rec.size, rec.keySize}
 	if rec.state != isWhole {
@@ -90,15 +91,15 @@ func (f *replayResult) add(rec record) {
 	}
 }
 
-// What there may be at a place in a ledger.
+// The states of a record.
 const (
 	isInvalid     = iota
-	isWhole       // a record
-	isWiped       // one that was wiped
-	isPartlyWiped // one whose wiping was cut off
+	isWhole       // a current or replaced record
+	isWiped       // a wiped record
+	isPartlyWiped // a record whose wiping was interrupted
 )
 
-// record is one change.
+// record is a parsed record header.
 type record struct {
 	state  int
 	offset int64
@@ -106,10 +107,10 @@ type record struct {
 	op     byte
 
 	keySize int
-	key     []byte // part of the memory
+	key     []byte // a slice of the memory
 }
 
-// header returns the record of which there may be a header at an offset.
+// header parses the header at an offset and reports whether it is plausible.
 func header(mem []byte, at int64) (rec record, ok bool) {
 	if int64(len(mem))-at < headerSize {
 		return record{}, false
@@ -122,7 +123,7 @@ func header(mem []byte, at int64) (rec record, ok bool) {
 	return rec, ok
 }
 
-// recordAt returns what is at an offset.
+// recordAt returns the record at an offset and its state.
 func recordAt(mem []byte, at int64) record {
 	rec, ok := header(mem, at)
 	if !ok {
@@ -142,12 +143,12 @@ func recordAt(mem []byte, at int64) record {
 	return rec
 }
 
-// resume returns where records go on behind a place at which there is none;
-// false: they do not.
+// nextRecord returns the offset of the first record after an offset at which
+// there is none, and false if there is no other record.
 func nextRecord(mem []byte, at int64) (int64, bool) {
 	if rec, ok := header(mem, at); ok {
-		// If its length is right it is known where to look, and what a value
-		// holds is not taken for a record.
+		// If its length is right, the next record is found without mistaking
+		// the content of a value for a record.
 		next := at + int64(rec.size)
 		if isRecord(recordAt(mem, next)) {
 			return next, true
@@ -167,22 +168,23 @@ func nextRecord(mem []byte, at int64) (int64, bool) {
 	return 0, false
 }
 
-// leads reports whether a length that no checksum covers led to a record, or to
-// the end.
+// leadsToRecord reports whether there is a record at an offset, or nothing but
+// zeros from there on. It verifies a length that no checksum covers.
 func leadsToRecord(mem []byte, at int64) bool {
 	return recordAt(mem, at).state != isInvalid || isZero(mem[at:])
 }
 
-// isRecord reports whether a checksum says so.
+// isRecord reports whether the checksum of the record is right.
 func isRecord(rec record) bool { return rec.state == isWhole || rec.state == isWiped }
 
-// isRecordOf reports whether rec is the whole record of a key.
+// isRecordOf reports whether rec is the complete record of a key.
 func isRecordOf(key string, rec []byte) bool {
 	r := recordAt(rec, 0)
 	return r.state == isWhole && r.size == len(rec) && r.op == opPut && string(r.key) == key
 }
 
-// keyOf returns the key of a damaged record, if it looks like one.
+// keyOf returns the key of a damaged record, or "" if it does not look like
+// one.
 func keyOf(b []byte) string {
 	rec, ok := header(b, 0)
 	if !ok || rec.op == opWiped {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rewrite replaces all that the ledger holds, in one step: a process that is
-// killed meanwhile leaves the ledger as it was.
+// Rewrite atomically replaces the whole content of the ledger: if the process
+// is killed meanwhile, the ledger stays as it was.
 func (l *Ledger) Rewrite(values map[string][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,8 +35,8 @@ func (l *Ledger) Rewrite(values map[string][]byte) error {
 	return nil
 }
 
-// Copy returns a descriptor of memory that holds what the ledger holds now, for
-// Read in another process. It fails if something of that was overwritten.
+// Copy returns a descriptor of memory with the current content of the ledger,
+// for Read in another process. It fails if a record was overwritten.
 func (l *Ledger) Copy() (fd int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *Ledger) Copy() (fd int, err error) {
 	known := len(l.damage)
 	_, err = l.copyTo(fd, map[string]location{})
 	if err == nil && len(l.damage) > known {
-		err = fmt.Errorf("what was written is overwritten: %v", l.damage[known:])
+		err = fmt.Errorf("records were overwritten: %v", l.damage[known:])
 	}
 	if err != nil {
 		return -1, errors.Join(fmt.Errorf("ledger: %w", err), unix.Close(fd))

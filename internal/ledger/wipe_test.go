@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canary is what must not be found again.
+// canary is a text that must not be found in the memory.
 const canary = "canary-4711"
 
 func mustPut(t testing.TB, l *Ledger, key, value string) {
@@ -29,9 +29,10 @@ func mustPut(t testing.TB, l *Ledger, key, value string) {
 	}
 }
 
-// What was replaced or deleted is not in the memory any more, wherever it was.
+// A value that was replaced or deleted is not in the memory any more, wherever
+// its record was.
 func TestWiped(t *testing.T) {
-	for name, size := range map[string]int{"short": 10, "longer than a page": 9000, "longer than what is mapped": maxMapped + 1, "long": 3 * windowBytes} {
+	for name, size := range map[string]int{"short": 10, "longer than a page": 9000, "longer than maxMapped": maxMapped + 1, "long": 3 * windowBytes} {
 		t.Run(name, func(t *testing.T) {
 			secret := strings.Repeat(canary, size/len(canary)+1)
 			for _, far := range []bool{false, true} {
@@ -39,7 +40,7 @@ func TestWiped(t *testing.T) {
 				mustPut(t, l, "stays", "this")
 				mustPut(t, l, "replaced", secret)
 				mustPut(t, l, "deleted/"+canary, secret)
-				if far { // outside of what is mapped
+				if far { // outside of the mapped window
 					for i := range 20 {
 						mustPut(t, l, fmt.Sprint("filler", i), strings.Repeat("f", 20_000))
 					}
@@ -49,7 +50,7 @@ func TestWiped(t *testing.T) {
 					t.Fatal(err)
 				}
 				if bytes.Contains(k.bytes(), []byte(canary)) {
-					t.Errorf("it is found, far: %v", far)
+					t.Errorf("the canary is found, far: %v", far)
 				}
 				want := contents(l)
 				if want["replaced"] != "another" || want["stays"] != "this" || want["deleted/"+canary] != "" {
@@ -60,15 +61,15 @@ func TestWiped(t *testing.T) {
 					t.Error(diff, again.Damage())
 				}
 				if again.live != l.live || again.end != l.end {
-					t.Errorf("%d of %d bytes count, before %d of %d", again.live, again.end, l.live, l.end)
+					t.Errorf("%d of %d bytes live, before %d of %d", again.live, again.end, l.live, l.end)
 				}
 			}
 		})
 	}
 }
 
-// A process that is killed while it replaces or deletes leaves a ledger that is
-// right, and of which the next one wipes what is left.
+// A process that is killed while it replaces or deletes a value leaves a
+// correct ledger, and the next process wipes the rest.
 func TestKilledWhileWiping(t *testing.T) {
 	k, l := newLedger(t)
 	mustPut(t, l, "a", "first")
@@ -82,10 +83,10 @@ func TestKilledWhileWiping(t *testing.T) {
 	clear(rec[headerSize:])
 	binary.LittleEndian.PutUint32(rec, wipedSum(rec))
 
-	// The steps, of which each may be done in part: op, then the content in any
-	// order, then the checksum.
+	// The steps, each of which may be done in part: the operation, then the
+	// content in any order, then the checksum.
 	var steps [][]byte
-	step := func(from int, to []byte) { // bytes of the record from here on are as in to
+	step := func(from int, to []byte) { // the bytes of the record from this offset on are those of to
 		b := slices.Clone(both)
 		at := int(p.offset)
 		b[at+opAt] = opWiped
@@ -120,7 +121,7 @@ func TestKilledWhileWiping(t *testing.T) {
 				t.Fatalf("step %d, deleted %v: %s, %v", i, deleted, diff, l.Damage())
 			}
 			if bytes.Contains(k.bytes(), []byte(canary[1:len(canary)-1])) {
-				t.Fatalf("step %d, deleted %v: it is found", i, deleted)
+				t.Fatalf("step %d, deleted %v: the canary is found", i, deleted)
 			}
 			mustPut(t, l, "d", "goes on")
 			want["d"] = "goes on"
@@ -131,7 +132,7 @@ func TestKilledWhileWiping(t *testing.T) {
 	}
 }
 
-// The memory can't be cut off, nor sealed so that it could not grow.
+// The memory can't be truncated, nor sealed against growing.
 func TestSealed(t *testing.T) {
 	k, l := newLedger(t)
 	check := func() {
@@ -139,7 +140,7 @@ func TestSealed(t *testing.T) {
 		fd := k.fd()
 		for _, size := range []int64{0, 1} {
 			if err := unix.Ftruncate(fd, size); !errors.Is(err, unix.EPERM) {
-				t.Errorf("cut off at %d: %v", size, err)
+				t.Errorf("truncated to %d: %v", size, err)
 			}
 		}
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW); !errors.Is(err, unix.EPERM) {
@@ -148,16 +149,17 @@ func TestSealed(t *testing.T) {
 	}
 	check()
 	mustPut(t, l, "a", strings.Repeat("a", 5*windowBytes))
-	for range 3000 { // it is written anew
+	for range 3000 { // enough to compact it
 		mustPut(t, l, "b", strings.Repeat("b", 1000))
 	}
 	if k.replaced < 2 {
-		t.Fatalf("it was not written anew")
+		t.Fatalf("the ledger was not compacted")
 	}
 	check()
 }
 
-// Whoever has the old memory open when the ledger is written anew finds nothing.
+// A process that has the old memory open when the ledger is compacted finds
+// nothing there.
 func TestOldMemoryIsEmpty(t *testing.T) {
 	k, l := newLedger(t)
 	mustPut(t, l, "a", canary)
@@ -170,14 +172,14 @@ func TestOldMemoryIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k.replaced < 2 || !isZero(mem) {
-		t.Errorf("written anew %d times, the first has %q", k.replaced-1, bytes.Trim(mem, "\x00"))
+		t.Errorf("compacted %d times, the first memory has %q", k.replaced-1, bytes.Trim(mem, "\x00"))
 	}
 	if got := contents(reopen(t, k))["a"]; got != canary {
 		t.Errorf("%q", got)
 	}
 }
 
-// A ledger as programs wrote it that neither sealed nor wiped.
+// A ledger written by a version that neither sealed nor wiped.
 func TestFormat2(t *testing.T) {
 	file, err := os.ReadFile("testdata/format2.ledger")
 	if err != nil {
@@ -203,20 +205,20 @@ func TestFormat2(t *testing.T) {
 		t.Errorf("read: %s", diff)
 	}
 	if !bytes.Equal(k.bytes(), file) {
-		t.Error("reading has changed it")
+		t.Error("Read changed the ledger")
 	}
 	l := reopen(t, k)
 	if diff := cmp.Diff(want, contents(l)); diff != "" || l.Damage() != nil {
 		t.Error(diff, l.Damage())
 	}
 	if !isSealed(k.fd()) {
-		t.Error("it is not sealed now")
+		t.Error("the new memory is not sealed")
 	}
 	if bytes.Contains(k.bytes(), []byte("canary-of-a-command")) {
-		t.Error("what was replaced is still there")
+		t.Error("a replaced value is still there")
 	}
 	if mem, _, err := memoryOf(old, false); err != nil || !isZero(mem) {
-		t.Errorf("the old one still has %q, %v", bytes.Trim(mem, "\x00"), err)
+		t.Errorf("the old memory still has %q, %v", bytes.Trim(mem, "\x00"), err)
 	}
 	mustPut(t, l, "x/e-2", "new")
 	want["x/e-2"] = "new"
@@ -225,13 +227,14 @@ func TestFormat2(t *testing.T) {
 	}
 }
 
-// What was overwritten in the middle costs what was there, and is told.
+// Bytes overwritten in the middle cost only the records there, and are
+// reported.
 func TestDamage(t *testing.T) {
 	k, l := newLedger(t)
 	for i := range 9 {
 		mustPut(t, l, fmt.Sprint("key", i), strings.Repeat(fmt.Sprint(i), 50))
 	}
-	mustPut(t, l, "key4", "other") // one is gone
+	mustPut(t, l, "key4", "other") // so one record is wiped
 	whole, all := k.bytes()[:l.end], contents(l)
 	p := l.records["key5"]
 	without := maps.Clone(all)
@@ -253,7 +256,7 @@ func TestDamage(t *testing.T) {
 			t.Errorf("byte %d: damage %v of %v", n, damage, p)
 		}
 		if n >= 20 && damage[0].Key != "key5" {
-			t.Errorf("byte %d: damage %v has another key", n, damage)
+			t.Errorf("byte %d: damage %v has the wrong key", n, damage)
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -271,7 +274,7 @@ func TestDamage(t *testing.T) {
 		if len(l.Damage()) != 1 {
 			t.Errorf("%s: damage %v", name, l.Damage())
 		}
-		// It goes on, and leaves the damage out when it is written anew.
+		// It remains usable, and compaction leaves the damaged part out.
 		for range 3000 {
 			mustPut(t, l, "key0", strings.Repeat("x", 1000))
 		}
@@ -286,7 +289,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := l.Get("key5"); ok {
-		t.Error("it has a value")
+		t.Error("an overwritten record has a value")
 	}
 	for range 3000 {
 		mustPut(t, l, "key0", strings.Repeat("x", 1000))
@@ -299,7 +302,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// One of which nothing is left is an error, and no empty ledger.
+// A ledger of which nothing can be read is an error, not an empty ledger.
 func TestLost(t *testing.T) {
 	_, l := newLedger(t)
 	mustPut(t, l, "a", "value")
@@ -319,7 +322,7 @@ func TestLost(t *testing.T) {
 				t.Errorf("%s, sealed %v: read: %v", name, sealed, err)
 			}
 			if !bytes.Equal(k.bytes(), file) {
-				t.Errorf("%s, sealed %v: it was changed", name, sealed)
+				t.Errorf("%s, sealed %v: the memory was changed", name, sealed)
 			}
 		}
 	}
@@ -328,12 +331,12 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := reopen(t, k); len(contents(l)) != 0 || l.Damage() != nil {
-		t.Errorf("one without records: %v, %v", contents(l), l.Damage())
+		t.Errorf("ledger without records: %v, %v", contents(l), l.Damage())
 	}
 }
 
-// Another process reads while this one writes: what stays the same is there, and
-// nothing is taken for damage.
+// Another process reads while this one writes: it finds the values that do not
+// change, and no damage.
 func TestReadWhileWriting(t *testing.T) {
 	k, l := newLedger(t)
 	mustPut(t, l, "stays", "this")
@@ -363,7 +366,7 @@ func TestReadWhileWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		if errors.Is(err, ErrLost) {
-			continue // it was written anew just then
+			continue // it was compacted at that moment
 		}
 		if err != nil || damage != nil || string(values["stays"]) != "this" {
 			t.Errorf("%d values, %q, damage %v, %v", len(values), values["stays"], damage, err)
@@ -373,7 +376,7 @@ func TestReadWhileWriting(t *testing.T) {
 	wg.Wait()
 }
 
-// Many ended sessions cost a new daemon one pass.
+// Opening a ledger with many ended sessions takes one pass.
 func BenchmarkOpen(b *testing.B) {
 	k := newTestKeeper(b)
 	l, err := New(k)

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// errPositional says that a value is not what its writer wrote.
-var errPositional = errors.New("state: a value of format 2 can't be read")
+// errPositional means that a value can't be decoded.
+var errPositional = errors.New("state: cannot read value of format 2")
 
-// PositionalReader reads what was written before fields had tags: in the order
-// in which it was written. After the first field that can't be read all are
-// empty, and Err says so. Nothing is written in this way any more.
+// PositionalReader reads format 2, in which fields had no tags and were read in
+// the order in which they were written. After the first field that can't be
+// read, all further fields are zero and Err returns an error. Nothing writes
+// this format any more.
 type PositionalReader struct {
 	b   []byte
 	err error
 }
 
-// Positional reads a value of format 2.
+// Positional returns a reader for a value of format 2.
 func Positional(b []byte) *PositionalReader { return &PositionalReader{b: b} }
 
-// Err is nil if every field could be read and none is left.
+// Err returns nil if every field could be read and none is left.
 func (r *PositionalReader) Err() error {
 	if r.err == nil && len(r.b) > 0 {
 		return errPositional
@@ -67,7 +68,7 @@ func (r *PositionalReader) Byte() byte {
 	return v
 }
 
-// Bool reads true or false.
+// Bool reads a bool.
 func (r *PositionalReader) Bool() bool {
 	v := r.Byte()
 	if v > 1 {
@@ -76,7 +77,7 @@ func (r *PositionalReader) Bool() bool {
 	return v == 1
 }
 
-// Blob reads bytes, which are those of the value itself.
+// Blob reads bytes. The result is a slice of the value itself.
 func (r *PositionalReader) Blob() []byte {
 	size := r.Uint()
 	if size > uint64(len(r.b)) {
@@ -88,13 +89,13 @@ func (r *PositionalReader) Blob() []byte {
 	return p
 }
 
-// Text reads text.
+// Text reads a string.
 func (r *PositionalReader) Text() string { return string(r.Blob()) }
 
-// Texts reads a list.
+// Texts reads a list of strings.
 func (r *PositionalReader) Texts() []string {
 	size := r.Uint()
-	if size > uint64(len(r.b)) { // each takes a byte at least
+	if size > uint64(len(r.b)) { // each takes at least one byte
 		r.fail()
 		return nil
 	}
@@ -105,7 +106,7 @@ func (r *PositionalReader) Texts() []string {
 	return list
 }
 
-// Time reads a moment.
+// Time reads a time.
 func (r *PositionalReader) Time() time.Time {
 	if n := r.Int(); n != 0 {
 		return time.Unix(0, n)
@@ -113,5 +114,5 @@ func (r *PositionalReader) Time() time.Time {
 	return time.Time{}
 }
 
-// JSON2 reads what format 2 had as JSON.
+// JSON2 decodes a value that format 2 stored as JSON.
 func JSON2(b []byte, v any) error { return json.Unmarshal(b, v) }

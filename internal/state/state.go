@@ -1,11 +1,11 @@
-// Package state encodes what outlives the process that wrote it: tagged fields,
-// so that old readers and new writers can meet.
+// Package state encodes values that outlive the process that wrote them. Fields
+// are tagged, so that old and new versions can read each other's values.
 //
 // A value is a list of fields, each a key and its content. The key is the
 // field's tag, shifted by one, and its kind: a number (zigzag varint) or bytes
-// (a length and so many bytes). Tags ascend. A field that has its zero value is
-// not written. A reader skips tags that it does not know, and leaves a field
-// whose tag is missing as it is.
+// (a length, followed by the bytes). Tags ascend. A field that has its zero
+// value is not written. A reader skips tags that it does not know, and does not
+// change a field whose tag is missing.
 //
 // One function describes a value in both directions:
 //
@@ -16,9 +16,9 @@
 //
 //	state.Encode(p.fields), state.Decode(b, p.fields)
 //
-// Rules for whoever changes such a function: a tag keeps its meaning and its
-// kind for good; a new field gets the next free tag; the tag of a field that is
-// not needed any more is not used again.
+// Rules for changing such a function: a tag keeps its meaning and its kind
+// forever; a new field gets the next free tag; the tag of a removed field is
+// never reused.
 package state
 
 import (
@@ -28,10 +28,10 @@ import (
 	"time"
 )
 
-// ErrDamaged says that a value is not a list of fields.
+// ErrDamaged means that a value can't be decoded.
 var ErrDamaged = errors.New("state: value is damaged")
 
-// kind is how the content of a field is written.
+// kind is the encoding of a field's content.
 type kind uint64
 
 const (
@@ -39,40 +39,41 @@ const (
 	blob   kind = 1
 )
 
-// Coder writes or reads the fields of one value. Its zero value writes.
+// Coder writes or reads the fields of one value. The zero value is a writer.
 type Coder struct {
-	b       []byte // what was written, or what is left to read
+	b       []byte // written so far, or left to read
 	reading bool
 	last    uint64 // tag of the last field
-	err     error  // of a reader; the first one stays
+	err     error  // of a reader; the first error is kept
 
-	// The field that a reader has seen and not taken yet.
+	// The field that a reader has read but not used yet.
 	peeked bool
 	tag    uint64
 	kind   kind
 	num    int64
-	text   []byte // a part of the value itself
+	text   []byte // a slice of the value itself
 }
 
 // Encode returns the value that fields describes.
 func Encode(fields func(*Coder)) []byte { return Append(nil, fields) }
 
-// Append adds the value that fields describes to b.
+// Append appends the value that fields describes to b.
 func Append(b []byte, fields func(*Coder)) []byte {
 	c := Writer(b)
 	fields(&c)
 	return c.Value()
 }
 
-// Writer returns a Coder that adds to b, for values that are written with every
-// command: called directly, the functions that describe them cost no allocation.
+// Writer returns a Coder that appends to b. It is for values that are written
+// with every command: functions that describe them, called directly, do not
+// allocate.
 func Writer(b []byte) Coder { return Coder{b: b} }
 
 // Value returns what was written.
 func (c *Coder) Value() []byte { return c.b }
 
-// Decode reads a value. What it stores does not share memory with b. After an
-// error the fields are not to be used.
+// Decode reads a value. The fields do not share memory with b. After an error
+// the fields must not be used.
 func Decode(b []byte, fields func(*Coder)) error {
 	c := Coder{b: b, reading: true}
 	fields(&c)
@@ -85,8 +86,7 @@ func Decode(b []byte, fields func(*Coder)) error {
 	return c.err
 }
 
-// FirstText returns the field with tag 1 of a value that begins with it, and "" of
-// another.
+// FirstText returns the field with tag 1 if b starts with it, otherwise "".
 func FirstText(b []byte) string {
 	c := Coder{b: b, reading: true}
 	if !c.find(1, blob) {
@@ -95,29 +95,30 @@ func FirstText(b []byte) string {
 	return string(c.text)
 }
 
-// Reading reports whether fields are read, for what must be made of them.
+// Reading reports whether fields are being read, for functions that derive
+// something from them.
 func (c *Coder) Reading() bool { return c.reading }
 
-// Fail makes Decode return err: a field can't be what was read.
+// Fail makes Decode return err, for a field whose value is impossible.
 func (c *Coder) Fail(err error) {
 	if c.reading && c.err == nil {
 		c.err = err
 	}
 }
 
-// use notes that the field with this tag is next.
+// setTag records the tag of the next field. It panics if tags do not ascend.
 func (c *Coder) setTag(tag uint64) {
 	if tag <= c.last {
-		panic(fmt.Sprintf("state: tag %d comes after %d", tag, c.last))
+		panic(fmt.Sprintf("state: tag %d used after tag %d", tag, c.last))
 	}
 	c.last = tag
 }
 
-// look reads the next field.
+// readField reads the next field.
 func (c *Coder) readField() {
 	key := c.uvarint()
 	if key>>1 <= c.tag {
-		c.damaged() // tags ascend
+		c.damaged() // tags must ascend
 		return
 	}
 	c.tag, c.kind = key>>1, kind(key&1)
@@ -154,7 +155,7 @@ func (c *Coder) damaged() {
 	c.b, c.peeked = nil, false
 }
 
-// find reports whether the value has the field, which is taken.
+// find reports whether the value has the field, and consumes it.
 func (c *Coder) find(tag uint64, k kind) bool {
 	for c.err == nil {
 		if !c.peeked {
@@ -167,7 +168,7 @@ func (c *Coder) find(tag uint64, k kind) bool {
 		switch {
 		case c.tag > tag:
 			return false
-		case c.tag < tag: // not known here
+		case c.tag < tag: // unknown to this version
 			c.peeked = false
 		case c.kind != k:
 			c.damaged()
@@ -179,12 +180,12 @@ func (c *Coder) find(tag uint64, k kind) bool {
 	return false
 }
 
-// integer is every type that is kept as a number.
+// integer lists the types that are stored as a number.
 type integer interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// Int is a field that is a number.
+// Int encodes or decodes a number.
 func Int[T integer](c *Coder, tag uint64, p *T) {
 	c.setTag(tag)
 	if !c.reading {
@@ -206,7 +207,7 @@ func (c *Coder) putNumber(tag uint64, n int64) {
 	c.b = binary.AppendVarint(c.b, n)
 }
 
-// Bool is a field that is true or false.
+// Bool encodes or decodes a bool.
 func Bool(c *Coder, tag uint64, p *bool) {
 	c.setTag(tag)
 	if !c.reading {
@@ -220,7 +221,8 @@ func Bool(c *Coder, tag uint64, p *bool) {
 	}
 }
 
-// Time is a field that is a moment, without its location and to the nanosecond.
+// Time encodes or decodes a time with nanosecond precision, without its
+// location.
 func Time(c *Coder, tag uint64, p *time.Time) {
 	var n int64
 	if !c.reading && !p.IsZero() {
@@ -231,7 +233,7 @@ func Time(c *Coder, tag uint64, p *time.Time) {
 	}
 }
 
-// Text is a field that is a string.
+// Text encodes or decodes a string.
 func Text[T ~string](c *Coder, tag uint64, p *T) {
 	c.setTag(tag)
 	if !c.reading {
@@ -246,7 +248,7 @@ func Text[T ~string](c *Coder, tag uint64, p *T) {
 	}
 }
 
-// Bytes is a field that is bytes.
+// Bytes encodes or decodes a byte slice.
 func Bytes(c *Coder, tag uint64, p *[]byte) {
 	c.setTag(tag)
 	if !c.reading {
@@ -266,12 +268,12 @@ func (c *Coder) putLength(tag uint64, n int) {
 	c.b = binary.AppendUvarint(c.b, uint64(n))
 }
 
-// Texts is a field that is a list of strings.
+// Texts encodes or decodes a list of strings.
 func Texts(c *Coder, tag uint64, p *[]string) {
 	List(c, tag, p, func(c *Coder, s *string) { Text(c, 1, s) })
 }
 
-// Optional is a field that is a value of its own, or nil.
+// Optional encodes or decodes a nested value, or nil.
 func Optional[T any](c *Coder, tag uint64, p **T, fields func(*Coder, *T)) {
 	c.setTag(tag)
 	if !c.reading {
@@ -287,7 +289,8 @@ func Optional[T any](c *Coder, tag uint64, p **T, fields func(*Coder, *T)) {
 	}
 }
 
-// List is a field that is a list of values. An empty list and nil are the same.
+// List encodes or decodes a list of nested values. An empty list and nil are
+// the same.
 func List[T any](c *Coder, tag uint64, p *[]T, fields func(*Coder, *T)) {
 	c.setTag(tag)
 	if !c.reading {
@@ -328,7 +331,7 @@ func (c *Coder) putValue(tag uint64, fields func(*Coder)) {
 	c.b = append(c.b, b...)
 }
 
-// value reads a value within this one.
+// value reads a nested value.
 func (c *Coder) value(b []byte, fields func(*Coder)) {
 	if err := Decode(b, fields); err != nil {
 		c.Fail(err)

@@ -29,7 +29,7 @@ type outer struct {
 	words   []string
 	one     *inner
 	many    []inner
-	ignored string // of a newer program
+	ignored string // written by a newer version
 }
 
 func (v *outer) fields(c *Coder) {
@@ -44,7 +44,8 @@ func (v *outer) fields(c *Coder) {
 	List(c, 11, &v.many, func(c *Coder, v *inner) { v.fields(c) })
 }
 
-// newer is outer as a later program has it: more fields, in between and behind.
+// newer describes outer as a later version has it: with more fields, in between
+// and at the end.
 func (v *outer) newer(c *Coder) {
 	Int(c, 1, &v.number)
 	Int(c, 2, &v.small)
@@ -90,8 +91,8 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// TestOldAndNewMeet: an old reader skips what a newer writer adds, and a new
-// reader does without what an older one did not write.
+// TestOldAndNewMeet: an old reader skips fields that a newer writer adds, and a
+// new reader works without fields that an older writer did not write.
 func TestOldAndNewMeet(t *testing.T) {
 	for name, v := range values {
 		t.Run(name, func(t *testing.T) {
@@ -102,13 +103,13 @@ func TestOldAndNewMeet(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(v, old, compare); diff != "" {
-				t.Error("read by the older program:", diff)
+				t.Error("read by the older version:", diff)
 			}
 			if err := Decode(Encode(v.fields), again.newer); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(v, again, compare); diff != "" {
-				t.Error("read by the newer program:", diff)
+				t.Error("read by the newer version:", diff)
 			}
 		})
 	}
@@ -137,7 +138,7 @@ func TestDamage(t *testing.T) {
 func TestTagsAscend(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a field with a tag out of order is accepted")
+			t.Error("a tag out of order is accepted")
 		}
 	}()
 	Encode(func(c *Coder) {
@@ -163,7 +164,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(written, Encode(again.fields)) {
-			t.Error("what was read is written in another way")
+			t.Error("encoding the decoded value gives different bytes")
 		}
 	})
 }

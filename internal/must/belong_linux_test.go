@@ -9,9 +9,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustEndWithWhatItBelongsTo kills the daemon under sessions that belong to a
-// parent or to connections: they go on, those to whom nobody comes back end, and a
-// parent's end is that of its children.
+// TestMustEndWithWhatItBelongsTo kills the daemon while sessions belong to a
+// parent or to connections: they continue, those whose clients do not return end,
+// and a parent's end ends its children.
 func TestMustEndWithWhatItBelongsTo(t *testing.T) {
 	r := start(t)
 	const reconnect = 3000
@@ -32,7 +32,7 @@ func TestMustEndWithWhatItBelongsTo(t *testing.T) {
 	used := r.patientClient()
 	for range 3 {
 		r.killDaemon()
-		// The client makes its connection anew, and so is there again in time.
+		// The client reconnects, and so returns in time.
 		res, err := used.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: kept.SessionID, Command: "echo here"}})
 		if err != nil || res.Stdout != "here\n" {
 			t.Fatalf("%+v, %v", res, err)
@@ -48,7 +48,7 @@ func TestMustEndWithWhatItBelongsTo(t *testing.T) {
 			got = info.Terminated.Reason
 		}
 		if got != want {
-			return fmt.Errorf("%s: %q instead of %q", id, got, want)
+			return fmt.Errorf("%s: got %q, want %q", id, got, want)
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func TestMustEndWithWhatItBelongsTo(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(began); took < reconnect*time.Millisecond {
-		t.Errorf("who used it had %s to come back", took)
+		t.Errorf("its client had %s to return", took)
 	}
 	r.stop()
 }

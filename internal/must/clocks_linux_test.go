@@ -16,19 +16,19 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// The clocks of the lifecycle, with the default grace: whatever a command does,
-// it is over at most half a second after the grace; one that ignores SIGTERM
-// has the whole of it.
+// The time limits of the lifecycle, with the default grace: whatever a command
+// does, it is over at most half a second after the grace; one that ignores
+// SIGTERM gets the whole grace.
 const (
 	clockTimeout = time.Second
 	grace        = 5 * time.Second
 	over         = grace + 500*time.Millisecond
 	// nextAtOnce is how soon the session must answer after a command was stopped,
-	// on a machine where nineteen others are: the same half second.
+	// on a machine where nineteen others run: the same half second.
 	nextAtOnce = 500 * time.Millisecond
 )
 
-// clockCases are commands that do not end by themselves. Each says PID followed
+// clockCases are commands that do not end by themselves. Each prints PID followed
 // by a number for every process it starts, and the word partial.
 var clockCases = []struct {
 	name, command string
@@ -82,8 +82,8 @@ func TestMustKeepTheClocks(t *testing.T) {
 	r.stop()
 }
 
-// clock runs one command into its timeout. It returns how long after that it
-// was answered, and how long the next command took.
+// clock runs one command into its timeout. It returns how long after that it was
+// answered, and how long the next command took.
 func (r *rig) clock(shell, command string, children int, least time.Duration) (after, next time.Duration, err error) {
 	ctx := r.ctx
 	s, err := r.client.CreateSession(ctx, api.SessionCreateParams{Shell: shell})
@@ -118,22 +118,22 @@ func (r *rig) clock(shell, command string, children int, least time.Duration) (a
 	}
 	complain(after < least || after > over, "answered %v after its timeout, want %v to %v", after, least, over)
 	complain(res.Outcome != api.OutcomeTimedOut || !res.TimedOut, "outcome %s, want timed_out", res.Outcome)
-	complain(!strings.Contains(res.Stdout, "partial"), "stdout %q, want what was written before the end", res.Stdout)
-	if res.RolledBack { // allowed, if nothing of the state is lost by it: see below
-		r.t.Logf("%s had to be replaced by its copy", shell)
+	complain(!strings.Contains(res.Stdout, "partial"), "stdout %q, want the output from before the timeout", res.Stdout)
+	if res.RolledBack { // allowed if no state is lost: see below
+		r.t.Logf("%s was replaced by its copy", shell)
 	}
 	pids := pidsOf(res.Stdout + res.Stderr)
 	complain(len(pids) != children, "%d children in %q, want %d", len(pids), res.Stdout+res.Stderr, children)
 	for _, pid := range pids {
-		complain(!errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), "child %d is still there", pid)
+		complain(!errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), "child %d still exists", pid)
 	}
-	complain(last.Stdout != "yes /usr\n", "the next command says %q, want the state of before", last.Stdout)
+	complain(last.Stdout != "yes /usr\n", "the next command wrote %q, want the earlier state", last.Stdout)
 	complain(next > nextAtOnce, "the next command took %v", next)
 	return after, next, errors.Join(append(wrong, <-deaths)...)
 }
 
-// watchDeaths sees the children of the running command die, none before its
-// time and none after: an answer in time does not prove it.
+// watchDeaths checks that no child of the running command dies before its time or
+// after: an answer in time does not prove it.
 func (r *rig) watchDeaths(session string, children int, earliest, latest time.Time) error {
 	if children == 0 {
 		return nil
@@ -154,13 +154,13 @@ func (r *rig) watchDeaths(session string, children int, earliest, latest time.Ti
 			text.WriteString(chunk.Data)
 		}
 		if pids = pidsOf(text.String()); len(pids) < children {
-			return fmt.Errorf("%d of %d children are up: %q", len(pids), children, text.String())
+			return fmt.Errorf("%d of %d children are running: %q", len(pids), children, text.String())
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	// All are held on to before any is waited for: they go together.
+	// Open all pidfds before waiting for any: the children die together.
 	var fds []int
 	defer func() {
 		for _, fd := range fds {
@@ -178,7 +178,7 @@ func (r *rig) watchDeaths(session string, children int, earliest, latest time.Ti
 	for i, fd := range fds {
 		died, ok := awaitDeath(fd, latest)
 		if !ok {
-			wrong = append(wrong, fmt.Errorf("child %d is alive past its time", pids[i]))
+			wrong = append(wrong, fmt.Errorf("child %d is still alive after the limit", pids[i]))
 		} else if died.Before(earliest) {
 			wrong = append(wrong, fmt.Errorf("child %d died %v too early", pids[i], earliest.Sub(died)))
 		}
@@ -199,7 +199,7 @@ func awaitDeath(fd int, latest time.Time) (time.Time, bool) {
 	}
 }
 
-// pidsOf finds the numbers that follow the word PID.
+// pidsOf returns the numbers that follow the word PID.
 func pidsOf(text string) []int {
 	var pids []int
 	words := strings.Fields(text)

@@ -20,22 +20,22 @@ import (
 
 const (
 	diskSize = 48 << 20
-	diskFree = 6 << 20 // while it is full, which a command's output then makes it
-	diskKept = 8 << 20 // what is written when there is room again
+	diskFree = 6 << 20 // while it is full; the command's output uses this up
+	diskKept = 8 << 20 // written when there is room again
 )
 
-// disk is a small file system for the output of commands. It belongs to its test.
+// disk is a small file system for the output of commands. Its test owns it.
 type disk struct {
 	t   *testing.T
 	dir string
 }
 
-// newDisk mounts a small file system, on which there is room for diskFree.
+// newDisk mounts a small file system with diskFree bytes free.
 func newDisk(t *testing.T) *disk {
 	t.Helper()
 	d := &disk{t: t, dir: t.TempDir()}
 	if err := unix.Mount("must", d.dir, "tmpfs", 0, fmt.Sprint("size=", diskSize)); err != nil {
-		trltest.Need(t, fmt.Errorf("mount a small file system, as root may: %w", err))
+		trltest.Need(t, fmt.Errorf("mount a small file system (needs root): %w", err))
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(d.dir, unix.MNT_DETACH); err != nil {
@@ -48,7 +48,7 @@ func newDisk(t *testing.T) *disk {
 
 func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill takes what room there is, but for diskFree.
+// fill allocates all free space except for diskFree.
 func (d *disk) fill() {
 	d.t.Helper()
 	var st unix.Statfs_t
@@ -58,7 +58,7 @@ func (d *disk) fill() {
 		err = unix.Statfs(d.dir, &st)
 	}
 	if room := int64(st.Bavail)*st.Bsize - diskFree; err == nil && room > 0 {
-		// What is spilled meanwhile may have been faster.
+		// Concurrent spilling may have been faster.
 		if err = unix.Fallocate(int(f.Fd()), 0, 0, room); err == unix.ENOSPC {
 			err = nil
 		}
@@ -68,7 +68,7 @@ func (d *disk) fill() {
 	}
 }
 
-// free makes room.
+// free frees the space again.
 func (d *disk) free() {
 	d.t.Helper()
 	if err := os.Remove(d.filler()); err != nil {
@@ -76,18 +76,18 @@ func (d *disk) free() {
 	}
 }
 
-// TestMustOutliveAFullDisk was seen to fail with a journal that did not go on with
+// TestMustOutliveAFullDisk was seen to fail with a journal that did not continue
 // its file when there was room again.
 func TestMustOutliveAFullDisk(t *testing.T) {
 	t.Run("full", diskFull)
 	t.Run("storm", diskStorm)
 }
 
-// heldOutput is what of a command's output is held: all but the bytes from gap up to
-// end.
+// keptOutput describes which part of a command's output is kept: all but the
+// bytes from gap up to end.
 type keptOutput struct{ gap, end, size int64 }
 
-// readHeld reads all output of an exec, and compares what is held of it with the
+// readKept reads all output of an exec, and compares what is kept of it with the
 // file that it repeats.
 func (r *rig) readKept(c *client.Client, exec string, file []byte) (h keptOutput, err error) {
 	most := int64(1 << 20)
@@ -126,8 +126,8 @@ func (r *rig) readKept(c *client.Client, exec string, file []byte) (h keptOutput
 	}
 }
 
-// diskFull fills the disk under a command, which goes on when there is room again,
-// after the daemon was killed while there was none.
+// diskFull fills the disk under a command, which continues when there is room
+// again, after the daemon was killed while there was none.
 func diskFull(t *testing.T) {
 	d := newDisk(t)
 	r := startWith(t, trltest.Config{Args: []string{"--spill-dir", d.dir}})
@@ -139,8 +139,8 @@ func diskFull(t *testing.T) {
 	c := r.patientClient()
 	other := r.create(api.SessionCreateParams{})
 	s := r.create(api.SessionCreateParams{})
-	// More than what is free, then again once it is told to, and a moment
-	// later: the daemon does not look for room all the time.
+	// Write more than what is free, then again on request, and a moment later:
+	// the daemon does not check for room all the time.
 	many, full := strings.Repeat(" "+name, 8), filepath.Join(t.TempDir(), "full")
 	began := time.Now()
 	res, err := c.Run(r.ctx, api.ExecRunParams{
@@ -150,7 +150,7 @@ func diskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody else notices.
+	// No other session notices.
 	var slowest time.Duration
 	for written := false; !written; {
 		began := time.Now()
@@ -180,7 +180,7 @@ func diskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.size != 10*diskKept || h.gap == 0 || h.end > 8*diskKept {
-		t.Errorf("held are all %d bytes but those from %d to %d, want the last %d", h.size, h.gap, h.end, 2*diskKept)
+		t.Errorf("all %d bytes are kept except those from %d to %d, want the last %d", h.size, h.gap, h.end, 2*diskKept)
 	}
 	whole, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + name}})
 	if err != nil {
@@ -191,16 +191,17 @@ func diskFull(t *testing.T) {
 		t.Errorf("the next command has %+v, %v", after, err)
 	}
 	if !strings.Contains(r.Log(), "no space left on device") {
-		t.Error("the log does not tell that the disk is full")
+		t.Error("the log does not say that the disk is full")
 	}
-	figures(t, "a command wrote %d MiB where %d fit, in %v, and another session's commands took %v at most; the daemon was killed; of the %d MiB it wrote when there was room again all are held; the gap is %.1f of %d MiB",
+	figures(t, "a command wrote %d MiB where %d fit, in %v, and another session's commands took at most %v; the daemon was killed; all of the %d MiB written when there was room again are kept; the gap is %.1f of %d MiB",
 		8*diskKept>>20, diskFree>>20, took.Round(time.Millisecond), slowest.Round(time.Millisecond), 2*diskKept>>20, mib(h.end-h.gap), h.size>>20)
 	c.Close()
 	r.reconnect()
 	r.stop()
 }
 
-// diskStorm lets room come and go, and kills the daemon, while a command writes.
+// diskStorm repeatedly fills and frees the disk and kills the daemon while a
+// command writes.
 func diskStorm(t *testing.T) {
 	kills := 25
 	if os.Getenv("TRL_LONG") == "1" {
@@ -240,7 +241,7 @@ func diskStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *info.ExitCode != 7 || h.size != info.StdoutBytes || h.size%diskKept != 0 || h.end == 0 {
-		t.Errorf("%d bytes are told of, %d can be read, %d at a time were written; exit code %d; gap %d", info.StdoutBytes, h.size, diskKept, *info.ExitCode, h.end-h.gap)
+		t.Errorf("%d bytes are reported, %d can be read, %d at a time were written; exit code %d; gap %d", info.StdoutBytes, h.size, diskKept, *info.ExitCode, h.end-h.gap)
 	}
 	figures(t, "a command wrote %d MiB while the disk was filled and freed %d times and the daemon killed %d times: one gap, every other byte right, none twice",
 		h.size>>20, changes, kills)
@@ -250,11 +251,11 @@ func diskStorm(t *testing.T) {
 }
 
 // storm kills daemons, and fills and frees the disk in between. It returns how
-// often it did that.
+// often it changed the disk.
 func (r *rig) storm(d *disk, rnd *rand.Rand, kills int) (changes int) {
 	r.t.Helper()
 	for n := 0; n < kills; {
-		time.Sleep(time.Duration(rnd.IntN(80)) * time.Millisecond) // pace: a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(80)) * time.Millisecond) // pace: a random moment
 		if rnd.IntN(2) == 0 {
 			if changes++; changes%2 == 1 {
 				d.free()
@@ -270,7 +271,7 @@ func (r *rig) storm(d *disk, rnd *rand.Rand, kills int) (changes int) {
 	return changes
 }
 
-// patient returns a client that waits for a daemon to come back.
+// patientClient returns a client that waits for a daemon to return.
 func (r *rig) patientClient() *client.Client {
 	r.t.Helper()
 	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
@@ -281,7 +282,7 @@ func (r *rig) patientClient() *client.Client {
 	return c
 }
 
-// reconnect is for when the daemon was killed.
+// reconnect replaces the client after the daemon was killed.
 func (r *rig) reconnect() {
 	r.t.Helper()
 	r.client.Close()

@@ -1,11 +1,11 @@
-// Package must holds the promises that TRL is judged by, as tests against the
-// real binary over its socket, with real shells and real processes: it leaves
-// nothing behind, keeps its clocks, is fast, scales, survives garbage, and
-// keeps secrets.
+// Package must tests the guarantees that TRL is judged by, against the real
+// binary over its socket, with real shells and real processes: it leaves nothing
+// behind, keeps its time limits, is fast, scales, survives garbage, and keeps
+// secrets.
 //
-// The tests are named TestMust… and are run alone, because they measure. Time
-// is judged as a ratio to something measured in the same run, but for the
-// clocks that the contract itself names. Each prints one line with its figures.
-// TRL_LONG=1 makes those as large as the promise is that would take too long for
-// every change.
+// The tests are named TestMust… and run alone, because they measure. Times are
+// judged as ratios to something measured in the same run, except for the time
+// limits that the contract names. Each test prints one line with its figures.
+// TRL_LONG=1 runs at full size those tests that would take too long for every
+// change.
 package must

@@ -11,12 +11,12 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// echoVariable makes this test binary an echo server on the socket it names.
+// echoVariable turns this test binary into an echo server on the socket it names.
 const echoVariable = "MUST_ECHO"
 
-// beEcho turns this process into the echo server, if it was started as one. It
-// is a process of its own because a daemon is: to be switched to is a part of
-// what a bare round trip costs.
+// runEcho turns this process into the echo server, if it was started as one. It
+// is a separate process because the daemon is one: the context switch is part of
+// the cost of a bare round trip.
 func runEcho() {
 	path := os.Getenv(echoVariable)
 	if path == "" {

@@ -19,13 +19,13 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// endTime is how soon after the death of those who kept them the processes of
+// endTime is how soon after the death of holder and daemon the processes of their
 // sessions must be gone.
 const endTime = 5 * time.Second
 
-// TestMustEndTogether kills those who keep the sessions, in every order, and
-// looks for what is left: nothing may be invented, nothing may stay. Without the
-// undertaker it was seen to fail in all cases but the first and the last.
+// TestMustEndTogether kills holder, daemon and cleaner in every order and checks
+// what is left: no result may be invented, and nothing may stay. Without the
+// cleaner it was seen to fail in all cases but the first and the last.
 func TestMustEndTogether(t *testing.T) {
 	for _, c := range []struct{ name, cgroup string }{{"cgroups", "auto"}, {"tags", "off"}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestMustEndTogether(t *testing.T) {
 				r.stopThenKill(daemonOf(r.PID), r.PID)
 				return r.gone("both in a storm")
 			})
-			measured(t, "undertaker before", func(t *testing.T) error { return killCleanerFirst(t, c.cgroup) })
+			measured(t, "cleaner first", func(t *testing.T) error { return killCleanerFirst(t, c.cgroup) })
 			t.Run("all three", func(t *testing.T) { killAllThree(t, c.cgroup) })
 			t.Run("whole cgroup", func(t *testing.T) { killCgroup(t, c.cgroup) })
 		})
@@ -80,13 +80,13 @@ func TestMustEndTogether(t *testing.T) {
 type crowd struct {
 	*rig
 	sessions []string
-	victims  []trltest.Process // all that is below the holder, at its death
+	victims  []trltest.Process // all descendants of the holder at its death
 	killed   time.Time
 }
 
-// crowded starts a daemon with sessions, on pipes and on terminals, in which
-// something runs, is in the background, has strayed, does not want to go, is
-// stopped or frozen.
+// crowded starts a daemon with sessions, on pipes and on terminals, with
+// processes that run, are in the background, have left their session, ignore
+// signals, are stopped or frozen.
 func crowded(t *testing.T, cgroup string, works ...string) *crowd {
 	t.Helper()
 	c := &crowd{rig: start(t, "--cgroup", cgroup, "--grace-ms", "500", "--log-level", "warn")}
@@ -130,21 +130,22 @@ func (c *crowd) fill(works ...string) {
 	}
 }
 
-// freeze stops all that is in the cgroup of a session, as a command of root's can.
-// Nobody in it hears a signal but SIGKILL, the leader of its terminal included.
+// freeze freezes everything in the cgroup of a session, as a command of root can.
+// No process in it receives a signal but SIGKILL, including the leader of its
+// terminal.
 func (c *crowd) freeze(s *api.Session) {
 	c.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	group := filepath.Join(c.cgroup, filepath.Base(strings.TrimSpace(string(text)))) // that of v2 is in the last line
+	group := filepath.Join(c.cgroup, filepath.Base(strings.TrimSpace(string(text)))) // the v2 path is in the last line
 	if err := os.WriteFile(filepath.Join(group, "cgroup.freeze"), []byte("1"), 0); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// terminate asks the holder to end, and all with it.
+// terminate sends SIGTERM to the holder, which ends everything.
 func (c *crowd) terminate() {
 	c.t.Helper()
 	if err := unix.Kill(c.PID, unix.SIGTERM); err != nil {
@@ -153,14 +154,14 @@ func (c *crowd) terminate() {
 	c.killed = time.Now()
 }
 
-// stopThenKill kills some processes as if it were at one moment: the first to
-// die has nobody to tell.
+// stopThenKill kills some processes as if at the same moment: the first to die
+// cannot notify another.
 func (c *crowd) stopThenKill(pids ...int) {
 	c.t.Helper()
 	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGKILL} {
 		for _, pid := range pids {
 			if pid == 0 {
-				c.t.Fatal("one to be killed is not there")
+				c.t.Fatal("a process to kill does not exist")
 			}
 			if err := unix.Kill(pid, sig); err != nil {
 				c.t.Fatal(err)
@@ -170,14 +171,15 @@ func (c *crowd) stopThenKill(pids ...int) {
 	c.killed = time.Now()
 }
 
-// killAndAwaitNext kills one that the holder starts again, and waits until it has.
+// killAndAwaitNext kills a process that the holder restarts, and waits until it
+// has.
 func (c *crowd) killAndAwaitNext(who func(holder int) int) {
 	c.t.Helper()
 	first := who(c.PID)
 	c.stopThenKill(first)
 	if err := eventually(endTime, func() error {
 		if next := who(c.PID); next == 0 || next == first {
-			return errors.New("the one that was killed is not there again")
+			return errors.New("the killed process was not restarted")
 		}
 		return nil
 	}); err != nil {
@@ -185,12 +187,13 @@ func (c *crowd) killAndAwaitNext(who func(holder int) int) {
 	}
 }
 
-// measured is a test whose time is a goal as others: see tries.
+// measured runs a subtest whose time is a goal like others: see tries.
 func measured(t *testing.T, name string, measure func(t *testing.T) error) {
 	t.Run(name, func(t *testing.T) { tries(t, measure) })
 }
 
-// gone sees that nothing is left of the daemon, and returns an error if it was late.
+// gone checks that nothing is left of the daemon, and returns an error if it was
+// late.
 func (c *crowd) gone(who string) error {
 	c.t.Helper()
 	late := eventually(endTime, c.left)
@@ -210,7 +213,7 @@ func (c *crowd) tell(who string) {
 		len(c.victims), len(c.sessions), time.Since(c.killed).Milliseconds(), who)
 }
 
-// left says what there still is of a daemon that should be gone with all it had.
+// left returns an error that lists what remains of a daemon that should be gone.
 func (c *crowd) left() error {
 	err := c.processesLeft()
 	for _, name := range filesIn(c.Dir) {
@@ -224,13 +227,13 @@ func (c *crowd) left() error {
 	return err
 }
 
-// stillFor is for how long nothing must be seen to die: a chain of processes in
+// quietPeriod is how long no process may be seen to die: a chain of processes in
 // which each starts the next leaves a dead one every few milliseconds.
 const quietPeriod = 200 * time.Millisecond
 
-// processesLeft says which processes there still are, dead ones included unless
-// they are ours to bury, as they would be init's. One that dies meanwhile shows
-// that something goes on.
+// processesLeft returns an error that lists the remaining processes, including
+// dead ones unless they are ours to reap, as they would be init's. A process that
+// dies meanwhile shows that something still forks.
 func (c *crowd) processesLeft() (err error) {
 	reapZombies(c.PID)
 	for _, p := range strays() {
@@ -241,13 +244,14 @@ func (c *crowd) processesLeft() (err error) {
 	}
 	time.Sleep(quietPeriod) // absence: nothing forks
 	if n := reapZombies(c.PID); n > 0 {
-		return fmt.Errorf("something forks: %d more have died", n)
+		return fmt.Errorf("something still forks: %d more processes have died", n)
 	}
 	return nil
 }
 
-// buryZombies reaps what became ours when its parent died, and says how many it
-// were. The daemon itself is waited for elsewhere.
+// reapZombies reaps the processes that became our children when their parent
+// died, and returns how many there were. The daemon itself is waited for
+// elsewhere.
 func reapZombies(but int) (n int) {
 	for _, p := range strays() {
 		if p.State == "Z" && p.PPID == os.Getpid() && p.PID != but {
@@ -259,15 +263,15 @@ func reapZombies(but int) (n int) {
 	return n
 }
 
-// killHolder leaves the daemon alive, which tells for a while what happened.
+// killHolder leaves the daemon alive, which reports for a while what happened.
 func killHolder(t *testing.T, cgroup string) {
 	r := crowded(t, cgroup, storm)
-	daemon, undertaker := daemonOf(r.PID), cleanerOf(r.PID)
+	daemon, cleaner := daemonOf(r.PID), cleanerOf(r.PID)
 	r.stopThenKill(r.PID)
 	if err := eventually(endTime, func() (err error) {
 		reapZombies(r.PID)
 		for _, p := range strays() {
-			if p.PID != daemon && p.PID != undertaker {
+			if p.PID != daemon && p.PID != cleaner {
 				err = errors.Join(err, fmt.Errorf("process left: %s", p))
 			}
 		}
@@ -283,7 +287,7 @@ func killHolder(t *testing.T, cgroup string) {
 	if !api.IsCode(err, api.CodeSessionTerminated) {
 		t.Errorf("a command after the death of the holder: %v", err)
 	}
-	if cgroup == "off" { // the other waits until it goes by itself
+	if cgroup == "off" { // the other case waits until the daemon exits by itself
 		r.restart() // it gives way to the next
 	}
 	if err := eventually(20*time.Second, r.left); err != nil {
@@ -291,7 +295,7 @@ func killHolder(t *testing.T, cgroup string) {
 	}
 }
 
-// allLost sees that every session is said to be lost.
+// allLost checks that every session is reported as lost.
 func (c *crowd) allLost() error {
 	list, err := c.client.ListSessions(c.ctx, api.SessionListParams{})
 	if err != nil {
@@ -303,26 +307,26 @@ func (c *crowd) allLost() error {
 		}
 	}
 	if len(list.Sessions) != len(c.sessions) {
-		err = errors.Join(err, fmt.Errorf("%d sessions are told, want %d", len(list.Sessions), len(c.sessions)))
+		err = errors.Join(err, fmt.Errorf("%d sessions are listed, want %d", len(list.Sessions), len(c.sessions)))
 	}
 	return err
 }
 
-// killUndertakerBefore sees that another takes its place, which does its work.
+// killCleanerFirst checks that another cleaner is started and does its work.
 func killCleanerFirst(t *testing.T, cgroup string) error {
 	r := crowded(t, cgroup)
 	first := cleanerOf(r.PID)
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first))
 	name, nameErr := os.ReadFile(fmt.Sprintf("/proc/%d/comm", first))
 	if err != nil || nameErr != nil || strings.Contains(string(line)+string(name), "trl") {
-		t.Errorf("the undertaker is called %q, %q (%v): who kills all that is called trl kills it", name, line, errors.Join(err, nameErr))
+		t.Errorf("the cleaner is named %q, %q (%v): killing everything named trl would kill it", name, line, errors.Join(err, nameErr))
 	}
 	r.killAndAwaitNext(cleanerOf)
 	r.stopThenKill(daemonOf(r.PID), r.PID)
-	return r.gone("the undertaker, and then of both")
+	return r.gone("the cleaner, and then of both")
 }
 
-// killAllThree leaves it to the next start to end what is left.
+// killAllThree leaves it to the next start to kill what is left.
 func killAllThree(t *testing.T, cgroup string) {
 	r := crowded(t, cgroup)
 	keepers := []int{cleanerOf(r.PID), daemonOf(r.PID), r.PID}
@@ -334,15 +338,15 @@ func killAllThree(t *testing.T, cgroup string) {
 			living++
 		}
 	}
-	if living < 2*len(r.sessions) { // what is on a terminal goes with it
-		t.Errorf("%d processes live on, want more: there was nobody to end them", living)
+	if living < 2*len(r.sessions) { // processes on a terminal end with it
+		t.Errorf("%d processes are alive, want more: nothing was there to kill them", living)
 	}
 	r.restart()
 	r.tell("all three, and after a new start")
 }
 
-// again starts another daemon in the place of one that died, which must leave
-// no trace of the first. It is ended too.
+// restart starts another daemon in place of one that died, which must leave no
+// trace of the first, and ends it too.
 func (c *crowd) restart() {
 	c.t.Helper()
 	next, err := trltest.Start(trltest.Config{Dir: c.Dir})
@@ -352,11 +356,11 @@ func (c *crowd) restart() {
 	defer next.Kill()
 	reapZombies(next.PID)
 	if left := trltest.Remaining(c.victims); len(left) > 0 {
-		c.t.Errorf("a new start leaves of the dead one: %v", left)
+		c.t.Errorf("left from the dead daemon after a new start: %v", left)
 	}
 	if c.cgroup != "" {
 		if _, err := os.Stat(c.cgroup); !os.IsNotExist(err) {
-			c.t.Errorf("a new start leaves the cgroup of the dead one: %s (%v)", c.cgroup, err)
+			c.t.Errorf("cgroup left from the dead daemon after a new start: %s (%v)", c.cgroup, err)
 		}
 	}
 	fresh, err := client.Dial(c.ctx, next.Socket)
@@ -376,8 +380,8 @@ func (c *crowd) restart() {
 	}
 }
 
-// killCgroup kills everybody at once, as a service manager or a kernel without
-// memory does. Nobody is left to tidy up but the next start.
+// killCgroup kills all processes at once, as a service manager or the kernel's
+// OOM killer does. Only the next start can clean up.
 func killCgroup(t *testing.T, cgroup string) {
 	probe := start(t)
 	probe.stop()
@@ -398,7 +402,7 @@ func killCgroup(t *testing.T, cgroup string) {
 			t.Fatal(err)
 		}
 	}
-	// What is started belongs where its parent is.
+	// Processes start in the cgroup of their parent.
 	var r *crowd
 	func() {
 		join(group)
@@ -406,7 +410,7 @@ func killCgroup(t *testing.T, cgroup string) {
 		r = crowded(t, cgroup)
 	}()
 	if cgroup != "off" && filepath.Dir(r.cgroup) != group {
-		t.Fatalf("the daemon has its cgroups in %q, want them in %s", r.cgroup, group)
+		t.Fatalf("the daemon's cgroups are in %q, want %s", r.cgroup, group)
 	}
 	if err := os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0); err != nil {
 		t.Fatal(err)
@@ -424,12 +428,12 @@ func killCgroup(t *testing.T, cgroup string) {
 	r.tell("their whole cgroup, and after a new start")
 }
 
-// await waits until the killed holder has been waited for.
+// await waits until the killed holder has been reaped.
 func (c *crowd) await() {
 	c.t.Helper()
 	if err := eventually(endTime, func() error {
 		if c.Running() {
-			return errors.New("the holder lives on")
+			return errors.New("the holder is still alive")
 		}
 		return nil
 	}); err != nil {

@@ -16,21 +16,21 @@ import (
 	"github.com/terminal-runtime/trl/internal/shell"
 )
 
-// The goals, as ratios to what is measured beside them.
+// The goals, as ratios to baselines measured in the same run.
 const (
 	fastOverBare  = 2.5 // exec.run true, over a bare driver and a bare socket
 	fastOverSpawn = 5.0 // spawning sh -c true, over exec.run true
-	fastParallel  = 2.0 // execs a second of sixteen sessions, over spawns a second
+	fastParallel  = 2.0 // execs per second of sixteen sessions, over spawns per second
 	// fastTries is how often a goal may be missed: other work on the machine
 	// makes everything slower, never faster. It comes in bursts of seconds, so
 	// there is a pause between two tries.
 	fastTries = 12
 	fastPause = time.Second
-	// Short calls are measured in rounds instead, of about 100 ms.
+	// Short calls are measured in rounds of about 100 ms instead.
 	fastRoundsLeast, fastRounds = 20, 400
 )
 
-// TestMustBeFast was seen to fail: latency with a daemon that took 200 µs more
+// TestMustBeFast was seen to fail: latency with a daemon that took 200 µs longer
 // for each exec.run (4.7 × bare), and on machines that are too busy to measure.
 func TestMustBeFast(t *testing.T) {
 	t.Run("latency", latency)
@@ -56,13 +56,13 @@ func tries(t *testing.T, measure func(t *testing.T) error) {
 	t.Error(err)
 }
 
-// bare is a shell that is driven right here, with nothing around it.
+// bare is a shell driven in this process, with nothing around it.
 type bare struct {
-	host *process.Host
-	hub  *shell.Driver
-	tree *process.Tree
-	sh   *shell.Shell
-	mark uint32
+	host   *process.Host
+	driver *shell.Driver
+	tree   *process.Tree
+	sh     *shell.Shell
+	mark   uint32
 }
 
 func openBare(t *testing.T) *bare {
@@ -70,17 +70,17 @@ func openBare(t *testing.T) *bare {
 	b := &bare{}
 	var errs [3]error
 	b.host, errs[0] = process.NewHost(process.Config{})
-	b.hub, errs[1] = shell.NewDriver(nil)
+	b.driver, errs[1] = shell.NewDriver(nil)
 	b.tree, errs[2] = b.host.NewTree("bare")
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
 	program, ok := shell.Find("dash")
 	if !ok {
-		t.Fatal("there is no dash")
+		t.Fatal("dash is not installed")
 	}
 	var err error
-	if b.sh, err = b.hub.Open(t.Context(), shell.Config{Tree: b.tree, Program: program, Env: os.Environ()}); err != nil {
+	if b.sh, err = b.driver.Open(t.Context(), shell.Config{Tree: b.tree, Program: program, Env: os.Environ()}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -98,17 +98,17 @@ func (b *bare) run() error {
 func (b *bare) close() error {
 	b.sh.Abandon()
 	b.tree.Kill(time.Now().Add(5 * time.Second))
-	return errors.Join(b.sh.Close(), b.hub.Close(), b.host.Close())
+	return errors.Join(b.sh.Close(), b.driver.Close(), b.host.Close())
 }
 
 func spawn() error { return exec.Command("sh", "-c", "true").Run() }
 
-// series are the times that one thing took, in rounds.
+// series are the durations of one operation, in rounds.
 type series struct {
-	n  int // calls in a round
+	n  int // calls per round
 	fn func() error
-	// best is the median of the quietest round: what else runs on the machine
-	// adds to a time and never takes from it.
+	// best is the median of the quietest round: other load on the machine only
+	// adds to a time.
 	best time.Duration
 	all  []time.Duration
 }
@@ -130,7 +130,7 @@ func (s *series) round() error {
 	return nil
 }
 
-// runLine is the request that runs true in a session.
+// runLine returns the request that runs true in a session.
 func runLine(session string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"session_id":%q,"command":"true"}}`+"\n", session)
 }
@@ -144,8 +144,9 @@ func askTrue(l *lines, line []byte) error {
 	return err
 }
 
-// latency measures one command after the other. The rounds of what is compared
-// are interleaved, so that each has its share of the machine's quiet moments.
+// latency measures commands one after the other. The rounds of the operations
+// compared are interleaved, so that each gets its share of the machine's quiet
+// moments.
 func latency(t *testing.T) {
 	r := start(t)
 	echo := startEcho(t)
@@ -189,8 +190,8 @@ func latency(t *testing.T) {
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
 
-// rate calls fn for a while from one goroutine after the other's number, and
-// returns how many calls a second there were in all.
+// rate calls fn for a while from several goroutines, and returns the total number
+// of calls per second.
 func rate(workers int, d time.Duration, fn func(worker int) error) (float64, error) {
 	counts := make([]int, workers)
 	errs := make([]error, workers)
@@ -212,7 +213,7 @@ func rate(workers int, d time.Duration, fn func(worker int) error) (float64, err
 	return float64(total) / time.Since(began).Seconds(), errors.Join(errs...)
 }
 
-// parallel measures sixteen sessions at once, on connections of their own.
+// parallel measures sixteen sessions at once, each on its own connection.
 func parallel(t *testing.T) error {
 	const sessions, long = 16, 2 * time.Second
 	r := start(t)
@@ -234,7 +235,7 @@ func parallel(t *testing.T) error {
 	spawns := (before + after) / 2
 	figures(t, "16 sessions %.0f execs/s = %.1f × sequential sh -c true (%.0f/s)", execs, execs/spawns, spawns)
 	if execs < fastParallel*spawns {
-		return fmt.Errorf("16 sessions run %.1f × as many commands as are spawned one by one, want at least %.1f", execs/spawns, fastParallel)
+		return fmt.Errorf("16 sessions run %.1f × as many commands per second as sequential spawning, want at least %.1f", execs/spawns, fastParallel)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 
 const (
 	floodBytes  = 1 << 30
-	floodRate   = 0.5      // of what the same command reaches through a pipe into cat
-	floodMemory = 64 << 20 // more than this the daemon must not grow meanwhile
+	floodRate   = 0.5      // of the rate that the same command reaches through a pipe into cat
+	floodMemory = 64 << 20 // the daemon must not grow by more than this meanwhile
 )
 
 // flood captures a gigabyte. It was seen to fail with a command that writes half
@@ -20,7 +20,7 @@ const (
 func flood(t *testing.T, command string) error {
 	r := start(t)
 	s := r.create(api.SessionCreateParams{Shell: "dash"})
-	r.run(s, "head -c 10000000 /dev/zero") // buffers are made once
+	r.run(s, "head -c 10000000 /dev/zero") // buffers are allocated once
 	plain := timeCat(t, command)
 
 	before := r.stats().Memory
@@ -49,14 +49,14 @@ func flood(t *testing.T, command string) error {
 	return nil
 }
 
-// peak is the most memory that a daemon had, of some samples.
+// peak is the largest memory use of a daemon in a number of samples.
 type peak struct {
 	bytes   int64
 	samples int
 	err     error
 }
 
-// peakMemory looks at the daemon's memory while fn runs.
+// peakMemory samples the daemon's memory while fn runs.
 func (r *rig) peakMemory(fn func()) peak {
 	r.t.Helper()
 	conn := r.dial()
@@ -88,7 +88,7 @@ func (r *rig) peakMemory(fn func()) peak {
 	return p
 }
 
-// timeCat is how long a command takes whose output nobody wants.
+// timeCat returns how long a command takes whose output is discarded.
 func timeCat(t *testing.T, command string) time.Duration {
 	t.Helper()
 	began := time.Now()

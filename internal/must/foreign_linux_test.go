@@ -20,10 +20,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustIgnoreTagsOfOthers is about a user who gives a process of their own the
-// tag of a session: without cgroups the daemon tells its processes by that. The
-// process must not be listed, awaited or killed, nor what shares its process
-// group; and a program of a session that has changed its uid still must.
+// TestMustIgnoreTagsOfOthers lets another user give a process the tag of a
+// session: without cgroups the daemon identifies its processes by tag. The
+// process must not be listed, awaited or killed, nor anything in its process
+// group; and a session's program that has changed its uid still must be.
 func TestMustIgnoreTagsOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		trltest.Need(t, errors.New("only root can start processes of two other users"))
@@ -52,7 +52,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 			if err := eventually(endTime, func() error {
 				out, err := r.client.Output(r.ctx, api.ExecOutputParams{ExecID: res.ExecID})
 				if err == nil && len(out.Chunks) == 0 {
-					err = errors.New("the command has written nothing")
+					err = errors.New("the command has no output")
 				}
 				return err
 			}); err != nil {
@@ -91,7 +91,7 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 				t.Error(err)
 			}
 			if n := strings.Count(r.Log(), "foreign_tag"); n != 1 {
-				t.Errorf("the log has %d lines about the tags of others, want 1:\n%s", n, r.Log())
+				t.Errorf("the log has %d lines about tags of other users, want 1:\n%s", n, r.Log())
 			}
 			f.end()
 		})
@@ -99,8 +99,8 @@ func TestMustIgnoreTagsOfOthers(t *testing.T) {
 	t.Run("changed uid", changedUID)
 }
 
-// changedUID sees that a program of a session which dropped its rights, and whose
-// parent is gone, is found and killed.
+// changedUID checks that a session's program that dropped its privileges, and
+// whose parent is gone, is found and killed.
 func changedUID(t *testing.T) {
 	r := start(t, "--cgroup", "off", "--grace-ms", "500")
 	s := r.create(api.SessionCreateParams{Shell: "bash"})
@@ -129,7 +129,7 @@ func changedUID(t *testing.T) {
 // that starts one.
 func dirOfNobody(t *testing.T) (dir, program string) {
 	t.Helper()
-	const nobody = 65534
+	const unprivileged = 65534
 	dir, err := trltest.NewDir()
 	if err != nil {
 		t.Fatal(err)
@@ -138,14 +138,14 @@ func dirOfNobody(t *testing.T) (dir, program string) {
 	if err == nil {
 		err = trltest.Install(binary, filepath.Join(dir, "trl"))
 	}
-	program = filepath.Join(dir, "as-nobody")
+	program = filepath.Join(dir, "as-unprivileged")
 	if err == nil {
 		script := "#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups \"" + dir + "/trl\" \"$@\"\n"
 		err = os.WriteFile(program, []byte(script), 0o700)
 	}
 	if err == nil {
 		err = filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-			return errors.Join(err, os.Chown(path, nobody, nobody))
+			return errors.Join(err, os.Chown(path, unprivileged, unprivileged))
 		})
 	}
 	if err != nil {
@@ -154,8 +154,8 @@ func dirOfNobody(t *testing.T) (dir, program string) {
 	return dir, program
 }
 
-// forgery is a service of root, in whose process group a program of another user
-// runs that carries the tag of a session.
+// forgery is a service of root whose process group contains another user's
+// program with the tag of a session.
 type forgery struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -165,7 +165,7 @@ type forgery struct {
 
 const (
 	forgedText = "FORGED"
-	goesOn     = "the service goes on"
+	goesOn     = "the service continues"
 )
 
 // forge gives a process of uid 65533 the limits of a session's shell.
@@ -214,7 +214,7 @@ func (f *forgery) checkAbsent(what string, processes []api.Process) {
 	}
 }
 
-// livesOn sees that nobody has signalled the forger.
+// checkAlive checks that the forging process was not killed.
 func (f *forgery) checkAlive() {
 	f.t.Helper()
 	for _, p := range trltest.Descendants(f.cmd.Process.Pid) {
@@ -225,7 +225,7 @@ func (f *forgery) checkAlive() {
 	f.t.Error("the other user's process was killed")
 }
 
-// end lets the service go on, and end by itself.
+// end lets the service continue and exit by itself.
 func (f *forgery) end() {
 	f.t.Helper()
 	late := time.AfterFunc(endTime, func() { _ = syscall.Kill(-f.cmd.Process.Pid, syscall.SIGKILL) })
@@ -235,9 +235,9 @@ func (f *forgery) end() {
 	}
 	rest, err := io.ReadAll(f.out)
 	if err != nil || strings.TrimSpace(string(rest)) != goesOn {
-		f.t.Errorf("the service said %q, %v", rest, err)
+		f.t.Errorf("the service wrote %q, %v", rest, err)
 	}
 	if err := f.cmd.Wait(); err != nil {
-		f.t.Errorf("the service ended with %v", err)
+		f.t.Errorf("the service exited with %v", err)
 	}
 }

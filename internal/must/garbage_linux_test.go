@@ -18,13 +18,12 @@ import (
 
 const (
 	garbageLines = 10_000
-	garbageConns = 8     // at once
-	garbageMost  = 64000 // bytes of a request that the daemon takes
+	garbageConns = 8     // concurrent connections
+	garbageMost  = 64000 // limit of a request in bytes
 )
 
-// malformed makes one line that is wrong in one of many ways, without a newline
-// in it. A mutation may also be harmless, or even run something: what runs then
-// is near to nothing.
+// malformed returns a line that is wrong in one of many ways, without a newline
+// in it. A mutation may also be valid, or even run something harmless.
 func malformed(rng *rand.Rand, session string) []byte {
 	valid := []string{
 		`{"jsonrpc":"2.0","id":1,"method":"system.ping"}`,
@@ -47,17 +46,17 @@ func malformed(rng *rand.Rand, session string) []byte {
 		for i := range b {
 			b[i] = byte(rng.Uint32())
 		}
-	case 3: // deep
+	case 3: // deeply nested
 		n := 1 + rng.IntN(20_000)
 		b = []byte(strings.Repeat("[", n) + strings.Repeat("]", rng.IntN(n+1)))
-	case 4: // a piece twice
+	case 4: // a part repeated
 		at := rng.IntN(len(b))
 		b = append(b[:at:at], append(bytes.Clone(b), b[at:]...)...)
-	case 5: // not UTF-8 inside a string
+	case 5: // invalid UTF-8 in a string
 		b = bytes.Replace(b, []byte("none"), []byte{0xff, 0xfe, 0xc3}, 1)
 	case 6: // too long
 		b = append(b, bytes.Repeat([]byte("x"), garbageMost+rng.IntN(2*garbageMost))...)
-	case 7: // of the wrong types
+	case 7: // wrong types
 		b = bytes.Replace(b, []byte(`"params":{`), []byte(`"params":[{`), 1)
 		b[rng.IntN(len(b))] = '0'
 	}
@@ -65,8 +64,8 @@ func malformed(rng *rand.Rand, session string) []byte {
 }
 
 // TestMustSurviveGarbage was seen to fail with a daemon that closed the
-// connection after a line that was too long, and with one that left a goroutine
-// for each connection that was cut off.
+// connection after a line that was too long, and with one that leaked a goroutine
+// for each connection that was cut.
 func TestMustSurviveGarbage(t *testing.T) {
 	r := start(t, "--max-request-bytes", fmt.Sprint(garbageMost))
 	rng := seeded(t)
@@ -74,7 +73,7 @@ func TestMustSurviveGarbage(t *testing.T) {
 	r.run(s, "kept=yes")
 	r.client.Close()
 	g := &garbage{rig: r, session: s.SessionID}
-	g.throw(rng, garbageLines/50) // what is made once is made now
+	g.throw(rng, garbageLines/50) // allocate now what is allocated once
 	before := r.footprint()
 
 	g.throw(rng, garbageLines)
@@ -90,7 +89,7 @@ func TestMustSurviveGarbage(t *testing.T) {
 	}
 	r.client = r.dial()
 	if res := r.run(s, `echo "$kept"`); res.Stdout != "yes\n" {
-		t.Errorf("the session says %q, want what it was told before", res.Stdout)
+		t.Errorf("the session has %q, want its earlier state", res.Stdout)
 	}
 	figures(t, "%d lines on %d connections, %d cut in a line, %d in an answer; every other answered; fds %d → %d, goroutines %d → %d",
 		g.lines, g.conns, g.cutLine, g.cutAnswer, before.fds.held, after.fds.held, before.goroutines, after.goroutines)
@@ -107,11 +106,11 @@ type garbage struct {
 	lines, conns, cutLine, cutAnswer int
 }
 
-// throw sends that many lines, over several connections at once. Each lives for
-// some of them; then it must still answer, or is cut off. When it returns there
-// is no connection left, no session but the one that was there before (a
-// session.create whose parameters have become something else is a valid one), and
-// that one is idle: what was queued goes on when its connection is gone.
+// throw sends count lines over several connections at once. Each connection sends
+// some of them; then it must still answer, or is cut. When throw returns there is
+// no connection left, no session but the original one (a mutated session.create
+// may be valid), and that one is idle: queued commands run when their connection
+// is gone.
 func (g *garbage) throw(rng *rand.Rand, count int) {
 	g.t.Helper()
 	defer func() {
@@ -153,8 +152,8 @@ func (g *garbage) throw(rng *rand.Rand, count int) {
 	}
 }
 
-// atRest returns an error unless the session is idle and its shell has the safety
-// copy that every idle shell has.
+// atRest returns an error unless the session is idle and its shell has the
+// standby that every idle shell has.
 func (g *garbage) atRest() error {
 	info, err := g.client.SessionInfo(g.ctx, api.SessionParams{SessionID: g.session})
 	if err != nil {
@@ -162,12 +161,12 @@ func (g *garbage) atRest() error {
 	}
 	standby := slices.ContainsFunc(info.Processes, func(p api.Process) bool { return p.Role == api.RoleStandby })
 	if info.State != api.StateIdle || !standby {
-		return fmt.Errorf("the session is %s, with a standby: %t", info.State, standby)
+		return fmt.Errorf("the session is %s, has a standby: %t", info.State, standby)
 	}
 	return nil
 }
 
-// connection is the life of one.
+// connection opens one connection, sends lines over it and ends it.
 func (g *garbage) connection(rng *rand.Rand, count int) error {
 	l, err := dialLines(g.Socket)
 	if err != nil {
@@ -190,7 +189,7 @@ func (g *garbage) connection(rng *rand.Rand, count int) error {
 		_, err := l.conn.Write(batch.Bytes())
 		g.count(&g.cutLine, 1)
 		return err
-	case 1: // cut in the middle of an answer, which is longer than a socket holds
+	case 1: // cut in the middle of an answer that is longer than the socket buffer
 		for range 20 {
 			batch.WriteString(g.bigAnswer())
 		}
@@ -199,7 +198,7 @@ func (g *garbage) connection(rng *rand.Rand, count int) error {
 		}
 		g.count(&g.cutAnswer, 1)
 		return nil
-	default: // it answers to the end
+	default: // read answers to the end
 		batch.WriteString(`{"jsonrpc":"2.0","id":"last","method":"system.ping"}` + "\n")
 		return g.sendAndRead(l, batch.Bytes(), func(line []byte) bool {
 			return bytes.Contains(line, []byte(`"id":"last"`)) && bytes.Contains(line, []byte(`"protocol":1`))
@@ -213,15 +212,15 @@ func (g *garbage) count(what *int, n int) {
 	*what += n
 }
 
-// bigAnswer is a request that is answered with some eighty kilobytes. It is
-// output that fits into memory, for what does not is kept in an open file.
+// bigAnswer is a request with an answer of some eighty kilobytes. The output fits
+// into memory, because larger output is kept in an open file.
 func (g *garbage) bigAnswer() string {
 	return `{"jsonrpc":"2.0","id":"big","method":"exec.run","params":{"session_id":"` + g.session +
 		`","command":"head -c 60000 /dev/zero","wait":true}}` + "\n"
 }
 
-// sendAndRead writes, reads meanwhile, and is content with the line that is
-// waited for. Every line must be JSON.
+// sendAndRead writes while it reads, until enough returns true for a line. Every
+// line must be JSON.
 func (g *garbage) sendAndRead(l *lines, text []byte, enough func(line []byte) bool) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -234,7 +233,7 @@ func (g *garbage) sendAndRead(l *lines, text []byte, enough func(line []byte) bo
 			return fmt.Errorf("the last request was not answered: %w", errors.Join(err, <-sent))
 		}
 		if !json.Valid(line) {
-			return fmt.Errorf("an answer is no JSON: %q", line)
+			return fmt.Errorf("an answer is not JSON: %q", line)
 		}
 		if enough(line) {
 			return <-sent

@@ -15,31 +15,31 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustHideItsMemory runs a daemon as a user without rights: its commands work
-// on pipes and on terminals, and can't look into the daemon, where the secrets of
-// all pass through.
+// TestMustHideItsMemory runs a daemon as an unprivileged user: its commands work
+// on pipes and on terminals, and cannot read the memory of the daemon, which
+// holds the secrets of all sessions.
 func TestMustHideItsMemory(t *testing.T) {
 	if os.Geteuid() != 0 {
-		trltest.Need(t, errors.New("only root can run a daemon as somebody else"))
+		trltest.Need(t, errors.New("only root can run a daemon as another user"))
 	}
-	const nobody = 65534
+	const unprivileged = 65534
 	dir, err := os.MkdirTemp("", "hidden")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	binary := filepath.Join(dir, "trl") // that of a test is in a directory of root's
+	binary := filepath.Join(dir, "trl") // the test's binary is in a directory of root
 	built, err := trltest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(trltest.Install(built, binary), os.Chown(dir, nobody, nobody)); err != nil {
+	if err := errors.Join(trltest.Install(built, binary), os.Chown(dir, unprivileged, unprivileged)); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "run", "s")
 	serve := exec.Command(binary, "serve", "--socket", socket)
 	serve.Dir, serve.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
-	serve.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	serve.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	var log strings.Builder
 	serve.Stderr = &log
 	if err := serve.Start(); err != nil {
@@ -72,7 +72,7 @@ func TestMustHideItsMemory(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if out := res.Stdout + res.Stderr; !strings.HasPrefix(out, fmt.Sprint(nobody)) || strings.Count(out, "Permission denied") != 3 {
+				if out := res.Stdout + res.Stderr; !strings.HasPrefix(out, fmt.Sprint(unprivileged)) || strings.Count(out, "Permission denied") != 3 {
 					t.Errorf("a command in %s sees %q", shell, out)
 				}
 			}
@@ -82,7 +82,7 @@ func TestMustHideItsMemory(t *testing.T) {
 		}
 		if err := eventually(trltest.Patience, func() error {
 			if now := daemonOf(serve.Process.Pid); now == 0 || now == daemon {
-				return fmt.Errorf("no other daemon than %d", daemon)
+				return fmt.Errorf("no daemon other than %d", daemon)
 			}
 			return nil
 		}); err != nil {

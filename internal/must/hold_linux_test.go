@@ -24,23 +24,23 @@ import (
 
 const (
 	heldSessions = 1000
-	// heldMemory bounds what the holder costs: the pages that it alone has. Two
+	// heldMemory bounds the cost of the holder: the pages that only it has. Two
 	// thirds of its resident set are pages of the binary, which the daemon has
-	// too, and how many of those are in memory is the kernel's choice.
+	// too, and how many of those are in memory is up to the kernel.
 	heldMemory = 5 << 20
 	heldAgain  = time.Second // from the death of a daemon until the next answers for all
 	heldTries  = 6
 	heldOver   = 1.15 // exec.run true, over a daemon without a holder
 )
 
-// TestMustHoldCheaply was seen to fail: sessions were missing when the ledger named
-// pipes that had been given up.
+// TestMustHoldCheaply was seen to fail: sessions were missing when the ledger
+// named pipes that had been released.
 func TestMustHoldCheaply(t *testing.T) {
 	t.Run("sessions", holdSessions)
 	t.Run("latency", holdLatency)
 }
 
-// resident is what a process has in memory.
+// resident is the memory of a process.
 type resident struct{ rss, pss, anonymous, private int64 }
 
 func residentOf(pid int) (resident, error) {
@@ -65,12 +65,12 @@ func residentOf(pid int) (resident, error) {
 }
 
 func (r resident) String() string {
-	return fmt.Sprintf("%.1f MiB (%.1f proportional, %.1f of its own, %.1f private)", mib(r.rss), mib(r.pss), mib(r.anonymous), mib(r.private))
+	return fmt.Sprintf("%.1f MiB (%.1f proportional, %.1f anonymous, %.1f private)", mib(r.rss), mib(r.pss), mib(r.anonymous), mib(r.private))
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
-// holdSessions makes many sessions and kills the daemon under them.
+// holdSessions creates many sessions and kills the daemon under them.
 func holdSessions(t *testing.T) {
 	r := start(t, "--max-sessions", fmt.Sprint(heldSessions), "--grace-ms", "1000")
 	clients := make(chan *client.Client, scaleAtOnce)
@@ -116,16 +116,16 @@ func holdSessions(t *testing.T) {
 	for i := 0; i < heldSessions; i += 50 {
 		res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: "echo $v"}})
 		if err != nil || res.Stdout != fmt.Sprintln(i) {
-			t.Errorf("session %d says %+v, %v", i, res, err)
+			t.Errorf("session %d returned %+v, %v", i, res, err)
 		}
 	}
-	figures(t, "%d sessions: the holder has %s resident, and %s after %d deaths of the daemon; the next answered for all after %v",
+	figures(t, "%d sessions: the holder uses %s, and %s after %d deaths of the daemon; the next daemon answered for all after %v",
 		heldSessions, holder, after, len(took), took)
 	if max(holder.private, after.private) > heldMemory {
 		t.Errorf("the holder has %s and then %s resident, want at most %.0f MiB that are private", holder, after, mib(heldMemory))
 	}
 	if best > heldAgain {
-		t.Errorf("%d sessions are there again after %v, want less than %v", heldSessions, best, heldAgain)
+		t.Errorf("%d sessions are available again after %v, want less than %v", heldSessions, best, heldAgain)
 	}
 	r.stop()
 }
@@ -148,16 +148,16 @@ func (r *rig) adoption(sessions int) (time.Duration, error) {
 	list, err := c.ListSessions(r.ctx, api.SessionListParams{State: api.StateIdle})
 	took := time.Since(began)
 	if err == nil && len(list.Sessions) != sessions {
-		err = fmt.Errorf("%d of %d sessions are there", len(list.Sessions), sessions)
+		err = fmt.Errorf("%d of %d sessions are listed", len(list.Sessions), sessions)
 	}
 	return took, err
 }
 
-// loneVariable makes this test binary a daemon without a holder, on the socket
-// it names.
+// noHolderVariable turns this test binary into a daemon without a holder, on the
+// socket it names.
 const noHolderVariable = "MUST_LONE"
 
-// beLone turns this process into that daemon, if it was started as one.
+// runNoHolder turns this process into that daemon, if it was started as one.
 func runNoHolder() {
 	path, ok := os.LookupEnv(noHolderVariable)
 	if !ok {
@@ -177,8 +177,8 @@ func runNoHolder() {
 	os.Exit(0)
 }
 
-// startLone starts a daemon without a holder, and returns its socket and how to
-// stop it.
+// startNoHolder starts a daemon without a holder, and returns its socket and a
+// function that stops it.
 func startNoHolder(t *testing.T) (socket string, stop func() error) {
 	t.Helper()
 	dir, err := trltest.NewDir()
@@ -200,11 +200,10 @@ func startNoHolder(t *testing.T) (socket string, stop func() error) {
 	return socket, func() error { return errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()) }
 }
 
-// holdLatency compares short commands with and without a holder. They take turns
-// call by call, so that both meet the same machine: with a hundred calls of the
-// one and then of the other, the ratio was 1.10 to 1.56 on a busy machine, and
-// 1.04 to 1.10 in turns. The quietest rounds count, for what else runs adds to a
-// time and never takes from it.
+// holdLatency compares short commands with and without a holder. Calls alternate,
+// so that both meet the same machine: with a hundred calls of the one and then of
+// the other, the ratio was 1.10 to 1.56 on a busy machine, and 1.04 to 1.10 when
+// alternating. The quietest rounds count, because other load only adds to a time.
 func holdLatency(t *testing.T) {
 	r := start(t)
 	socket, stop := startNoHolder(t)
@@ -243,7 +242,7 @@ func holdLatency(t *testing.T) {
 	over := quiet.ratio()
 	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.withHolder, quiet.withoutHolder, over, len(rounds))
 	if over > heldOver {
-		t.Errorf("a holder makes exec.run true %.2f × as long, want at most %.2f", over, heldOver)
+		t.Errorf("with a holder exec.run true takes %.2f × as long, want at most %.2f", over, heldOver)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -251,16 +250,16 @@ func holdLatency(t *testing.T) {
 	r.stop()
 }
 
-// turn is what the same call took with a holder and without, in turns: medians
-// of one round.
+// turn holds the medians of one round of the same call with and without a holder.
 type turn struct{ withHolder, withoutHolder time.Duration }
 
 func (t turn) ratio() float64 { return ratio(t.withHolder, t.withoutHolder) }
 
 type turns []turn
 
-// quiet is the round with the median ratio among the quietest eighth of them.
-// Which those are is decided by both times together, so that neither side gains.
+// quietest returns the round with the median ratio among the quietest eighth of
+// all. Both times together decide which those are, so that neither side is
+// favored.
 func (all turns) quietest() turn {
 	best := slices.Clone(all)
 	slices.SortFunc(best, func(a, b turn) int { return cmp.Compare(a.withHolder+a.withoutHolder, b.withHolder+b.withoutHolder) })

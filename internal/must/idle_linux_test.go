@@ -17,17 +17,19 @@ import (
 )
 
 const (
-	// idleCPU bounds the processor time of daemon and holder while commands run that
-	// do nothing, as a part of one core; idleSwitches how often they wake up in a
-	// second, all threads of both together.
+	// idleCPU bounds the processor time of daemon and holder, as a fraction of
+	// one core, while commands run that do nothing; idleSwitches bounds how often
+	// all threads of both wake up per second.
 	idleCPU      = 0.005
 	idleSwitches = 20.0
-	// idleTries is how often it is measured until both are met: for some seconds
-	// after the last command started, memory is given back and caches are tidied.
+	// idleTries is how often it is measured until both bounds are met: for some
+	// seconds after the last command started, memory is released and caches are
+	// trimmed.
 	idleTries = 3
 )
 
-// idled is how many sessions run something, and for how long they are watched.
+// idled returns how many sessions run a command, and for how long they are
+// watched.
 func idled() (sessions int, watched time.Duration) {
 	if os.Getenv("TRL_LONG") == "1" {
 		return 500, 30 * time.Second
@@ -70,20 +72,20 @@ func TestMustSleepWithItsCommands(t *testing.T) {
 		}
 		t.Log("missed: ", busy)
 	}
-	figures(t, "%d sessions that run a sleep each cost %s; a daemon without sessions costs %s", sessions, busy, baseline)
+	figures(t, "%d sessions that run a sleep each use %s; a daemon without sessions uses %s", sessions, busy, baseline)
 	if busy.cpu > idleCPU || busy.switches > idleSwitches {
-		t.Errorf("they cost %s, want at most %.1f %% of a core and %.0f wake-ups a second", busy, 100*idleCPU, idleSwitches)
+		t.Errorf("daemon and holder use %s, want at most %.1f %% of a core and %.0f wake-ups a second", busy, 100*idleCPU, idleSwitches)
 	}
 	list, err := r.client.ListSessions(r.ctx, api.SessionListParams{State: api.StateRunning})
 	if err != nil || len(list.Sessions) != sessions {
-		t.Errorf("%d sessions run something (%v), want %d", len(list.Sessions), err, sessions)
+		t.Errorf("%d sessions run a command (%v), want %d", len(list.Sessions), err, sessions)
 	}
 	r.stop()
 }
 
-// wakefulness is what daemon and holder do in a second.
+// wakefulness is the activity of daemon and holder per second.
 type wakefulness struct {
-	cpu      float64 // part of one core
+	cpu      float64 // fraction of one core
 	switches float64 // voluntary context switches of all threads
 }
 
@@ -91,7 +93,7 @@ func (w wakefulness) String() string {
 	return fmt.Sprintf("%.2f %% of a core and %.1f wake-ups a second", 100*w.cpu, w.switches)
 }
 
-// wakefulness watches daemon and holder for so long, without asking them anything.
+// wakefulness watches daemon and holder for that long, without sending requests.
 func (r *rig) wakefulness(watched time.Duration) wakefulness {
 	r.t.Helper()
 	pids := []int{r.PID, daemonOf(r.PID)}
@@ -101,13 +103,13 @@ func (r *rig) wakefulness(watched time.Duration) wakefulness {
 	cpuAfter, switchesAfter := activity(r.t, pids)
 	seconds := time.Since(began).Seconds()
 	if now := daemonOf(r.PID); now != pids[1] {
-		r.t.Fatalf("the daemon is %d and was %d", now, pids[1])
+		r.t.Fatalf("the daemon's pid is %d and was %d", now, pids[1])
 	}
 	return wakefulness{cpu: (cpuAfter - cpu).Seconds() / seconds, switches: float64(switchesAfter-switches) / seconds}
 }
 
-// activity is how much processor time some processes have used, and how often their
-// threads have given the processor up.
+// activity returns how much processor time some processes have used, and how
+// often their threads have yielded the processor.
 func activity(t *testing.T, pids []int) (cpu time.Duration, switches int64) {
 	t.Helper()
 	for _, pid := range pids {
@@ -124,8 +126,8 @@ func activity(t *testing.T, pids []int) (cpu time.Duration, switches int64) {
 	return cpu, switches
 }
 
-// cpuOf reads the processor time of a process, threads that have ended included, by
-// the clock that the kernel has for it.
+// cpuOf returns the processor time of a process, including threads that have
+// ended, from the kernel's clock for it.
 func cpuOf(pid int) (time.Duration, error) {
 	const processClock = 2 // CPUCLOCK_SCHED of all threads
 	var ts unix.Timespec
@@ -135,8 +137,8 @@ func cpuOf(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// switchesOf adds up the voluntary context switches of the threads of a process. A
-// thread that ends meanwhile takes its own with it.
+// switchesOf returns the sum of voluntary context switches of a process's
+// threads. A thread that ends meanwhile is not counted.
 func switchesOf(pid int) (int64, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(files) == 0 {

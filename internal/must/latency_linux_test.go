@@ -17,10 +17,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// Roles of this test binary as another process.
+// Roles of this test binary when started as another process.
 const (
-	tickVariable  = "MUST_TICK"  // write the time, again and again
-	relayVariable = "MUST_RELAY" // do nothing but relay such a process to a socket
+	tickVariable  = "MUST_TICK"  // write the time repeatedly
+	relayVariable = "MUST_RELAY" // only relay the output of such a process to a socket
 )
 
 const (
@@ -31,12 +31,12 @@ const (
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // there is no Linux without it
+		panic(err) // every Linux has this clock
 	}
 	return ts.Nano()
 }
 
-// beTicker writes the time of each write, if this process was started for it.
+// runTicker writes the time of each write, if this process was started for it.
 func runTicker() {
 	if os.Getenv(tickVariable) == "" {
 		return
@@ -48,8 +48,8 @@ func runTicker() {
 	os.Exit(0)
 }
 
-// beRelay is the least that can stand between a command and a client: what a
-// pipe has goes to a socket.
+// runRelay is the minimum between a command and a client: it copies a pipe to a
+// socket.
 func runRelay() {
 	path := os.Getenv(relayVariable)
 	if path == "" {
@@ -81,7 +81,7 @@ func runRelay() {
 	}
 }
 
-// ages is how long ago the times in some lines were.
+// ages returns how long ago the times in some lines were.
 func ages(lines string) (ages []time.Duration) {
 	now := monotonic()
 	for line := range strings.FieldsSeq(lines) {
@@ -92,7 +92,7 @@ func ages(lines string) (ages []time.Duration) {
 	return ages
 }
 
-// TestMustStreamAtOnce measures the way of a byte from a command to a client.
+// TestMustStreamAtOnce measures how long a byte takes from a command to a client.
 func TestMustStreamAtOnce(t *testing.T) {
 	tries(t, func(t *testing.T) error {
 		relayed := relayTicks(t)

@@ -11,18 +11,18 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustBearLoad has many connections run commands at once, in a daemon with
-// the race detector in it.
+// TestMustBearLoad runs commands on many connections at once, in a daemon with
+// the race detector.
 func TestMustBearLoad(t *testing.T) {
 	const conns, execs = 200, 50
-	for _, carrier := range []string{"unix", "http"} {
-		t.Run(carrier, func(t *testing.T) {
+	for _, transport := range []string{"unix", "http"} {
+		t.Run(transport, func(t *testing.T) {
 			r := startWith(t, trltest.Config{
-				HTTP: carrier == "http", Race: true,
+				HTTP: transport == "http", Race: true,
 				Args: []string{"--http-rate", "1000000", "--http-max-concurrent", "1000"},
 			})
 			addr := r.Socket
-			if carrier == "http" {
+			if transport == "http" {
 				addr = "http://" + r.HTTP
 			}
 			idle := r.create(api.SessionCreateParams{Shell: "dash"})
@@ -39,7 +39,8 @@ func TestMustBearLoad(t *testing.T) {
 			wg.Wait()
 			took := time.Since(began)
 			after := before
-			// A leak stays. On a busy machine the daemon may still be ending the last sessions.
+			// A leak stays. On a busy machine the daemon may still be ending the
+			// last sessions.
 			if err := eventually(trltest.Patience, func() error {
 				if after = r.settled(idle); after.FDs > before.FDs || after.Goroutines > before.Goroutines {
 					return fmt.Errorf("fds %d → %d, goroutines %d → %d", before.FDs, after.FDs, before.Goroutines, after.Goroutines)
@@ -49,18 +50,18 @@ func TestMustBearLoad(t *testing.T) {
 				t.Error(err)
 			}
 			figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
-				conns, execs, carrier, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())
+				conns, execs, transport, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())
 			r.client.Close()
-			if err := r.Stop(); err != nil { // a race is its status
+			if err := r.Stop(); err != nil { // a race shows in its exit status
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// settled are the stats once a command was run in a session and what follows it
-// is over: its shell has forked a standby, which takes what was spare. What came
-// before must be over too, for more is spare in a burst.
+// settled returns the stats after a command in a session, once what follows it is
+// over: its shell has forked a standby, which uses spare pipes. Earlier work must
+// be over too, because a burst leaves more spare.
 func (r *rig) settled(s *api.Session) *api.SystemStats {
 	r.t.Helper()
 	r.steady()
@@ -68,10 +69,10 @@ func (r *rig) settled(s *api.Session) *api.SystemStats {
 	return r.steady()
 }
 
-// steady are the stats once they do not change any more.
+// steady returns the stats once they no longer change.
 func (r *rig) steady() *api.SystemStats {
 	r.t.Helper()
-	const steady = 10 // looks that must agree, half a second
+	const steady = 10 // samples that must agree, half a second
 	var stats *api.SystemStats
 	same := 0
 	if err := eventually(trltest.Patience, func() error {
@@ -90,7 +91,7 @@ func (r *rig) steady() *api.SystemStats {
 	return stats
 }
 
-// agent is one client: a session, its commands, every tenth as a stream.
+// agent is one client: a session and its commands, every tenth as a stream.
 func (r *rig) agent(addr string, number, execs int) error {
 	c, err := client.DialWith(r.ctx, addr, client.Options{Token: r.Token})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// lossKinds are twenty sessions; the last of them is idle.
+// lossKinds describe twenty sessions; the last of them is idle.
 func lossKinds() []*witnessKind {
 	kinds := witnessKinds()
 	for i, n := range []int{4, 3, 2, 2, 2, 2, 2, 3} {
@@ -29,8 +29,8 @@ func lossKinds() []*witnessKind {
 	return kinds
 }
 
-// TestMustKeepOneSessionsLossToItself makes the record of one session among twenty
-// unreadable while no daemon is there. The next daemon must go on with the other
+// TestMustKeepOneSessionsLossToItself makes the state of one session among twenty
+// unreadable while no daemon is running. The next daemon must continue the other
 // nineteen and report the one, which must not be forgotten.
 func TestMustKeepOneSessionsLossToItself(t *testing.T) {
 	t.Run("running", func(t *testing.T) { loseOne(t, 0) })
@@ -71,13 +71,13 @@ func loseOne(t *testing.T, victim int) {
 	if err != nil {
 		t.Error(err)
 	}
-	figures(t, "of %d sessions one could not be read: it is reported, and the others went on (%d KiB, every byte once)", len(all), size>>10)
+	figures(t, "one of %d sessions could not be read: it is reported, and the others continued (%d KiB, every byte once)", len(all), size>>10)
 	r.stop()
 }
 
-// TestMustRefuseWhatItCantRead makes a record unreadable under a daemon that lives,
-// which therefore still knows what it said. An upgrade would lose the session, so it
-// must be refused, with the daemon still serving.
+// TestMustRefuseWhatItCantRead makes state unreadable while the daemon is
+// running, which therefore still knows its content. An upgrade would lose the
+// session, so it must be refused, with the daemon still serving.
 func TestMustRefuseWhatItCantRead(t *testing.T) {
 	// A value that no program can decode, and one that is not what was written.
 	t.Run("undecodable", func(t *testing.T) { refuseRecord(t, true) })
@@ -98,7 +98,7 @@ func refuseRecord(t *testing.T, whole bool) {
 	was := positions(all)
 	out, err := r.command(binary, "upgrade").CombinedOutput()
 	if err == nil || daemonOf(r.PID) != pid {
-		t.Errorf("trl upgrade says %s (%v), and the daemon is %d where it was %d; want it refused", out, err, daemonOf(r.PID), pid)
+		t.Errorf("trl upgrade says %s (%v), and the daemon's pid is %d, was %d; want it refused", out, err, daemonOf(r.PID), pid)
 	}
 	if err := r.checkWitnesses(all, was); err != nil {
 		t.Fatal(err)
@@ -108,16 +108,16 @@ func refuseRecord(t *testing.T, whole bool) {
 	if err != nil {
 		t.Error(err)
 	}
-	figures(t, "an upgrade that could not read one of %d sessions was refused, and all went on (%d KiB, every byte once): %s",
+	figures(t, "an upgrade that could not read one of %d sessions was refused, and all continued (%d KiB, every byte once): %s",
 		len(all), size>>10, strings.TrimSpace(string(out)))
 	r.reconnect()
 	r.stop()
 }
 
-// TestMustConfuseNobody changes the ledger while no daemon is there so that a record
-// of one session says what that of another does, as after a page that was lost or
-// came twice. Neither may get what is the other's: it goes on as it was, or it is
-// reported. All others go on.
+// TestMustConfuseNobody changes the ledger while no daemon is running so that the
+// state of one session is that of another, as after a page that was lost or
+// written twice. Neither session may get the other's data: it continues as it
+// was, or it is reported. All others continue.
 func TestMustConfuseNobody(t *testing.T) {
 	for _, of := range []struct {
 		name string
@@ -133,11 +133,11 @@ func TestMustConfuseNobody(t *testing.T) {
 	}
 }
 
-// confuse makes the record of the second session that of the first, and if swapped
-// the other way round too.
+// swapStates replaces the state of the second session by that of the first, and
+// if swapped also the other way round.
 func swapStates(t *testing.T, key func(*witness) string, swapped bool) {
 	r := start(t, "--grace-ms", "1000")
-	kinds := lossKinds()[:1] // which copy what they are given
+	kinds := lossKinds()[:1] // which copy their input
 	all, end := r.beginWitnesses(kinds)
 	if err := r.checkWitnesses(all, positions(all)); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func swapStates(t *testing.T, key func(*witness) string, swapped bool) {
 			first, ok1 := l.Get(key(a))
 			second, ok2 := l.Get(key(b))
 			if !ok1 || !ok2 {
-				return fmt.Errorf("the ledger does not have %s and %s: other keys are used now, which this test must use", key(a), key(b))
+				return fmt.Errorf("the ledger does not have %s and %s: keys have changed; update this test", key(a), key(b))
 			}
 			err := l.Put(key(b), first)
 			if swapped {
@@ -176,20 +176,21 @@ func swapStates(t *testing.T, key func(*witness) string, swapped bool) {
 	r.stop()
 }
 
-// TestMustNoticeAStalePage puts back what a page of the ledger held earlier, while no
-// daemon is there. What it takes away is reported, and nobody gets what is another's.
+// TestMustNoticeAStalePage restores the earlier content of a ledger page while no
+// daemon is running. What is lost by it must be reported, and no session may get
+// another's data.
 func TestMustNoticeAStalePage(t *testing.T) {
 	for part := range 3 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) { restoreStalePage(t, part) })
 	}
 }
 
-// turnBack puts back the page that the ledger ended in when a part of the commands
-// had begun.
+// restoreStalePage restores the last page of the ledger as it was when some of
+// the commands had begun.
 func restoreStalePage(t *testing.T, part int) {
 	const page = 4 << 10
 	r := start(t, "--grace-ms", "1000")
-	var early [][]byte // what the ledger was while the commands began
+	var early [][]byte // the ledger while the commands began
 	var wg sync.WaitGroup
 	begun := make(chan struct{})
 	wg.Go(func() {
@@ -208,7 +209,7 @@ func restoreStalePage(t *testing.T, part int) {
 			}
 		}
 	})
-	all, end := r.beginWitnesses(lossKinds()[:2]) // which copy what they are given
+	all, end := r.beginWitnesses(lossKinds()[:2]) // which copy their input
 	close(begun)
 	wg.Wait()
 	if err := r.checkWitnesses(all, positions(all)); err != nil {
@@ -242,14 +243,14 @@ func restoreStalePage(t *testing.T, part int) {
 		}
 	}
 	if lost == 0 {
-		t.Errorf("nothing is lost: the page was not one that counts")
+		t.Errorf("nothing is lost: the page held no relevant state")
 	}
-	figures(t, "a page of the ledger was put back to what it was: %d of %d commands are lost and reported, no output is another's", lost, len(all))
+	figures(t, "a stale page of the ledger was restored: %d of %d commands are lost and reported, no output is another command's", lost, len(all))
 	r.stop()
 }
 
-// unconfused checks that a witness got nothing that another wrote, and that its
-// session goes on or is reported.
+// checkNotMixed checks that a witness got nothing that another wrote, and that
+// its session continues or is reported.
 func (w *witness) checkNotMixed() (reported bool, err error) {
 	if res, err := w.rig.client.Output(w.ctx, api.ExecOutputParams{ExecID: w.exec}); err == nil {
 		for _, chunk := range res.Chunks {
@@ -266,13 +267,13 @@ func (w *witness) checkNotMixed() (reported bool, err error) {
 	return err == nil, err
 }
 
-// forgotten reports whether the daemon answers that it knows no such command.
+// forgotten reports whether the daemon answers that the command is unknown.
 func (w *witness) forgotten() bool {
 	_, err := w.rig.client.ExecInfo(w.ctx, api.ExecParams{ExecID: w.exec})
 	return api.IsCode(err, api.CodeExecNotFound)
 }
 
-// strange returns an error for output that another witness wrote.
+// checkForeign returns an error for output that another witness wrote.
 func (w *witness) checkForeign(output string) error {
 	for line := range strings.Lines(output) {
 		if !strings.HasPrefix(line, w.id) {
@@ -282,7 +283,7 @@ func (w *witness) checkForeign(output string) error {
 	return nil
 }
 
-// reports checks that a session which could not be taken over is said to be so, with
+// reports checks that a session that could not be taken over is reported, with
 // its id, by session.info, in the log and by trl doctor.
 func (r *rig) reports(session string) error {
 	var info struct {
@@ -291,21 +292,21 @@ func (r *rig) reports(session string) error {
 		Terminated *api.Terminated
 	}
 	if err := r.client.Call(r.ctx, api.MethodSessionInfo, api.SessionParams{SessionID: session}, &info); err != nil {
-		return fmt.Errorf("session.info of a session that can't be read: %w", err)
+		return fmt.Errorf("session.info of an unreadable session: %w", err)
 	}
 	if info.Unreadable == "" && (info.Terminated == nil || info.Terminated.Reason != api.ReasonLost) {
-		return fmt.Errorf("session.info says of a session that can't be read that it is %s (%+v), and not why", info.State, info.Terminated)
+		return fmt.Errorf("session.info of an unreadable session says %s (%+v), and not why", info.State, info.Terminated)
 	}
 	if !slices.ContainsFunc(unexpectedWarnings(r.Log()), func(line string) bool { return strings.Contains(line, session) }) {
-		return fmt.Errorf("the log does not name %s, which can't be read", session)
+		return fmt.Errorf("the log does not name %s, which is unreadable", session)
 	}
 	binary, err := trltest.Binary()
 	if err != nil {
 		return err
 	}
-	out, _ := r.command(binary, "doctor").CombinedOutput() // its status tells of other findings too
+	out, _ := r.command(binary, "doctor").CombinedOutput() // its status depends on other findings too
 	if !bytes.Contains(out, []byte(session)) {
-		return fmt.Errorf("trl doctor does not name %s, which can't be read: %s", session, out)
+		return fmt.Errorf("trl doctor does not name %s, which is unreadable: %s", session, out)
 	}
 	return nil
 }
@@ -333,19 +334,19 @@ func (r *rig) whileDead(fn func()) {
 	fn()
 }
 
-// What follows is all that these tests know of how state is kept: it is a ledger in
-// the slot holder.Root, of which a session has the key s/ID.
+// What follows is all that these tests know about persisted state: it is a ledger
+// in the slot holder.Root, in which a session has the key s/ID.
 
-// unreadableValue is no value in any of the encodings: it begins as a number that
+// unreadableValue is invalid in all of the encodings: it begins as a varint that
 // does not end.
 var unreadableValue = bytes.Repeat([]byte{0xff}, 40)
 
-// sessionRecord is the key that a session has.
+// sessionKey returns the ledger key of a session.
 func sessionKey(t *testing.T, l *ledger.Ledger, session string) string {
 	t.Helper()
 	key := "s/" + session
 	if _, ok := l.Get(key); !ok {
-		t.Fatalf("the ledger has no %s: sessions have other keys now, which this test must use", key)
+		t.Fatalf("the ledger has no %s: keys have changed; update this test", key)
 	}
 	return key
 }
@@ -378,8 +379,8 @@ func copyLedger(content []byte) (*ledger.Ledger, holder.Keeper, error) {
 	return l, keep, err
 }
 
-// changeLedger changes the ledger while no daemon has it: a copy is changed, and what
-// is different then is written into it.
+// changeLedger changes the ledger while no daemon uses it: it changes a copy and
+// writes the differences back.
 func (r *rig) changeLedger(change func(*ledger.Ledger) error) error {
 	file, before, err := r.openKept()
 	if err != nil {
@@ -402,9 +403,9 @@ func (r *rig) changeLedger(change func(*ledger.Ledger) error) error {
 	return err
 }
 
-// overwriteRecord overwrites the record of a session in place with one that has an
-// unreadable value. If it is not whole, only the value is overwritten: the checksum
-// then says so.
+// overwriteRecord overwrites the ledger record of a session in place with one
+// that has an unreadable value. If it is not whole, only the value is
+// overwritten, and the checksum does not match.
 func (r *rig) overwriteRecord(session string, whole bool) error {
 	file, content, err := r.openKept()
 	if err != nil {
@@ -428,7 +429,7 @@ func (r *rig) overwriteRecord(session string, whole bool) error {
 	}
 	at := bytes.LastIndex(content, is)
 	if at < 0 || len(is) != len(bad) {
-		return fmt.Errorf("the record of %s is not in the ledger as it is written", session)
+		return fmt.Errorf("the record of %s was not found in the ledger", session)
 	}
 	if !whole {
 		skip := len(bad) - len(value)
@@ -438,7 +439,8 @@ func (r *rig) overwriteRecord(session string, whole bool) error {
 	return err
 }
 
-// encodeRecord is how the ledger writes a record: as the only one of a new ledger.
+// encodeRecord returns a record as the ledger writes it: the only one of a new
+// ledger.
 func encodeRecord(key string, value []byte) ([]byte, error) {
 	keep := holder.NewLocalKeeper()
 	defer keep.Drop(holder.Root)
@@ -456,12 +458,12 @@ func encodeRecord(key string, value []byte) ([]byte, error) {
 	}
 	at := bytes.Index(content, append([]byte(key), value...))
 	if at < recordHeader {
-		return nil, errors.New("a ledger does not have what was just put")
+		return nil, errors.New("the ledger does not contain the record just put")
 	}
 	return content[at-recordHeader : at+len(key)+len(value)], nil
 }
 
-// recordHeader is what the ledger writes before a key.
+// recordHeader is the number of bytes that the ledger writes before a key.
 const recordHeader = 11
 
 // keptContent reads the memory of a ledger.

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// memoryLimit is what a daemon has, its holder and all its sessions with it.
+	// memoryLimit is the limit for a daemon, its holder and all its sessions
+	// together.
 	memoryLimit = 64 << 20
-	// memoryWritten is what a command writes under it, many times as much.
+	// memoryWritten is how much a command writes, many times the limit.
 	memoryWritten = 2 << 30
-	// memoryGrowth bounds what the daemon itself may grow by meanwhile.
+	// memoryGrowth bounds the growth of the daemon itself meanwhile.
 	memoryGrowth = 32 << 20
 )
 
-// memoryGroup is a cgroup with a bound, of either version. It belongs to its
-// test.
+// memoryGroup is a cgroup with a memory limit, v1 or v2. Its test owns it.
 type memoryGroup struct {
 	dir               string
 	limit, peak, kill string // files in it
 }
 
-// newMemoryGroup makes a group below that of this process, where the kernel lets
-// us: a group of version 2 that has processes of its own can't have one.
+// newMemoryGroup creates a group below that of this process, if the kernel allows
+// it: a v2 group that contains processes can't have a child with controllers.
 func newMemoryGroup(t *testing.T) (*memoryGroup, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -55,7 +55,7 @@ func newMemoryGroup(t *testing.T) (*memoryGroup, error) {
 		case part[0] == "0":
 			parent = "/sys/fs/cgroup" + part[2]
 			g.limit, g.peak, g.kill = "memory.max", "memory.peak", "memory.events"
-			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0) // the limit will tell
+			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0) // setting the limit shows whether it worked
 		default:
 			continue
 		}
@@ -66,7 +66,7 @@ func newMemoryGroup(t *testing.T) (*memoryGroup, error) {
 		}
 		t.Cleanup(func() {
 			if err := eventually(trltest.Patience, func() error { return unix.Rmdir(g.dir) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Error("a cgroup is left: ", err)
+				t.Error("cgroup left: ", err)
 			}
 		})
 		if err := g.set(memoryLimit); err != nil {
@@ -75,14 +75,15 @@ func newMemoryGroup(t *testing.T) (*memoryGroup, error) {
 		}
 		return g, nil
 	}
-	return nil, errors.Join(errors.New("no cgroup bounds memory here"), errs)
+	return nil, errors.Join(errors.New("no cgroup can limit memory here"), errs)
 }
 
 func (g *memoryGroup) set(n int64) error {
 	return os.WriteFile(filepath.Join(g.dir, g.limit), strconv.AppendInt(nil, n, 10), 0)
 }
 
-// enter moves a process there. What it has forked already stays where it is.
+// enter moves a process into the group. Its existing children stay where they
+// are.
 func (g *memoryGroup) enter(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), strconv.AppendInt(nil, int64(pid), 10), 0)
 }
@@ -95,7 +96,7 @@ func (g *memoryGroup) highest() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// killed is how many processes the kernel has killed there for want of memory.
+// killed returns how many processes the OOM killer has killed in the group.
 func (g *memoryGroup) killed() (int64, error) {
 	text, err := os.ReadFile(filepath.Join(g.dir, g.kill))
 	if err != nil {
@@ -109,8 +110,8 @@ func (g *memoryGroup) killed() (int64, error) {
 	return 0, fmt.Errorf("%s does not say how many were killed", g.kill)
 }
 
-// TestMustStandMemoryPressure: output costs bounded memory, and who is killed for
-// want of it comes back.
+// TestMustStandMemoryPressure checks that output costs bounded memory, and that a
+// daemon killed by the OOM killer is restarted.
 func TestMustStandMemoryPressure(t *testing.T) {
 	t.Run("output", memoryOutput)
 	t.Run("killed", memoryKilled)
@@ -134,7 +135,7 @@ func inGroup(t *testing.T, args ...string) (*rig, *memoryGroup) {
 	return r, g
 }
 
-// memoryOutput has a command write gigabytes while readers stall.
+// memoryOutput lets a command write gigabytes while readers stall.
 func memoryOutput(t *testing.T) {
 	r, g := inGroup(t, "--exec-quota-bytes", "67108864")
 	daemon := daemonOf(r.PID)
@@ -182,16 +183,16 @@ func memoryOutput(t *testing.T) {
 		}
 		peak, kills = fmt.Sprintf("of a limit of %d MiB for all at most %.1f were used, page cache included", memoryLimit>>20, mib(n)), k
 	}
-	figures(t, "a command wrote %d GiB past two readers that stalled: the daemon has %s, before %s; %s", int64(memoryWritten)>>30, after, before, peak)
+	figures(t, "a command wrote %d GiB past two stalled readers: the daemon uses %s, before %s; %s", int64(memoryWritten)>>30, after, before, peak)
 	if kills > 0 || after.anonymous-before.anonymous > memoryGrowth {
-		t.Errorf("%d processes were killed for want of memory; the daemon has %s, before %s", kills, after, before)
+		t.Errorf("the OOM killer killed %d processes; the daemon uses %s, before %s", kills, after, before)
 	}
 	l.conn.Close()
 	stalled.Close()
 	r.end()
 }
 
-// end stops a daemon that has made files of its own, for its tokens.
+// end stops a daemon that has created files for its tokens.
 func (r *rig) end() {
 	r.t.Helper()
 	r.client.Close()
@@ -201,7 +202,7 @@ func (r *rig) end() {
 }
 
 // stallHTTP follows an exec by Server-Sent Events, and reads no more than the
-// head of the answer.
+// head of the response.
 func (r *rig) stallHTTP(exec string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", r.HTTP)
 	if err != nil {
@@ -212,7 +213,7 @@ func (r *rig) stallHTTP(exec string) (net.Conn, error) {
 	}
 	status, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.Contains(status, "200") {
-		err = fmt.Errorf("the stream is answered with %q", status)
+		err = fmt.Errorf("the stream request returned %q", status)
 	}
 	return conn, err
 }
@@ -221,7 +222,7 @@ func (r *rig) stallHTTP(exec string) (net.Conn, error) {
 func memoryKilled(t *testing.T) {
 	r, g := inGroup(t)
 	if g == nil {
-		t.Skip("no cgroup bounds memory here")
+		t.Skip("no cgroup can limit memory here")
 	}
 	s := r.create(api.SessionCreateParams{})
 	r.run(s, "v=kept")
@@ -229,8 +230,8 @@ func memoryKilled(t *testing.T) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", daemon), []byte("1000"), 0); err != nil {
 		t.Fatal(err)
 	}
-	// A hog in the same group takes all: the kernel then kills who has the
-	// highest score, which is the daemon.
+	// A memory hog in the same group uses everything: the kernel then kills the
+	// process with the highest score, which is the daemon.
 	c := r.patientClient()
 	res, err := c.Run(r.ctx, api.ExecRunParams{
 		ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: fmt.Sprintf("x=$(head -c %d /dev/zero | tr '\\0' x); echo ${#x} $v", memoryLimit/2)},
@@ -244,12 +245,12 @@ func memoryKilled(t *testing.T) {
 	}
 	again, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo $v"}})
 	if err != nil || again.Stdout != "kept\n" {
-		t.Errorf("the session says %+v, %v", again, err)
+		t.Errorf("the session returned %+v, %v", again, err)
 	}
 	if kills == 0 || daemonOf(r.PID) == daemon {
-		t.Errorf("%d processes were killed, and the daemon is the same; the command said %q", kills, res.Stdout)
+		t.Errorf("%d processes were killed, and the daemon is the same; the command wrote %q", kills, res.Stdout)
 	}
-	figures(t, "the kernel killed %d processes for want of memory, the daemon among them: its session lives, and its command ended with %s", kills, res.Outcome)
+	figures(t, "the OOM killer killed %d processes, the daemon among them: its session is alive, and its command ended with %s", kills, res.Outcome)
 	c.Close()
 	r.end()
 }

@@ -20,27 +20,27 @@ import (
 
 const (
 	nothingSessions = 500
-	nothingLast     = 50 // of those, so many are left to the daemon's end
+	nothingLast     = 50 // how many of those are left until the daemon exits
 	nothingAtOnce   = 32
-	// stormsAtOnce bounds the storms: each is some chains of processes, and
-	// twenty chains keep two processors busy with nothing but fork and exec.
+	// stormsAtOnce bounds the storms: each is several chains of processes, and
+	// twenty chains keep two processors busy with fork and exec alone.
 	stormsAtOnce = 5
 	stormChains  = 4
-	// spareFDs is what the daemon may keep for later: 64 kits of two pipes, and
-	// the status pipe of its shells, of which it has both ends too.
+	// spareFDs is what the daemon may keep for later: 64 sets of two pipes, and
+	// the status pipe of its shells, of which it also has both ends.
 	spareFDs = 64*4 + 2
 )
 
-// litter is what a session has lying about before its last command: jobs, a
-// daemon that has forked twice into a session of its own and has a child in
-// yet another, and output that does not fit into memory.
+// litter is what a session has in the background before its last command: jobs, a
+// daemon that has double-forked into its own session and has a child in yet
+// another, and output that does not fit into memory.
 const litter = `sleep 300 &
 (setsid sh -c 'sleep 300 & (setsid sleep 300 &); exec sleep 300' </dev/null >/dev/null 2>&1 &)
 (setsid sleep 300 &)
 head -c 200000 /dev/zero
 `
 
-// stubborn is litter that does not go when it is asked to.
+// stubborn is litter that ignores SIGTERM.
 const stubborn = `sh -c 'trap "" TERM HUP INT; sleep 300 & wait; sleep 300' &
 (setsid sh -c 'trap "" TERM HUP; exec sleep 300' &)
 `
@@ -55,13 +55,13 @@ var works = []string{
 	"sh -c 'trap \"\" TERM; sleep 300 & wait; sleep 300'",
 	"head -c 1000000 /dev/zero; sleep 300",
 	"exec sleep 300",
-	"cat", // of an open stdin
+	"cat", // reads an open stdin
 }
 
 // storm is a work too: chains of processes in which each starts the next and
-// is gone, so that whoever is seen is never the one to kill. A chain ends by
-// itself after so many links that whoever is to kill it has given up long
-// before, in case that the test is killed and nobody does.
+// exits, so that a visible process is never the one to kill. A chain is bounded,
+// but longer than any attempt to kill it lasts, in case the test itself is
+// killed.
 var storm = fmt.Sprintf(`S='[ $1 -gt 0 ] && sh -c "$0" "$0" $(($1-1)) &'
 for i in $(seq %d); do setsid sh -c "$S" "$S" 20000 & sh -c "$S" "$S" 20000 & done
 sleep 300`, stormChains/2)
@@ -77,17 +77,17 @@ const (
 	endings
 )
 
-// life is what one session goes through.
+// life is the course of one session.
 type life struct {
 	shell, litter, work string
 	storm               bool
 	tty                 *api.TTYSize // half of them are on a terminal
 	end                 ending
-	force               bool          // the destroy after a timeout or cancel
-	after               time.Duration // of running
+	force               bool          // for the destroy after a timeout or cancel
+	after               time.Duration // running time
 }
 
-// String is how a life is told in a failure.
+// String describes a life in a failure message.
 func (l life) String() string {
 	return fmt.Sprintf("%s, on a terminal %t, stubborn %t, %q, ended %s after %v, then force %t",
 		l.shell, l.tty != nil, l.litter != litter, l.work, [...]string{"by timeout", "by cancel", "by destroy", "by force"}[l.end], l.after, l.force)
@@ -111,10 +111,10 @@ func randomLife(rng *rand.Rand) life {
 	return l
 }
 
-// TestMustLeaveNothing proves in itself, before it begins, that what it looks
-// for is found when it is there; see provesLeftovers. It was seen to fail with a
-// daemon that forgot every seventh kill, and without cgroups with one from whose
-// kills a chain of processes could run away unseen.
+// TestMustLeaveNothing first verifies that its checks find leftovers when there
+// are some; see checkLeftoversFound. It was seen to fail with a daemon that
+// skipped every seventh kill, and without cgroups with one whose kills a chain of
+// processes could escape unseen.
 func TestMustLeaveNothing(t *testing.T) {
 	for _, c := range []struct{ name, cgroup string }{{"cgroups", "auto"}, {"tags", "off"}} {
 		t.Run(c.name, func(t *testing.T) { leaveNothing(t, c.cgroup) })
@@ -122,17 +122,17 @@ func TestMustLeaveNothing(t *testing.T) {
 }
 
 func leaveNothing(t *testing.T, cgroup string) {
-	// What has ended is forgotten at once, and with it its output. The grace is
-	// short for the sake of time; how long it is, another test knows.
+	// Ended sessions are forgotten at once, together with their output. The grace
+	// is short to save time; its length is tested elsewhere.
 	r := start(t, "--cgroup", cgroup, "--grace-ms", "500", "--session-retention-ms", "1", "--log-level", "warn")
 	if cgroup == "auto" && r.cgroup == "" {
-		t.Log("no cgroup v2 hierarchy is writable here: this run tracks by tags too")
+		t.Log("no cgroup v2 hierarchy is writable here: this run tracks by tags as well")
 	}
 	n := &nothing{rig: r, rng: seeded(t), storms: make(chan struct{}, stormsAtOnce)}
 	began := time.Now()
-	n.runMany(nothingAtOnce) // what is made once is made now
+	n.runMany(nothingAtOnce) // allocate now what is allocated once
 	n.awaitEmpty()
-	r.client.Close() // only who looks has a connection, and only while it looks
+	r.client.Close() // only the checks have a connection, and only while they run
 	n.before = n.atRest()
 	n.checkLeftoversFound()
 
@@ -144,7 +144,7 @@ func leaveNothing(t *testing.T, cgroup string) {
 	after := n.atRest()
 	lived := time.Since(began)
 
-	// The rest is alive, with commands that run, when the daemon ends.
+	// The rest is alive, with running commands, when the daemon exits.
 	load := r.dial()
 	if err := inParallel(nothingLast, nothingAtOnce, func(int) error { return n.leaveRunning(load) }); err != nil {
 		t.Error(err)
@@ -152,7 +152,7 @@ func leaveNothing(t *testing.T, cgroup string) {
 	last := len(trltest.Descendants(r.PID))
 	n.seen.Add(int64(last))
 	if last < 3*nothingLast {
-		t.Errorf("%d processes at the end, want some of each session", last)
+		t.Errorf("%d processes at the end, want several per session", last)
 	}
 	stopping := time.Now()
 	r.stop()
@@ -164,14 +164,14 @@ func leaveNothing(t *testing.T, cgroup string) {
 // nothing is one run of the test.
 type nothing struct {
 	*rig
-	rng    *rand.Rand // used by one goroutine: lives are drawn before they are lived
+	rng    *rand.Rand // used by one goroutine: lives are generated before they run
 	storms chan struct{}
 	before footprint
 
 	seen, stormy atomic.Int64
 }
 
-// live has sessions live and be destroyed, some at once.
+// runMany runs and destroys sessions, several at once.
 func (n *nothing) runMany(count int) {
 	n.t.Helper()
 	lives := make([]life, count)
@@ -195,7 +195,7 @@ func (n *nothing) runMany(count int) {
 	}
 }
 
-// one is the life of one session.
+// runOne runs one session from creation to destruction.
 func (n *nothing) runOne(c *client.Client, l life) error {
 	if l.storm {
 		n.stormy.Add(1)
@@ -233,7 +233,7 @@ func (n *nothing) runOne(c *client.Client, l life) error {
 	return errors.Join(err, destroyed(ctx, c, id, force))
 }
 
-// settle makes the session and its litter.
+// setUp creates the session and its litter.
 func (n *nothing) setUp(ctx context.Context, c *client.Client, l life) (string, error) {
 	s, err := c.CreateSession(ctx, api.SessionCreateParams{Shell: l.shell, TTY: l.tty})
 	if err != nil {
@@ -258,7 +258,7 @@ func destroyed(ctx context.Context, c *client.Client, id string, force bool) err
 	return err
 }
 
-// leave makes a session whose command runs when the daemon ends.
+// leaveRunning creates a session whose command is running when the daemon exits.
 func (n *nothing) leaveRunning(c *client.Client) error {
 	ctx, cancel := context.WithTimeout(n.ctx, time.Minute)
 	defer cancel()
@@ -274,7 +274,7 @@ func (n *nothing) leaveRunning(c *client.Client) error {
 	return err
 }
 
-// calm waits until the daemon has forgotten all sessions and execs.
+// awaitEmpty waits until the daemon has forgotten all sessions and execs.
 func (n *nothing) awaitEmpty() {
 	n.t.Helper()
 	if err := eventually(trltest.Patience, func() error {
@@ -293,8 +293,9 @@ func (n *nothing) awaitEmpty() {
 	}
 }
 
-// atRest is the footprint after one more command in a session that is destroyed:
-// what is spare depends on what ran last, and so that is the same each time.
+// atRest returns the footprint after one more command in a session that is then
+// destroyed: what is spare depends on what ran last, so the last command is
+// always the same.
 func (n *nothing) atRest() footprint {
 	n.t.Helper()
 	c := n.dial()
@@ -304,7 +305,7 @@ func (n *nothing) atRest() footprint {
 		_, err = c.Run(n.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true"}})
 	}
 	if err == nil {
-		err = eventually(trltest.Patience, func() error { // it takes what was spare
+		err = eventually(trltest.Patience, func() error { // it uses spare pipes
 			info, err := c.SessionInfo(n.ctx, api.SessionParams{SessionID: s.SessionID})
 			if err == nil && !slices.ContainsFunc(info.Processes, func(p api.Process) bool { return p.Role == api.RoleStandby }) {
 				err = errors.New("the shell has no standby")
@@ -322,21 +323,22 @@ func (n *nothing) atRest() footprint {
 	return n.footprint()
 }
 
-// leftovers says what a daemon without sessions has that it should not have.
+// leftovers returns an error that lists what a daemon without sessions should not
+// have.
 func (n *nothing) leftovers() error {
 	var wrong []error
-	daemon, undertaker := daemonOf(n.PID), cleanerOf(n.PID)
+	daemon, cleaner := daemonOf(n.PID), cleanerOf(n.PID)
 	for _, p := range trltest.Descendants(n.PID) {
-		if p.PID != daemon && p.PID != undertaker {
+		if p.PID != daemon && p.PID != cleaner {
 			wrong = append(wrong, fmt.Errorf("process left: %s", p))
 		}
 	}
-	// A chain of processes in which each starts the next can be missed by every
-	// look at the process table; but each of its links is reaped by the daemon.
+	// Every look at the process table can miss a chain of processes in which each
+	// starts the next; but the daemon reaps each of its links.
 	reaped := n.stats().Orphans
 	time.Sleep(quietPeriod) // absence: nothing forks
 	if more := n.stats().Orphans - reaped; more > 0 {
-		wrong = append(wrong, fmt.Errorf("something forks: %d more processes have been reaped", more))
+		wrong = append(wrong, fmt.Errorf("something still forks: %d more processes have been reaped", more))
 	}
 	now := n.atRest()
 	if now.fds.held != n.before.fds.held || now.fds.spare > spareFDs {
@@ -360,12 +362,12 @@ func (n *nothing) leftovers() error {
 	return errors.Join(wrong...)
 }
 
-// provesLeftovers sees that each thing that leftovers looks for is found while
-// it is there, and not when it is gone.
+// checkLeftoversFound checks that leftovers reports each kind of leftover while
+// it exists, and not when it is gone.
 func (n *nothing) checkLeftoversFound() {
 	n.t.Helper()
 	if err := eventually(5*time.Second, n.leftovers); err != nil {
-		n.t.Errorf("nothing was left yet: %v", err)
+		n.t.Errorf("reported without a leftover: %v", err)
 	}
 	n.client = n.dial()
 	s := n.create(api.SessionCreateParams{})
@@ -382,7 +384,7 @@ func (n *nothing) checkLeftoversFound() {
 	err := n.leftovers()
 	for _, kind := range kinds {
 		if !complains(err, kind) {
-			n.t.Errorf("%q is not noticed: %v", kind, err)
+			n.t.Errorf("%q is not reported: %v", kind, err)
 		}
 	}
 	n.destroy(s.SessionID)

@@ -21,16 +21,16 @@ import (
 
 const (
 	fedKills = 60
-	// fedLine is as long as a message to a coding agent that has a file in it.
+	// fedLine is as long as a message to a coding agent with a file in it.
 	fedLine = 400_000
-	// countLines is a program that tells of every line how long it is and how it
-	// begins.
+	// countLines is a program that prints the length and the number of every
+	// line.
 	countLines = `perl -ne 'chomp; /^(\d+):x*$/ and print length($_), " ", $1, "\n" or print "broken\n"'`
 )
 
-// TestMustFeedThroughKills kills the daemon while lines are sent to a program that
-// reads them, again and again: every line is whole, and there once. A writer that
-// knows of no keys and sends again what was not answered leaves some broken.
+// TestMustFeedThroughKills kills the daemon repeatedly while lines are sent to a
+// program that reads them: every line arrives whole, and once. A writer that uses
+// no keys and resends unanswered lines breaks some.
 func TestMustFeedThroughKills(t *testing.T) {
 	rnd := seeded(t)
 	r := startWith(t, trltest.Config{Args: plenty})
@@ -50,7 +50,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 			after := time.Duration(rnd.IntN(20)) * time.Millisecond
 			go func() {
 				defer close(struck)
-				time.Sleep(after) // pace: a random moment is what is wanted
+				time.Sleep(after) // pace: a random moment
 				if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
 					kills.Add(1)
 				}
@@ -76,7 +76,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 		return err
 	})
 	if broken > 0 {
-		t.Errorf("%d of %d lines are broken, missing or there twice", broken, lines)
+		t.Errorf("%d of %d lines are broken, missing or duplicated", broken, lines)
 	}
 	struck := kills.Load()
 	torn, sent := feed(naive.SessionID, func(exec, line string, _ int) error {
@@ -88,7 +88,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 		}
 	})
 	if torn == 0 {
-		t.Errorf("a naive writer sent %d lines and broke none: the test shows nothing", sent)
+		t.Errorf("a naive writer sent %d lines and broke none: the test proves nothing", sent)
 	}
 	figures(t, "%d lines of %d KB to a program, the daemon killed %d times with -9: %d broken; by a writer without keys %d of %d",
 		lines, fedLine/1000, struck, broken, torn, sent)
@@ -96,8 +96,8 @@ func TestMustFeedThroughKills(t *testing.T) {
 	r.stop()
 }
 
-// brokenLines waits for the end of a counting program and returns how many of so
-// many lines it did not read once, in order and whole.
+// brokenLines waits for the end of a counting program and returns how many lines
+// it did not read exactly once, in order and whole.
 func (r *rig) brokenLines(c *client.Client, exec string, lines int) (broken int) {
 	r.t.Helper()
 	text, err := wholeOutput(r, c, exec)
@@ -113,7 +113,7 @@ func (r *rig) brokenLines(c *client.Client, exec string, lines int) (broken int)
 	return broken
 }
 
-// wholeOutput follows a command to its end.
+// wholeOutput follows a command to its end and returns its output.
 func wholeOutput(r *rig, c *client.Client, exec string) (string, error) {
 	st, err := c.Attach(r.ctx, api.ExecAttachParams{ExecID: exec})
 	if err != nil {
@@ -136,14 +136,15 @@ func wholeOutput(r *rig, c *client.Client, exec string) (string, error) {
 
 const (
 	onceMade    = 3000
-	onceReaders = 24 // 3,000 inputs are 125 for each, and so many keys are known
+	onceReaders = 24 // 3,000 inputs are 125 for each, and as many keys are remembered
 	onceKills   = 40
 )
 
-// TestMustMakeOnce sends what makes sessions and what gives commands input, each one
-// to four times at once, with a key, over connections that are cut every few
-// answers, while the daemon is killed: there is one session for each key, and every
-// input once. It was seen to fail with clients that sent another key with each try.
+// TestMustMakeOnce sends requests that create sessions and requests that send
+// input to commands, each one to four times at once, with a key, over connections
+// that are cut every few answers, while the daemon is killed: there must be one
+// session for each key, and every input once. It was seen to fail with clients
+// that sent another key with each try.
 func TestMustMakeOnce(t *testing.T) {
 	rnd := seeded(t)
 	r := startWith(t, trltest.Config{Args: []string{"--max-sessions", strconv.Itoa(onceMade + 100), "--grace-ms", "1000"}})
@@ -181,7 +182,7 @@ func TestMustMakeOnce(t *testing.T) {
 			return true
 		})
 		if n != 1 {
-			t.Errorf("key %d made %d sessions", i, n)
+			t.Errorf("key %d created %d sessions", i, n)
 		}
 	}
 	list, err := r.client.ListSessions(r.ctx, api.SessionListParams{State: api.StateRunning})
@@ -190,26 +191,26 @@ func TestMustMakeOnce(t *testing.T) {
 	}
 	for _, s := range list.Sessions {
 		if len(s.Argv) > 0 && !made[s.SessionID] {
-			t.Errorf("there is a session that no key made: %s", s.SessionID)
+			t.Errorf("a session was created without a key: %s", s.SessionID)
 		}
 	}
 	r.countStarts(started)
 	doubled, missing := r.countInputs(readers, files)
-	figures(t, "%d sessions and %d inputs with keys, sent %d times over connections of which %d were cut, under %d kill -9: %d sessions, whose commands ran once, %d inputs missing, %d there twice; %s",
+	figures(t, "%d sessions and %d inputs with keys, sent %d times, %d connections cut, under %d kill -9: %d sessions, whose commands ran once, %d inputs missing, %d duplicated; %s",
 		onceMade, onceMade, sent, proxy.Cuts(), onceKills, len(made), missing, doubled, took.Round(time.Millisecond))
 	if doubled+missing > 0 {
-		t.Errorf("%d inputs are missing, %d are there twice", missing, doubled)
+		t.Errorf("%d inputs are missing, %d are duplicated", missing, doubled)
 	}
 	proxy.Close()
 	r.stop()
 }
 
-// countStarts looks whether the command of every session has run, and once.
+// countStarts checks that the command of every session has run once.
 func (r *rig) countStarts(file string) {
 	r.t.Helper()
 	times := make([]int, onceMade)
 	all := func() bool { return !slices.Contains(times, 0) }
-	for !all() && r.ctx.Err() == nil { // a session may be made before its shell has written
+	for !all() && r.ctx.Err() == nil { // a session may exist before its shell has written
 		text, err := os.ReadFile(file)
 		if err != nil {
 			r.t.Fatal(err)
@@ -228,7 +229,7 @@ func (r *rig) countStarts(file string) {
 	}
 }
 
-// startReaders starts commands that write to files what they read.
+// startReaders starts commands that write what they read to files.
 func (r *rig) startReaders(t *testing.T, n int) (execs, files []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -244,8 +245,8 @@ func (r *rig) startReaders(t *testing.T, n int) (execs, files []string) {
 	return execs, files
 }
 
-// sendOften does so many things, each one to four times at once, with clients whose
-// connections are cut. It returns how often it did something.
+// sendOften calls do for each thing, one to four times at once, with clients
+// whose connections are cut. It returns the number of calls.
 func (r *rig) sendOften(addr string, rnd *rand.Rand, things int, do func(c *client.Client, i int) error) (sent int) {
 	r.t.Helper()
 	callers := make([]*client.Client, 8)
@@ -276,21 +277,22 @@ func (r *rig) sendOften(addr string, rnd *rand.Rand, things int, do func(c *clie
 	return sent
 }
 
-// killNowAndThen kills the daemon so often, and lets each serve for a while.
+// killNowAndThen kills the daemon that many times, and lets each serve for a
+// while.
 func (r *rig) killNowAndThen(rnd *rand.Rand, kills int, enough chan<- struct{}) {
 	defer close(enough)
 	for n := 0; n < kills && r.ctx.Err() == nil; {
 		if trltest.Ping(r.ctx, r.Socket) != nil {
 			continue
 		}
-		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond) // pace: a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond) // pace: a random moment
 		if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
 			n++
 		}
 	}
 }
 
-// countInputs ends what the readers read, and counts in what they wrote.
+// countInputs ends the readers' input and counts the inputs in their output.
 func (r *rig) countInputs(execs, files []string) (doubled, missing int) {
 	r.t.Helper()
 	times := map[string]int{}
@@ -306,7 +308,7 @@ func (r *rig) countInputs(execs, files []string) (doubled, missing int) {
 		for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
 			number, rest, _ := strings.Cut(line, " ")
 			if n, err := strconv.Atoi(number); err != nil || len(rest) != n%5000 || n%len(execs) != i {
-				r.t.Errorf("a reader has a line that nobody sent: %.80q of %d bytes", line, len(line))
+				r.t.Errorf("a reader has a line that was never sent: %.80q of %d bytes", line, len(line))
 			}
 			times[number]++
 		}

@@ -19,10 +19,10 @@ const (
 	orderSent   = 50
 )
 
-// TestMustKeepTheOrder sends commands that wait for their session in one write, over
-// one connection and over five at once: those of a connection run in the order in
-// which they were sent. It was seen to fail when each was served as soon as it was
-// read.
+// TestMustKeepTheOrder sends commands that wait for their session in one write,
+// over one connection and over five at once: commands of a connection must run in
+// the order in which they were sent. It was seen to fail when each was served as
+// soon as it was read.
 func TestMustKeepTheOrder(t *testing.T) {
 	r := start(t, "--max-execs", "10")
 	began := time.Now()
@@ -57,7 +57,8 @@ func TestMustKeepTheOrder(t *testing.T) {
 	r.stop()
 }
 
-// sendInOrder sends commands that add their numbers to a file, and reads the answers.
+// sendInOrder sends commands that append their numbers to a file, and reads the
+// answers.
 func sendInOrder(l *lines, session, file string, connection, count int) error {
 	var all bytes.Buffer
 	for n := range count {
@@ -75,7 +76,7 @@ func sendInOrder(l *lines, session, file string, connection, count int) error {
 	return nil
 }
 
-// inOrder looks whether each connection's numbers are in the file, in their order.
+// inOrder checks that each connection's numbers are in the file, in order.
 func inOrder(file string, connections, count int) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -88,7 +89,7 @@ func inOrder(file string, connections, count int) error {
 			return err
 		}
 		if n != next[connection] {
-			return fmt.Errorf("command %d of connection %d came as %d", n, connection, next[connection])
+			return fmt.Errorf("command %d of connection %d ran as number %d", n, connection, next[connection])
 		}
 		next[connection]++
 	}
@@ -102,8 +103,9 @@ func inOrder(file string, connections, count int) error {
 
 const mergedCommands = 1000
 
-// TestMustMergeInOrder has commands write to both streams in turn, by builtins and by
-// programs: what is merged is in the order in which it was written.
+// TestMustMergeInOrder runs commands that write to both streams alternately, with
+// builtins and with programs: merged output must be in the order in which it was
+// written.
 func TestMustMergeInOrder(t *testing.T) {
 	r := start(t)
 	began := time.Now()
@@ -129,6 +131,6 @@ func TestMustMergeInOrder(t *testing.T) {
 			}
 		}
 	}
-	figures(t, "%d merged commands that write to both streams in turn: %d out of order; %s", ran, outOf, time.Since(began).Round(time.Millisecond))
+	figures(t, "%d merged commands that write to both streams alternately: %d out of order; %s", ran, outOf, time.Since(began).Round(time.Millisecond))
 	r.stop()
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/terminal-runtime/trl/internal/pty"
 )
 
-// drainVariable makes this test binary a process that runs a command on a
-// terminal and does nothing but read it.
+// drainVariable turns this test binary into a process that runs a command on a
+// terminal and only reads from it.
 const drainVariable = "MUST_DRAIN"
 
 const (
 	othersCommand = "yes | head -c %d"
-	// Each round starts two floods and ends them.
+	// Each round starts and ends two floods.
 	othersRoundsLeast, othersRounds = 10, 60
-	// othersSlower is how much longer than beside the same flood outside a command
-	// may take. In both there are three busy processes; in the daemon the one that
-	// reads also keeps a screen.
+	// othersSlower is how much longer a command may take than during the same
+	// flood outside of the daemon. In both cases there are three busy processes;
+	// in the daemon the reader also maintains a screen.
 	othersSlower = 2.0
-	// othersQuota is what may be kept of the flood, little enough to be seen.
+	// othersQuota is the quota for the flood's output, small enough to matter.
 	othersQuota = 16 << 20
-	// othersIndex is for what is known about what is kept: when it came, in a table
-	// of 64 KiB at most, and where it begins.
+	// othersIndex is for the index of the kept output: arrival times, in a table
+	// of at most 64 KiB, and where it begins.
 	othersIndex = 64<<10 + 4<<10
 )
 
-// beDrain reads a terminal until the command on it is done, and says when it is
-// at it.
+// runDrain reads a terminal until the command on it has ended, and reports when
+// the flood is in full progress.
 func runDrain() {
 	command := os.Getenv(drainVariable)
 	if command == "" {
@@ -47,8 +47,8 @@ func runDrain() {
 	os.Exit(0)
 }
 
-// drain is how long a command takes on a terminal that is only read. atIt is
-// called once it has written enough to be.
+// drain returns how long a command takes on a terminal that is only read. It
+// calls atIt once the command has written floodBegun bytes.
 func drain(command string, atIt func()) (time.Duration, error) {
 	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
 	if err != nil {
@@ -65,7 +65,7 @@ func drain(command string, atIt func()) (time.Duration, error) {
 	slave.Close()
 	buf := make([]byte, 64<<10)
 	for total, n := 0, 0; err == nil; total += n {
-		n, err = master.Read(buf) // until EIO: the last one on it is gone
+		n, err = master.Read(buf) // until EIO: the last process on it is gone
 		if total < floodBegun && total+n >= floodBegun {
 			atIt()
 		}
@@ -74,7 +74,7 @@ func drain(command string, atIt func()) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// floodBegun is how much a flood has written when it is at its full height.
+// floodBegun is how much a flood has written once it is in full progress.
 const floodBegun = 1 << 20
 
 // TestMustNotSlowOthers floods a terminal, and runs commands in another session
@@ -95,10 +95,10 @@ func TestMustNotSlowOthers(t *testing.T) {
 			break
 		}
 	}
-	figures(t, "exec.run true beside `%s` on a terminal p50 %v (in all rounds %v) = %.2f × beside the same outside %v (%v); alone %v",
+	figures(t, "exec.run true during `%s` on a terminal p50 %v (in all rounds %v) = %.2f × during the same load outside %v (%v); alone %v",
 		fmt.Sprintf(othersCommand, floodBytes), inside.best, median(inside.all), slower, outside.best, median(outside.all), alone.best)
 	if slower > othersSlower {
-		t.Errorf("a command takes %.2f × as long as beside the same load outside, want at most %.1f", slower, othersSlower)
+		t.Errorf("a command takes %.2f × as long as under the same load outside, want at most %.1f", slower, othersSlower)
 	}
 	r.checkQuota(flooded)
 	r.client.Close()
@@ -107,7 +107,7 @@ func TestMustNotSlowOthers(t *testing.T) {
 	}
 }
 
-// besideDrain makes a round while another process floods a terminal of its own.
+// duringDrain runs a round while another process floods its own terminal.
 func duringDrain(s *series) error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), drainVariable+"="+fmt.Sprintf(othersCommand, floodBytes))
@@ -121,12 +121,12 @@ func duringDrain(s *series) error {
 	if _, err = out.Read(make([]byte, 1)); err == nil {
 		err = s.round()
 	}
-	_ = cmd.Process.Kill() // what runs on its terminal is hung up
-	_ = cmd.Wait()         // it says that it was killed
+	_ = cmd.Process.Kill() // processes on its terminal get SIGHUP
+	_ = cmd.Wait()         // the error says that it was killed
 	return err
 }
 
-// besideFlood makes a round while a session floods its terminal.
+// duringFlood runs a round while a session floods its terminal.
 func (r *rig) duringFlood(flooded *api.Session, s *series) error {
 	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes)}, YieldMS: 1})
 	if err != nil {
@@ -145,9 +145,9 @@ func (r *rig) duringFlood(flooded *api.Session, s *series) error {
 	return errors.Join(err, cancelled)
 }
 
-// keepsLittle lets a session write to the end. No terminal takes more than some
-// ten megabytes a second of such lines, so it is all of the flood in the long run
-// alone.
+// checkQuota lets a session write to the end. No terminal takes more than some
+// ten megabytes of such lines per second, so only the long run writes the whole
+// flood.
 func (r *rig) checkQuota(flooded *api.Session) {
 	r.t.Helper()
 	size := int64(64 << 20)
@@ -163,7 +163,7 @@ func (r *rig) checkQuota(flooded *api.Session) {
 	kept := after.JournalMemory + after.JournalSpilled - before.JournalMemory - before.JournalSpilled
 	figures(r.t, "%d MiB on the terminal in %v; of %d MiB that may be kept %.1f are; the daemon grew by %.1f MiB (%d samples)",
 		res.StdoutBytes>>20, took.Round(time.Millisecond), othersQuota>>20, float64(kept)/(1<<20), float64(grown)/(1<<20), most.samples)
-	// Every line has become longer by a carriage return.
+	// Every line is longer by a carriage return.
 	if *res.ExitCode != 0 || res.StdoutBytes != size/2*3 {
 		r.t.Errorf("exit code %d, %d bytes", *res.ExitCode, res.StdoutBytes)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// outlived is how many sessions write how much while their daemon is killed
-// how often.
+// outlived returns how many sessions write how many bytes, and how often their
+// daemon is killed meanwhile.
 func outlived() (sessions, kills int, size int64) {
 	if os.Getenv("TRL_LONG") == "1" {
 		return 64, 1000, 64 << 20
@@ -32,14 +32,14 @@ func outlived() (sessions, kills int, size int64) {
 	return 16, 60, 24 << 20
 }
 
-// outlivePatience is how long clients try again: daemons that serve for moments,
-// and many at once, let one of them wait for long.
+// outlivePatience is how long clients retry: with daemons that serve for moments,
+// and many clients, one of them may wait for long.
 const outlivePatience = 20 * time.Minute
 
-// TestMustOutliveTheDaemon kills the daemon again and again while sessions, half
-// of them on terminals, write random bytes as fast as they can and clients
-// stream them, and others do what sessions do. It was seen to fail when the ends of
-// a command's input were given up before it was noted that they are.
+// TestMustOutliveTheDaemon kills the daemon repeatedly while sessions, half of
+// them on terminals, write random bytes as fast as they can and clients stream
+// them, and others do other typical work. It was seen to fail when the ends of a
+// command's input were released before that was persisted.
 func TestMustOutliveTheDaemon(t *testing.T) {
 	sessions, kills, size := outlived()
 	rnd := seeded(t)
@@ -74,7 +74,7 @@ func TestMustOutliveTheDaemon(t *testing.T) {
 	r.stop()
 }
 
-// streamThrough makes a session and streams a command that writes the file.
+// streamThrough creates a session and streams a command that writes the file.
 func (r *rig) streamThrough(i int, file, want string, size int64) error {
 	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: outlivePatience})
 	if err != nil {
@@ -116,16 +116,16 @@ func (r *rig) streamThrough(i int, file, want string, size int64) error {
 	}
 	res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `echo "n is $n"`}})
 	if err != nil || strings.TrimSpace(res.Stdout) != fmt.Sprint("n is ", i) {
-		return fmt.Errorf("afterwards the session says %q, %w", res.Stdout, err)
+		return fmt.Errorf("afterwards the session writes %q, %w", res.Stdout, err)
 	}
 	return nil
 }
 
-// outliving are the shells of these sessions.
+// outliveShells are the shells of these sessions.
 var outliveShells = []string{"dash", "bash", "zsh", "dash"}
 
-// createThrough makes a session: a create that was cut off is not repeated by
-// itself.
+// createThrough creates a session: the client does not repeat an interrupted
+// create by itself.
 func (r *rig) createThrough(c *client.Client, params api.SessionCreateParams) (*api.Session, error) {
 	for {
 		s, err := c.CreateSession(r.ctx, params)
@@ -135,13 +135,14 @@ func (r *rig) createThrough(c *client.Client, params api.SessionCreateParams) (*
 	}
 }
 
-// cutOff reports whether a call may have had its effect, or not.
+// outcomeUnknown reports whether a failed call may or may not have had its
+// effect.
 func outcomeUnknown(err error) bool {
 	return errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrNoDaemon)
 }
 
-// killDaemons kills the daemon at random moments, so often, and closes enough
-// then.
+// killDaemons kills the daemon that many times at random moments, and then closes
+// enough.
 func (r *rig) killDaemons(rnd *rand.Rand, kills int, enough chan<- struct{}) {
 	defer close(enough)
 	for n := 0; n < kills && r.ctx.Err() == nil; {
@@ -150,23 +151,23 @@ func (r *rig) killDaemons(rnd *rand.Rand, kills int, enough chan<- struct{}) {
 		if rnd.IntN(2) == 0 && trltest.Ping(r.ctx, r.Socket) == nil {
 			most = 150
 		}
-		time.Sleep(time.Duration(rnd.IntN(most)) * time.Millisecond) // pace: a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(most)) * time.Millisecond) // pace: a random moment
 		if pid := daemonOf(r.PID); pid != 0 && killed(pid) {
 			n++
 		}
 	}
 }
 
-// killed kills a process with -9, and reports whether it was there.
+// killed sends SIGKILL to a process, and reports whether it existed.
 func killed(pid int) bool { return unix.Kill(pid, unix.SIGKILL) == nil }
 
-// daemonOf finds the daemon of a holder; 0: there is none now.
+// daemonOf returns the pid of the holder's daemon, 0 if there is none now.
 func daemonOf(holder int) int { return childOf(holder, "be-daemon") }
 
-// undertakerOf finds its undertaker.
-func cleanerOf(holder int) int { return childOf(holder, "be-undertaker") }
+// cleanerOf returns the pid of the holder's cleaner.
+func cleanerOf(holder int) int { return childOf(holder, "be-cleaner") }
 
-// childOf finds the child that was started as something.
+// childOf returns the child that was started with that argument.
 func childOf(holder int, word string) int {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", holder))
 	if err != nil {
@@ -186,7 +187,7 @@ func childOf(holder int, word string) int {
 }
 
 // TestMustShowTheScreenAgain kills the daemon while terminals show something: the
-// screens of the next one are the same, with what has scrolled away, in the
+// screens of the next daemon must be the same, including the scrollback, in the
 // middle of a program that paints and after the end of the session.
 func TestMustShowTheScreenAgain(t *testing.T) {
 	r := startWith(t, trltest.Config{Args: plenty})
@@ -239,7 +240,7 @@ func TestMustShowTheScreenAgain(t *testing.T) {
 	r.stop()
 }
 
-// killDaemon kills the daemon, and returns when another answers.
+// killDaemon kills the daemon, and returns when another one answers.
 func (r *rig) killDaemon() {
 	r.t.Helper()
 	pid := daemonOf(r.PID)
@@ -249,7 +250,7 @@ func (r *rig) killDaemon() {
 	r.client.Close()
 	if err := eventually(trltest.Patience, func() error {
 		if now := daemonOf(r.PID); now == 0 || now == pid {
-			return errors.New("the daemon was not started again")
+			return errors.New("the daemon was not restarted")
 		}
 		return nil
 	}); err != nil {

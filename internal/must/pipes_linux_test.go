@@ -15,15 +15,15 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// manyPipes is more than fit the allowance of a user (fs.pipe-user-pages-soft): the
-// kernel gives such a user pipes of two pages.
+// manyPipes is more than a user's pipe allowance (fs.pipe-user-pages-soft):
+// beyond it the kernel limits pipes to two pages.
 const manyPipes = 1200
 
-// TestMustStartWithoutPipes starts every shell for a user whose allowance of pipes is
-// spent. ash was seen to die while it started.
+// TestMustStartWithoutPipes starts every shell for a user whose pipe allowance is
+// exhausted. ash was seen to die at startup.
 func TestMustStartWithoutPipes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
+		t.Skip("only root can become another user")
 	}
 	spend := exec.CommandContext(t.Context(), "perl", "-e", `$|=1; for (1..`+strconv.Itoa(manyPipes)+`) { pipe($r[$_], $w[$_]) or die $! } print "spent\n"; sleep 600`)
 	spend.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

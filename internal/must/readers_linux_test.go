@@ -21,14 +21,15 @@ const (
 	readerMemory = 64 << 20
 )
 
-// TestMustServeSlowReaders: one that stalls costs nobody anything.
+// TestMustServeSlowReaders checks that a stalled reader affects neither the
+// command nor other readers.
 func TestMustServeSlowReaders(t *testing.T) {
 	t.Run("rate", func(t *testing.T) { tries(t, slowReaderRate) })
 	t.Run("gap", slowReaderGap)
 }
 
-// slowReaderRate compares readers alone with readers beside a stalled one, in
-// turn, and takes the best of each.
+// slowReaderRate compares readers alone with readers next to a stalled one,
+// alternately, and uses the best of each.
 func slowReaderRate(t *testing.T) error {
 	r := startWith(t, trltest.Config{Args: plenty})
 	s := r.create(api.SessionCreateParams{})
@@ -46,16 +47,17 @@ func slowReaderRate(t *testing.T) error {
 		t.Error(err)
 	}
 	live, own := ratio(took[0], took[1]), ratio(ran[0], ran[1])
-	figures(t, "%d readers of %d MiB: %v alone, %v beside a stalled one, %.2f × the rate; the command %v and %v, %.2f ×; the daemon grew by %.1f MiB",
+	figures(t, "%d readers of %d MiB: %v alone, %v next to a stalled one, %.2f × the rate; the command %v and %v, %.2f ×; the daemon grew by %.1f MiB",
 		liveReaders, liveBytes>>20, took[0], took[1], live, ran[0], ran[1], own, float64(grown)/(1<<20))
 	if live < streamLive || own < streamLive || grown > readerMemory {
-		return fmt.Errorf("live readers have %.2f × their rate and the command %.2f × its own, want %.1f; the daemon grew by %d bytes, want at most %d",
+		return fmt.Errorf("live readers reach %.2f × their rate and the command %.2f × its own, want %.1f; the daemon grew by %d bytes, want at most %d",
 			live, own, streamLive, grown, readerMemory)
 	}
 	return nil
 }
 
-// shorter is the lesser of two times, of which the first may not be known yet.
+// shorter returns the smaller of two durations, of which the first may be unset
+// (0).
 func shorter(d, v time.Duration) time.Duration {
 	if d == 0 {
 		return v
@@ -63,7 +65,7 @@ func shorter(d, v time.Duration) time.Duration {
 	return min(d, v)
 }
 
-// readers has many clients follow one command, and returns how long they took
+// readers lets many clients follow one command, and returns how long they took
 // and how long it ran.
 func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 	r.t.Helper()
@@ -113,7 +115,7 @@ func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 
 // untilExit reads chunks up to the exit. There must be no gap before it.
 func (l *lines) untilExit() error {
-	var head [200]byte // where the type is; the data is not looked at
+	var head [200]byte // contains the type; the data is ignored
 	for {
 		line, err := l.in.ReadSlice('\n')
 		n := copy(head[:], line)
@@ -131,8 +133,9 @@ func (l *lines) untilExit() error {
 	}
 }
 
-// slowReaderGap has a reader sleep while quota overtakes it. What it then gets
-// is right at every offset, and what it does not get is named.
+// slowReaderGap lets a reader sleep until the quota discards what it has not
+// read. What it then gets must be right at every offset, and what it does not get
+// must be reported as a gap.
 func slowReaderGap(t *testing.T) {
 	const quota, size = 4 << 20, 64 << 20
 	rnd := seeded(t)
@@ -144,10 +147,10 @@ func slowReaderGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := st.Receive(); err != nil { // the beginning of it
+	if _, err := st.Receive(); err != nil { // the beginning of the output
 		t.Fatal(err)
 	}
-	// It stalls until the command has long ended.
+	// It stalls until long after the end of the command.
 	if res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "true", Wait: true}}); err != nil || *res.ExitCode != 0 {
 		t.Fatal(res, err)
 	}
@@ -178,7 +181,7 @@ func slowReaderGap(t *testing.T) {
 		got += int64(len(data))
 	}
 	if next != size || gaps == 0 || st.Result() == nil {
-		t.Errorf("it ended at %d after %d gaps, want %d after one or more", next, gaps, size)
+		t.Errorf("the stream ended at %d after %d gaps, want %d after one or more", next, gaps, size)
 	}
 	figures(t, "a reader that slept through %d MiB with a quota of %d MiB: %d gaps of %.1f MiB in all, every other byte right",
 		size>>20, quota>>20, gaps, float64(missed)/(1<<20))

@@ -14,13 +14,13 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustRunOnce sends commands with keys, each one to four times at once,
-// over connections that are cut every few answers. It was seen to fail with
-// clients that sent another key with each try.
+// TestMustRunOnce sends commands with keys, each one to four times at once, over
+// connections that are cut every few answers. It was seen to fail with clients
+// that sent another key with each try.
 func TestMustRunOnce(t *testing.T) {
 	const commands, sessions, clients = 3000, 12, 8
 	rnd := seeded(t)
-	r := start(t, "--max-execs", "1000") // a late retry is given the result too
+	r := start(t, "--max-execs", "1000") // a late retry must still get the result
 	proxy, err := trltest.NewProxy("unix", r.Socket+".proxy", r.Socket, 4<<10, rnd.Uint64())
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestMustRunOnce(t *testing.T) {
 	if proxy.Cuts() < 100 {
 		t.Errorf("only %d connections were cut", proxy.Cuts())
 	}
-	figures(t, "%d commands with keys, sent %d times over connections of which %d were cut: %d executions; %v",
+	figures(t, "%d commands with keys, sent %d times, %d connections cut: %d executions; %v",
 		commands, sent, proxy.Cuts(), strings.Count(string(text), "\n"), took.Round(time.Millisecond))
 	for _, c := range callers {
 		c.Close()

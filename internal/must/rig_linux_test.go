@@ -27,11 +27,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// shells are the four that are promised.
+// shells are the four supported families.
 var shells = []string{"dash", "ash", "bash", "zsh"}
 
 func TestMain(m *testing.M) {
-	process.RunChild() // the bare driver starts helpers of its own
+	process.RunChild() // the bare driver starts its own helpers
 	runEcho()
 	runTicker()
 	runRelay()
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	runNoHolder()
-	// What a daemon leaves behind when it ends becomes a child of ours, however
-	// far it strayed, and so is seen.
+	// Whatever a daemon leaves behind when it exits is reparented to this
+	// process, however deep it was in the tree, and can be found.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -50,30 +50,31 @@ func TestMain(m *testing.M) {
 	trltest.Main(m)
 }
 
-// rig is a daemon under test with a client of its own.
+// rig is a daemon under test with its own client.
 type rig struct {
 	*trltest.Daemon
 	t      *testing.T
 	ctx    context.Context // ends in time to clean up, unlike a test that times out
 	client *client.Client
-	cgroup string // where the daemon makes cgroups, "" if it does not
+	cgroup string // the daemon's cgroup directory, "" if it uses none
 }
 
-// cleanUpTime is what a test that is about to time out has to end its daemon.
+// cleanUpTime is how long a test that is about to time out has to stop its
+// daemon.
 const cleanUpTime = 30 * time.Second
 
-// start starts a daemon. The test ends it with stop; after a failure it is
-// killed, with all that is left of it.
+// start starts a daemon. The test ends it with stop; after a failure the daemon
+// and everything left of it are killed.
 func start(t *testing.T, args ...string) *rig {
 	t.Helper()
 	return startWith(t, trltest.Config{Args: args})
 }
 
-// startWith is start for a daemon that is not like the others.
+// startWith is start with a configuration.
 func startWith(t *testing.T, cfg trltest.Config) *rig {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it measures, and wants the machine for itself")
+		t.Skip("it measures, and needs the machine for itself")
 	}
 	daemon, err := trltest.Start(cfg)
 	if err != nil {
@@ -103,7 +104,7 @@ func startWith(t *testing.T, cfg trltest.Config) *rig {
 	return r
 }
 
-// dial returns a client of its own connection.
+// dial returns a client with its own connection.
 func (r *rig) dial() *client.Client {
 	r.t.Helper()
 	c, err := client.Dial(r.ctx, r.Socket)
@@ -114,7 +115,7 @@ func (r *rig) dial() *client.Client {
 	return c
 }
 
-// create makes a session.
+// create creates a session.
 func (r *rig) create(params api.SessionCreateParams) *api.Session {
 	r.t.Helper()
 	s, err := r.client.CreateSession(r.ctx, params)
@@ -124,7 +125,7 @@ func (r *rig) create(params api.SessionCreateParams) *api.Session {
 	return s
 }
 
-// run runs a command that must be accepted.
+// run runs a command, which must be accepted.
 func (r *rig) run(s *api.Session, command string) *api.ExecResult {
 	r.t.Helper()
 	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
@@ -134,7 +135,7 @@ func (r *rig) run(s *api.Session, command string) *api.ExecResult {
 	return res
 }
 
-// destroy ends a session; its processes must be gone.
+// destroy destroys a session and checks that its processes are gone.
 func (r *rig) destroy(id string) {
 	r.t.Helper()
 	res, err := r.client.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: id, Force: true})
@@ -146,8 +147,8 @@ func (r *rig) destroy(id string) {
 	}
 }
 
-// stats asks over a connection of its own: how many goroutines an older one
-// has depends on how its requests happened to come in.
+// stats uses a new connection: the number of goroutines of an older one depends
+// on how its requests happened to arrive.
 func (r *rig) stats() *api.SystemStats {
 	r.t.Helper()
 	c := r.dial()
@@ -159,7 +160,7 @@ func (r *rig) stats() *api.SystemStats {
 	return st
 }
 
-// stop ends the daemon by SIGTERM and looks for what is left of it.
+// stop ends the daemon with SIGTERM and checks for leftovers.
 func (r *rig) stop() {
 	r.t.Helper()
 	r.client.Close()
@@ -179,13 +180,13 @@ func (r *rig) stop() {
 	}
 }
 
-// strays are the processes below this one: with no daemon running, what one
-// left behind.
+// strays returns the descendants of this process: with no daemon running, what a
+// daemon left behind.
 func strays() []trltest.Process { return trltest.Descendants(os.Getpid()) }
 
-// killStrays ends what a failed test left behind, so that the next one finds
-// the machine as it was. Each is held by a pidfd and only then looked at again:
-// its number may be another's by now.
+// killStrays kills what a failed test left behind, so that the next test finds
+// the machine clean. It opens a pidfd for each process before it checks the
+// process again, because the pid may have been reused.
 func killStrays() {
 	for range 100 {
 		left := strays()
@@ -207,25 +208,25 @@ func killStrays() {
 		for _, fd := range held {
 			unix.Close(fd)
 		}
-		time.Sleep(10 * time.Millisecond) // poll: the killed need a moment to become zombies
+		time.Sleep(10 * time.Millisecond) // poll: killed processes need a moment to become zombies
 	}
 }
 
-// filesIn lists everything below a daemon's directory but the three
-// directories it was given.
+// filesIn lists everything below a daemon's directory except for the three
+// directories that the test created.
 func filesIn(dir string) []string {
 	var found []string
 	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && path != dir && filepath.Dir(path) != dir {
 			found = append(found, strings.TrimPrefix(path, dir+"/"))
 		}
-		return nil // what is gone meanwhile is not there
+		return nil // files that disappear meanwhile do not count
 	})
 	return found
 }
 
-// fdCount is how many descriptors a process has open, without the spare pipes
-// of which it holds both ends itself: how many of those a daemon keeps for the
+// fdCount is how many descriptors a process has open, without spare pipes, of
+// which the process holds both ends: how many of those a daemon keeps for the
 // next commands depends on what ran last, and is bounded.
 type fdCount struct{ held, spare int }
 
@@ -256,15 +257,14 @@ func countFDs(pid int) (fdCount, error) {
 	return n, nil
 }
 
-// footprint is what a daemon and its holder have open and running at a quiet
-// moment.
+// footprint is what a daemon and its holder have open and running when idle.
 type footprint struct {
 	fds        fdCount
 	goroutines int
 }
 
-// footprint looks until it sees the same for a while: connections that were
-// closed a moment ago are still going, and so is what a burst had spare.
+// footprint polls until the values are stable for a while: recently closed
+// connections are still being torn down, and so is what a burst left spare.
 func (r *rig) footprint() footprint {
 	r.t.Helper()
 	var last footprint
@@ -281,12 +281,12 @@ func (r *rig) footprint() footprint {
 		} else {
 			last, same = now, 0
 		}
-		time.Sleep(20 * time.Millisecond) // poll: until it is the same for a while
+		time.Sleep(20 * time.Millisecond) // poll: until it is stable for a while
 	}
 	return last
 }
 
-// eventually repeats a check until it is content, or returns its last complaint.
+// eventually repeats a check until it succeeds, or returns its last error.
 func eventually(patience time.Duration, check func() error) error {
 	deadline := time.Now().Add(patience)
 	for {
@@ -294,12 +294,12 @@ func eventually(patience time.Duration, check func() error) error {
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond) // poll: a look at the daemon is not free
+		time.Sleep(50 * time.Millisecond) // poll: asking the daemon has a cost
 	}
 }
 
-// inParallel calls fn for 0 to n-1, some at once, and joins the errors. After
-// the third it begins no more.
+// inParallel calls fn for 0 to n-1, at most atOnce concurrently, and joins the
+// errors. After the third error it starts no more.
 func inParallel(n, atOnce int, fn func(i int) error) error {
 	next := make(chan int)
 	var mu sync.Mutex
@@ -329,7 +329,7 @@ func inParallel(n, atOnce int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// lines is the barest client there is: a line goes out, a line comes back.
+// lines is a minimal client: it sends a line and reads a line.
 type lines struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -353,7 +353,7 @@ func dialLines(socket string) (*lines, error) {
 	return &lines{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
 }
 
-// ask writes a line, newline included, and returns the next one, which is valid
+// ask writes a line, newline included, and returns the next line, which is valid
 // until the next ask.
 func (l *lines) ask(line []byte) ([]byte, error) {
 	if _, err := l.conn.Write(line); err != nil {
@@ -368,14 +368,14 @@ func (l *lines) ask(line []byte) ([]byte, error) {
 	return answer, err
 }
 
-// median of some durations, which it sorts.
+// median returns the median of some durations, which it sorts.
 func median(d []time.Duration) time.Duration {
 	slices.Sort(d)
 	return d[len(d)/2]
 }
 
-// seeded returns a source of chance that a failure can be repeated with: its
-// seed is logged, and MUST_SEED sets it.
+// seeded returns a random source whose seed is logged; MUST_SEED sets it, to
+// repeat a failure.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
@@ -389,7 +389,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// figures prints the one line by which a log is searched.
+// figures prints the one line with the test's figures.
 func figures(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("must: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
@@ -397,5 +397,5 @@ func figures(t *testing.T, format string, args ...any) {
 
 func ms(n int64) *int64 { return &n }
 
-// complains says whether an error speaks of something.
+// complains reports whether an error mentions what.
 func complains(err error, what string) bool { return err != nil && strings.Contains(err.Error(), what) }

@@ -13,16 +13,16 @@ import (
 
 const (
 	scaleSessions = 300
-	scaleLong     = 10_000 // what one node is built for; TRL_LONG=1
+	scaleLong     = 10_000 // what one node is designed for; TRL_LONG=1
 	scaleAtOnce   = 32
-	// sessionBytes is what an idle session that has run a command may cost the
-	// daemon. Its shell is not counted.
+	// sessionBytes is the memory in the daemon that an idle session may cost
+	// after a command. Its shell is not counted.
 	sessionBytes = 40 << 10
 	listTime     = 100 * time.Millisecond
 )
 
-// TestMustScale was seen to fail with a goroutine and a pair of spare pipes
-// for each idle session.
+// TestMustScale was seen to fail with a goroutine and a pair of spare pipes for
+// each idle session.
 func TestMustScale(t *testing.T) {
 	n := scaleSessions
 	if os.Getenv("TRL_LONG") != "" {
@@ -33,7 +33,8 @@ func TestMustScale(t *testing.T) {
 	for range scaleAtOnce {
 		c := r.dial()
 		clients <- c
-		// What the first calls cost once is not what each session costs.
+		// The one-time cost of the first calls does not count as cost of a
+		// session.
 		s, err := c.CreateSession(r.ctx, api.SessionCreateParams{Shell: "dash"})
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestMustScale(t *testing.T) {
 	ran := timed("run", func(c *client.Client, i int) error {
 		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: fmt.Sprintf("V=%d; echo $V", i)}})
 		if err == nil && res.Stdout != fmt.Sprintf("%d\n", i) {
-			err = fmt.Errorf("session %d said %q", i, res.Stdout)
+			err = fmt.Errorf("session %d wrote %q", i, res.Stdout)
 		}
 		return err
 	})
@@ -82,13 +83,13 @@ func TestMustScale(t *testing.T) {
 	}
 	each := (idle.Memory - before.Memory) / int64(n)
 	if each > sessionBytes {
-		t.Errorf("an idle session costs %d bytes, at most %d", each, sessionBytes)
+		t.Errorf("an idle session costs %d bytes, want at most %d", each, sessionBytes)
 	}
 	list, err := r.client.ListSessions(r.ctx, api.SessionListParams{State: api.StateIdle})
 	if err != nil || len(list.Sessions) != n {
 		t.Fatalf("%d of %d sessions are listed, %v", len(list.Sessions), n, err)
 	}
-	bare := r.dialLines() // what is measured is the daemon, not what a client makes of it
+	bare := r.dialLines() // measures the daemon without a client library
 	var times []time.Duration
 	for range 5 {
 		begin := time.Now()
@@ -99,7 +100,7 @@ func TestMustScale(t *testing.T) {
 	}
 	listed := median(times)
 	if listed > listTime {
-		t.Errorf("session.list took %v, at most %v", listed, listTime)
+		t.Errorf("session.list took %v, want at most %v", listed, listTime)
 	}
 	destroyed := timed("destroy", func(c *client.Client, i int) error {
 		res, err := c.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: ids[i]})

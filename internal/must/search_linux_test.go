@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// canary is a word that is nowhere but where it is put.
+// canary returns a random word that occurs only where the test puts it.
 func canary() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // it never fails
 	return "canary" + hex.EncodeToString(b[:])
 }
 
-// search looks for words in every place where one could be left. A place is
-// named by its kind (answer, log, file, argv, environ) and its name.
+// search looks for words in every place where one could be left. A place consists
+// of its kind (answer, log, file, argv, environ) and its name.
 type search struct {
 	words  map[string][][]byte // each with the forms in which it may appear
 	found  map[string][]string // the places, by word
-	looked int                 // how many places have been looked at
+	looked int                 // number of places examined
 }
 
 func newSearch(words ...string) *search {
@@ -38,8 +38,8 @@ func newSearch(words ...string) *search {
 	return s
 }
 
-// forms are a word as it is and as the middle of something in base64, where it
-// looks different for each of three positions.
+// forms returns a word as it is and as part of base64, where it looks different
+// at each of three positions.
 func forms(word string) [][]byte {
 	all := [][]byte{[]byte(word)}
 	for shift := range 3 {
@@ -50,7 +50,7 @@ func forms(word string) [][]byte {
 	return all
 }
 
-// text looks at the text of one place.
+// text searches the text of one place.
 func (s *search) text(place string, text []byte) {
 	s.looked++
 	for word, forms := range s.words {
@@ -64,7 +64,7 @@ func holds(text []byte, forms [][]byte) bool {
 	return slices.ContainsFunc(forms, func(form []byte) bool { return bytes.Contains(text, form) })
 }
 
-// holds says whether any of the words is in a text.
+// holds reports whether a text contains any of the words.
 func (s *search) holds(text []byte) bool {
 	for _, forms := range s.words {
 		if holds(text, forms) {
@@ -74,11 +74,11 @@ func (s *search) holds(text []byte) bool {
 	return false
 }
 
-// files looks at the files below a directory that were written since a moment.
+// files searches the files below a directory that were written since a moment.
 func (s *search) files(dir string, since time.Time) {
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil // what is gone meanwhile, or is no file, holds nothing
+			return nil // ignore what is gone meanwhile or is not a file
 		}
 		if info, err := entry.Info(); err == nil && !info.ModTime().Before(since) {
 			s.file("file "+path, path)
@@ -87,8 +87,8 @@ func (s *search) files(dir string, since time.Time) {
 	})
 }
 
-// file looks at a file of any size, piece by piece, with enough of the last
-// piece before the next that no word is cut in two.
+// file searches a file of any size in pieces that overlap, so that no word is cut
+// in two.
 func (s *search) file(place, path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *search) file(place, path string) {
 	}
 }
 
-// processes looks at the command lines of all processes, and at the
-// environments of those that were not given the word.
+// processes searches the command lines of all processes, and the environments of
+// those that were not given the word.
 func (s *search) processes(given func(pid int) bool) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -122,7 +122,7 @@ func (s *search) processes(given func(pid int) bool) {
 	}
 }
 
-// kinds are the kinds of place where a word was found.
+// kinds returns the kinds of place where a word was found.
 func (s *search) kinds(word string) []string {
 	var kinds []string
 	for _, place := range s.found[word] {

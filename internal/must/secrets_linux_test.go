@@ -16,10 +16,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestMustKeepSecrets gives commands a secret in every way there is, and looks
-// for it everywhere else. With it goes a decoy, which is put where a secret
-// must not be, one kind of place after the other: what is not found there would
-// not be found had it been the secret.
+// TestMustKeepSecrets gives commands a secret in every possible way, and looks
+// for it everywhere else. A decoy is put where a secret must not be, into one
+// kind of place after the other: a search that misses the decoy would also miss
+// the secret.
 func TestMustKeepSecrets(t *testing.T) {
 	since := time.Now().Add(-time.Second)
 	k := &keeper{rig: start(t, "--log-level", "debug"), secret: canary(), decoy: canary()}
@@ -62,10 +62,10 @@ type keeper struct {
 	*lines
 	secret, decoy string
 	id            int
-	session       string // that was given the secret
+	session       string // the session that was given the secret
 }
 
-// line sends a line as it is and looks at the answer.
+// line sends a raw line and searches the answer.
 func (k *keeper) line(what, line string) (result json.RawMessage, failed bool) {
 	k.t.Helper()
 	raw, err := k.lines.ask([]byte(line + "\n"))
@@ -78,7 +78,7 @@ func (k *keeper) line(what, line string) (result json.RawMessage, failed bool) {
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		k.t.Fatalf("%s: %v", what, err)
 	}
-	// The answer is shown with the place, but for the secret itself.
+	// The answer is shown with the place, without the secret itself.
 	shown := strings.ReplaceAll(string(raw[:min(len(raw), 400)]), k.secret, "SECRET")
 	if answer.Error != nil {
 		k.text("error to "+what+": "+shown, raw)
@@ -91,7 +91,7 @@ func (k *keeper) line(what, line string) (result json.RawMessage, failed bool) {
 // object is a JSON object.
 type object map[string]any
 
-// ask calls a method and looks at the answer.
+// ask calls a method and searches the answer.
 func (k *keeper) ask(method string, params object) (result json.RawMessage, failed bool) {
 	k.t.Helper()
 	k.id++
@@ -114,8 +114,8 @@ func (k *keeper) must(into any, method string, params object) {
 	}
 }
 
-// given says whether a process is of the session that was given the secret, or
-// is gone, so that it can't be told any more.
+// given reports whether a process belongs to the session that was given the
+// secret, or is gone, so that this is unknown.
 func (k *keeper) given(pid int) bool {
 	if k.session == "" {
 		return false
@@ -126,15 +126,15 @@ func (k *keeper) given(pid int) bool {
 		errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// useSecret has one shell use the secret in all ways, and looks at everything
-// while it does.
+// useSecret uses the secret in one shell in all ways, and searches everything
+// meanwhile.
 func (k *keeper) useSecret(shell string) {
 	k.t.Helper()
 	var s api.Session
 	k.must(&s, api.MethodSessionCreate, object{"shell": shell, "env": object{"SESSION_SECRET": k.secret}})
 	k.session = s.SessionID
 	env := object{"EXEC_SECRET": k.secret}
-	// It says that what it got is the secret, and not what that is.
+	// It prints that its input is the secret, but not the secret.
 	const check = `read -r line; [ "$line" = "$EXEC_SECRET" ] && [ "$line" = "$SESSION_SECRET" ] && echo same; sh -c 'sleep 1; :'`
 
 	var res api.ExecResult
@@ -153,7 +153,7 @@ func (k *keeper) useSecret(shell string) {
 		"command": `[ "$SESSION_SECRET" = ` + k.secret + ` ] && echo same; sh -c 'sleep 1; :'`,
 	})
 	k.lookAround(&s, &res)
-	// The shell goes while it has the secret, and is replaced.
+	// The shell exits while it has the secret, and is replaced.
 	for _, command := range []string{"exit 3", "kill -9 $$", "kill -SEGV $$", "true"} {
 		k.must(&res, api.MethodExecRun, object{
 			"session_id": s.SessionID, "command": command, "env": env, "stdin": k.secret, "wait": true,
@@ -166,22 +166,22 @@ func (k *keeper) useSecret(shell string) {
 	k.ask(api.MethodExecRun, object{"session_id": s.SessionID, "command": "true", "env": env})
 }
 
-// lookAround looks at everything while a command with the secret runs, then
-// sees that it had it.
+// lookAround searches everything while a command with the secret runs, then
+// checks that the command had it.
 func (k *keeper) lookAround(s *api.Session, res *api.ExecResult) {
 	k.t.Helper()
 	var out api.ExecOutputResult
 	if err := eventually(trltest.Patience, func() error {
 		k.must(&out, api.MethodExecOutput, object{"exec_id": res.ExecID, "wait_ms": 5000})
 		if len(out.Chunks) == 0 || out.Chunks[0].Data != "same\n" {
-			return fmt.Errorf("%s: the command says %v, want that it has the secret", s.Shell, out.Chunks)
+			return fmt.Errorf("%s: the command wrote %v, want a confirmation that it has the secret", s.Shell, out.Chunks)
 		}
 		return nil
 	}); err != nil {
 		k.t.Error(err)
 	}
 	if out.State != api.ExecRunning {
-		k.t.Errorf("%s: the command has ended before anything was looked at", s.Shell)
+		k.t.Errorf("%s: the command ended before the search", s.Shell)
 	}
 	k.ask(api.MethodSessionInfo, object{"session_id": s.SessionID})
 	k.ask(api.MethodExecInfo, object{"exec_id": res.ExecID})
@@ -191,7 +191,7 @@ func (k *keeper) lookAround(s *api.Session, res *api.ExecResult) {
 	k.files(k.Dir, time.Time{})
 }
 
-// provokeErrors has the daemon refuse requests that carry the secret.
+// provokeErrors makes the daemon refuse requests that carry the secret.
 func (k *keeper) provokeErrors() {
 	k.t.Helper()
 	var s api.Session
@@ -256,7 +256,7 @@ func (k *keeper) provokeErrors() {
 	k.destroy(s.SessionID)
 }
 
-// fakeShell makes a program that is taken for a shell and does something else.
+// fakeShell writes a program that is taken for a shell and does something else.
 func (k *keeper) fakeShell(text string) string {
 	k.t.Helper()
 	path := filepath.Join(k.t.TempDir(), "dash")

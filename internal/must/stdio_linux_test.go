@@ -20,12 +20,13 @@ import (
 const (
 	stdioRounds = 60
 	stdioLong   = 600
-	// stdioTime is what is left to a daemon on stdio, and to all it started, when its
-	// client is gone.
+	// stdioTime is how long a daemon on stdio, and everything it started, may
+	// live after its client is gone.
 	stdioTime = 2 * time.Second
 )
 
-// stdioStates are what a daemon on stdio is doing when it is killed, or left.
+// stdioStates are the states in which a daemon on stdio is killed, or loses its
+// client.
 var stdioStates = []struct {
 	name    string
 	params  api.SessionCreateParams
@@ -40,9 +41,10 @@ var stdioStates = []struct {
 	{name: "creating", params: api.SessionCreateParams{Login: true}, profile: "sleep 600"},
 }
 
-// TestMustEndWithItsClient kills `trl serve --stdio` with -9, or closes both ends, in
-// each of its states: soon no process and no cgroup is left. It was seen to fail
-// without an undertaker, and with one that waited for the answer of exec.run.
+// TestMustEndWithItsClient kills `trl serve --stdio` with -9, or closes both
+// ends, in each of its states: soon no process and no cgroup must be left. It was
+// seen to fail without a cleaner, and with one that waited for the answer of
+// exec.run.
 func TestMustEndWithItsClient(t *testing.T) {
 	rounds := stdioRounds
 	if os.Getenv("TRL_LONG") == "1" {
@@ -53,16 +55,16 @@ func TestMustEndWithItsClient(t *testing.T) {
 		state, killed := stdioStates[i%len(stdioStates)], i/len(stdioStates)%2 == 0
 		took := endOnStdio(t, i%len(stdioStates), killed)
 		if took > stdioTime {
-			t.Errorf("%s, killed: %t: something was left after %s", state.name, killed, stdioTime)
+			t.Errorf("%s, killed: %t: something is left after %s", state.name, killed, stdioTime)
 		}
 		slowest[killed] = max(slowest[killed], took)
 	}
-	figures(t, "%d daemons on stdio, in %d states: nothing is left %s after kill -9, and %s after their client went, at the latest",
+	figures(t, "%d daemons on stdio, in %d states: nothing is left at most %s after kill -9, and %s after their client is gone",
 		rounds, len(stdioStates), slowest[true].Round(time.Millisecond), slowest[false].Round(time.Millisecond))
 }
 
-// endOnStdio brings a daemon into a state, ends it, and returns how long it took until
-// nothing was left.
+// endOnStdio brings a daemon into a state, ends it, and returns how long it took
+// until nothing was left.
 func endOnStdio(t *testing.T, number int, kill bool) time.Duration {
 	t.Helper()
 	state := stdioStates[number]
@@ -124,16 +126,16 @@ func endOnStdio(t *testing.T, number int, kill bool) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed, or says that its client is gone
+	_ = cmd.Wait() // it was killed, or reports that its client is gone
 	left := func() error {
 		for _, p := range strays() {
-			if n, _ := unix.Wait4(p.PID, nil, unix.WNOHANG, nil); n != p.PID { // the dead are ours to reap
-				return fmt.Errorf("there is %v", p)
+			if n, _ := unix.Wait4(p.PID, nil, unix.WNOHANG, nil); n != p.PID { // zombies are ours to reap
+				return fmt.Errorf("process left: %v", p)
 			}
 		}
 		if cgroup := info.Process.Cgroup; cgroup != "" {
 			if _, err := os.Stat(cgroup); !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("there is %s", cgroup)
+				return fmt.Errorf("cgroup left: %s", cgroup)
 			}
 		}
 		return nil

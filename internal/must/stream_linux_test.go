@@ -16,7 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// exactlyOnce is how much is streamed and how often the connection is cut.
+// exactlyOnce returns how much is streamed and how often the connection is cut.
 func exactlyOnce() (size int64, cuts int) {
 	if os.Getenv("TRL_LONG") == "1" {
 		return 1 << 30, 1000
@@ -24,21 +24,22 @@ func exactlyOnce() (size int64, cuts int) {
 	return 24 << 20, 60
 }
 
-// plenty is room for all the output of these tests.
+// plenty is enough quota for all the output of these tests.
 var plenty = []string{"--exec-quota-bytes", "4294967296", "--total-quota-bytes", "8589934592"}
 
 // TestMustStreamExactlyOnce was seen to fail: with a client that attached from
-// one byte before where it was, and with a daemon whose chunks told the next
-// offset wrongly.
+// one byte before its position, and with a daemon whose chunks had a wrong next
+// offset.
 func TestMustStreamExactlyOnce(t *testing.T) {
 	size, cuts := exactlyOnce()
-	for _, carrier := range []string{"unix", "sse", "websocket"} {
-		t.Run(carrier, func(t *testing.T) {
+	for _, transport := range []string{"unix", "sse", "websocket"} {
+		t.Run(transport, func(t *testing.T) {
 			rnd := seeded(t)
-			r := startWith(t, trltest.Config{HTTP: carrier != "unix", Args: plenty})
+			r := startWith(t, trltest.Config{HTTP: transport != "unix", Args: plenty})
 			file, want := randomFile(t, rnd, size)
-			// Base64 makes four bytes of three; a few connections carry no data.
-			proxy, c := r.proxied(carrier, int(size*4/3)/cuts*8/10, rnd.Uint64())
+			// Base64 turns three bytes into four; a few connections carry no
+			// data.
+			proxy, c := r.proxied(transport, int(size*4/3)/cuts*8/10, rnd.Uint64())
 			s := r.create(api.SessionCreateParams{})
 			began := time.Now()
 			st, err := c.Stream(r.ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "cat " + file + "; exit 3"}})
@@ -70,7 +71,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 				t.Errorf("%d exits, result %+v", exits, st.Result())
 			}
 			if int(proxy.Cuts()) < cuts {
-				t.Errorf("%d cuts, want %d at least", proxy.Cuts(), cuts)
+				t.Errorf("%d cuts, want at least %d", proxy.Cuts(), cuts)
 			}
 			if list, err := r.client.ExecList(r.ctx, api.SessionParams{SessionID: s.SessionID}); err != nil || len(list.Execs) != 1 {
 				t.Errorf("the command ran %d times, %v", len(list.Execs), err)
@@ -87,7 +88,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 	}
 }
 
-// randomFile makes a file of seeded random bytes, and its hash.
+// randomFile writes a file of seeded random bytes, and returns its hash.
 func randomFile(t *testing.T, rnd *rand.Rand, size int64) (path, hash string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "random")
@@ -107,12 +108,12 @@ func randomFile(t *testing.T, rnd *rand.Rand, size int64) (path, hash string) {
 	return path, hex.EncodeToString(sum.Sum(nil))
 }
 
-// through returns a client over one of the carriers, behind a proxy that cuts
+// proxied returns a client over one of the transports, behind a proxy that cuts
 // its connections.
-func (r *rig) proxied(carrier string, cut int, seed uint64) (*trltest.Proxy, *client.Client) {
+func (r *rig) proxied(transport string, cut int, seed uint64) (*trltest.Proxy, *client.Client) {
 	r.t.Helper()
 	network, address, target := "tcp", "127.0.0.1:0", r.HTTP
-	if carrier == "unix" {
+	if transport == "unix" {
 		network, address, target = "unix", r.Socket+".proxy", r.Socket
 	}
 	proxy, err := trltest.NewProxy(network, address, target, cut, seed)
@@ -120,7 +121,7 @@ func (r *rig) proxied(carrier string, cut int, seed uint64) (*trltest.Proxy, *cl
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(proxy.Close)
-	scheme := map[string]string{"unix": "unix:", "sse": "http://", "websocket": "ws://"}[carrier]
+	scheme := map[string]string{"unix": "unix:", "sse": "http://", "websocket": "ws://"}[transport]
 	for {
 		c, err := client.DialWith(r.ctx, scheme+proxy.Addr(), client.Options{Token: r.Token, Patience: time.Minute})
 		if err == nil {
@@ -133,33 +134,33 @@ func (r *rig) proxied(carrier string, cut int, seed uint64) (*trltest.Proxy, *cl
 	}
 }
 
-// The goals of streams, as ratios to what is measured beside them.
+// The goals of streams, as ratios to baselines measured in the same run.
 const (
 	streamOfCat    = 0.25 // text over the Unix socket, of the rate into cat
 	streamOfCatSSE = 0.15 // the same over HTTP
-	streamOfRelay  = 3.0  // a byte's way to the client, over a bare relay
-	streamLive     = 0.9  // rate of live readers beside a stalled one, of that without
+	streamOfRelay  = 3.0  // latency of a byte to the client, over a bare relay
+	streamLive     = 0.9  // rate of live readers next to a stalled one, of that without
 )
 
-// textCommand writes so many bytes of text, in lines as programs write them.
+// textCommand returns a command that writes size bytes of text in typical lines.
 func textCommand(size int64) string {
 	return fmt.Sprintf("yes 'The quick brown fox jumps over the lazy dog, and then again; 42.' | head -c %d", size)
 }
 
-// TestMustStreamFast measures how fast a client sees what a command writes.
+// TestMustStreamFast measures how fast a client receives what a command writes.
 func TestMustStreamFast(t *testing.T) {
-	for _, carrier := range []string{"unix", "sse"} {
-		t.Run(carrier, func(t *testing.T) {
-			tries(t, func(t *testing.T) error { return streamRate(t, carrier) })
+	for _, transport := range []string{"unix", "sse"} {
+		t.Run(transport, func(t *testing.T) {
+			tries(t, func(t *testing.T) error { return streamRate(t, transport) })
 		})
 	}
 }
 
-func streamRate(t *testing.T, carrier string) error {
+func streamRate(t *testing.T, transport string) error {
 	size := int64(floodBytes)
-	r := startWith(t, trltest.Config{HTTP: carrier != "unix", Args: plenty})
+	r := startWith(t, trltest.Config{HTTP: transport != "unix", Args: plenty})
 	c := r.client
-	if carrier == "sse" {
+	if transport == "sse" {
 		var err error
 		if c, err = client.DialWith(r.ctx, "http://"+r.HTTP, client.Options{Token: r.Token}); err != nil {
 			t.Fatal(err)
@@ -189,7 +190,7 @@ func streamRate(t *testing.T, carrier string) error {
 		t.Error(err)
 	}
 	goal, of := streamOfCat, ratio(cat, took)
-	if carrier != "unix" {
+	if transport != "unix" {
 		goal = streamOfCatSSE
 	}
 	figures(t, "%d MiB of text streamed in %v, %.0f MiB/s = %.2f × through cat (%v)", size>>20, took, float64(size>>20)/took.Seconds(), of, cat)

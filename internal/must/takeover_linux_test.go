@@ -12,17 +12,19 @@ import (
 
 const (
 	takeoverEnded = 1000 // ended sessions that one of two daemons keeps
-	takeoverLive  = 10   // sessions that live in both
-	// takeoverOver bounds how long the daemon with a history takes to serve again,
-	// over the one without.
+	takeoverLive  = 10   // live sessions in both
+	// takeoverOver bounds how much longer the daemon with a history takes to
+	// serve again than the one without.
 	takeoverOver = 1.5
-	// takeoverRounds is how often each is killed at least, and how often at most until
-	// the bound is met: other work on the machine makes everything slower, in bursts.
+	// takeoverRounds is how often each is killed at most until the bound is met,
+	// and takeoverRoundsLeast at least: other work on the machine makes
+	// everything slower, in bursts.
 	takeoverRoundsLeast, takeoverRounds = 9, 45
 )
 
-// TestMustTakeOverAsFast kills two daemons in turn, one of which keeps a thousand
-// ended sessions, and compares how long it takes until a command runs again.
+// TestMustTakeOverAsFast kills two daemons alternately, one of which keeps a
+// thousand ended sessions, and compares how long it takes until a command runs
+// again.
 func TestMustTakeOverAsFast(t *testing.T) {
 	none, kept := newTakeover(t, 0), newTakeover(t, takeoverEnded)
 	over := 0.0
@@ -41,7 +43,7 @@ func TestMustTakeOverAsFast(t *testing.T) {
 	}
 	kept.checkHistory()
 	none.end()
-	kept.stop() // it looks for what either has left
+	kept.stop() // it checks for leftovers of both
 }
 
 // takeover is one of the daemons.
@@ -67,8 +69,8 @@ func newTakeover(t *testing.T, ended int) *takeover {
 }
 
 // kill kills the daemon and measures how long it takes until a command has run. A
-// daemon that dies soon after the one before it is started after a pause, but not
-// one that has taken over in an upgrade.
+// daemon that dies soon after the one before it is restarted after a pause, but
+// not one that has taken over in an upgrade.
 func (to *takeover) kill() {
 	to.t.Helper()
 	if out, err := to.command(to.binary, "upgrade").CombinedOutput(); err != nil {
@@ -85,22 +87,22 @@ func (to *takeover) kill() {
 		to.t.Fatal(err)
 	}
 	// It must be gone: until then it could accept a connection. The next daemon
-	// serves those that come while there is none.
+	// serves connections that arrive while there is none.
 	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000); err != nil && !errors.Is(err, unix.EINTR) {
 		to.t.Fatal(err)
 	}
 	to.reconnect()
 	res, err := to.client.Run(to.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: to.session, Command: "echo $v"}})
 	if err != nil || res.Stdout != "kept\n" {
-		to.t.Fatalf("after the kill the session says %+v, %v", res, err)
+		to.t.Fatalf("after the kill the session returned %+v, %v", res, err)
 	}
 	to.took = append(to.took, time.Since(began).Round(100*time.Microsecond))
 }
 
-// checkHistory looks whether the ended sessions are still there, with their output.
+// checkHistory checks that the ended sessions are still known, with their output.
 func (to *takeover) checkHistory() {
 	to.t.Helper()
-	// A daemon may serve before it has read all of it.
+	// A daemon may serve before it has read all of them.
 	if err := eventually(30*time.Second, func() error { return ended(to.rig, to.client, takeoverEnded) }); err != nil {
 		to.t.Error(err)
 	}

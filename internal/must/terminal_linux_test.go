@@ -10,7 +10,7 @@ import (
 
 const (
 	terminalBytes = 64 << 20
-	terminalRate  = 0.6 // of what a bare reader of a pseudo-terminal reaches
+	terminalRate  = 0.6 // of the rate that a bare reader of a pseudo-terminal reaches
 )
 
 // TestMustReadTerminals measures how fast a command on a terminal can write.
@@ -26,7 +26,7 @@ func TestMustReadTerminals(t *testing.T) {
 		began := time.Now()
 		res := r.run(s, command)
 		took := time.Since(began)
-		// Every line has become longer by a carriage return.
+		// Every line is longer by a carriage return.
 		if res.StdoutBytes <= terminalBytes || *res.ExitCode != 0 {
 			t.Errorf("%d bytes, exit code %d", res.StdoutBytes, *res.ExitCode)
 		}

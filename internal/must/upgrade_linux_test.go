@@ -27,16 +27,16 @@ const (
 	upgradedSessions = 500
 	upgradedRunning  = 50
 	upgrades         = 4
-	// upgradePause is what a client may have to wait: a person does not take it
-	// for an outage. On a machine so slow that an ordinary call takes more than a
-	// hundredth of it, it is upgradeCalls such calls, of the same client in the
-	// same run.
+	// upgradePause is how long a client may have to wait, short enough not to
+	// look like an outage. On a machine so slow that an ordinary call takes more
+	// than a hundredth of it, the limit is upgradeCalls such calls, of the same
+	// client in the same run.
 	upgradePause = time.Second
 	upgradeCalls = 100
 )
 
-// TestMustUpgrade puts another binary in the place of the daemon's again and
-// again, while commands stream and one client runs short ones.
+// TestMustUpgrade replaces the daemon's binary repeatedly, while commands stream
+// and one client runs short ones.
 func TestMustUpgrade(t *testing.T) {
 	r, binary := startInstalled(t, "--max-sessions", fmt.Sprint(upgradedSessions+1), "--grace-ms", "1000")
 	ids := make([]string, upgradedSessions)
@@ -72,7 +72,7 @@ func TestMustUpgrade(t *testing.T) {
 		r.install(i%2 == 0, binary)
 		out, err := r.command(binary, "upgrade").CombinedOutput()
 		told = append(told, strings.TrimSpace(string(out)))
-		want := fmt.Sprintf("%d sessions live on", upgradedSessions+1)
+		want := fmt.Sprintf("%d sessions continue", upgradedSessions+1)
 		if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "has taken over from "+trltest.OtherVersion) == (i%2 == 0) {
 			t.Errorf("upgrade %d: %s, %v", i, out, err)
 		}
@@ -88,7 +88,7 @@ func TestMustUpgrade(t *testing.T) {
 		defer c.Close()
 		res, err := c.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ids[i], Command: `echo "$PWD $n"`}})
 		if err != nil || strings.TrimSpace(res.Stdout) != fmt.Sprint("/usr ", i) {
-			return fmt.Errorf("session %d says %q, %w", i, res.Stdout, err)
+			return fmt.Errorf("session %d wrote %q, %w", i, res.Stdout, err)
 		}
 		return nil
 	}); err != nil {
@@ -100,7 +100,7 @@ func TestMustUpgrade(t *testing.T) {
 	}
 	usual := longest[len(longest)-1]
 	if most := max(upgradePause, upgradeCalls*usual); longest[0] > most {
-		t.Errorf("a client waited %s, want %s at most; its median call took %s", longest[0], most, usual)
+		t.Errorf("a client waited %s, want at most %s; its median call took %s", longest[0], most, usual)
 	}
 	figures(t, "%d upgrades under %d sessions, %d of them streaming (%d KiB in all): every byte once, no session lost; the longest `exec.run true` took %s, the median %s",
 		upgrades, upgradedSessions, upgradedRunning, bytes>>10, longest[0].Round(time.Millisecond), usual.Round(10*time.Microsecond))
@@ -109,11 +109,11 @@ func TestMustUpgrade(t *testing.T) {
 	r.stop()
 }
 
-// startInstalled starts a daemon of a binary that can be replaced.
+// startInstalled starts a daemon from a binary that can be replaced.
 func startInstalled(t *testing.T, args ...string) (*rig, string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it measures, and wants the machine for itself")
+		t.Skip("it measures, and needs the machine for itself")
 	}
 	path := filepath.Join(t.TempDir(), "trl")
 	binary, err := trltest.Binary()
@@ -129,7 +129,7 @@ func startInstalled(t *testing.T, args ...string) (*rig, string) {
 	return startWith(t, trltest.Config{Binary: path, Args: args}), path
 }
 
-// install puts one of the two binaries in place.
+// install installs one of the two binaries.
 func (r *rig) install(other bool, path string) {
 	r.t.Helper()
 	find := trltest.Binary
@@ -145,18 +145,18 @@ func (r *rig) install(other bool, path string) {
 	}
 }
 
-// command is a trl that speaks to the daemon.
+// command returns a trl command that talks to the daemon.
 func (r *rig) command(binary string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.ctx, binary, args...)
 	cmd.Env = append(trltest.Environ(r.Dir), "TRL_SOCKET="+r.Socket)
 	return cmd
 }
 
-// feed is what a command writes, which the test decides byte by byte.
+// feed is the input that a command copies, determined by the test byte by byte.
 type feed struct {
 	path string
 	code int
-	line int // how long a line is at most
+	line int // maximum length of a line
 }
 
 func (r *rig) newFeed(i, line int) *feed {
@@ -199,12 +199,12 @@ func (f *feed) streamThrough(r *rig, session string, over <-chan struct{}) (int6
 		return next, fmt.Errorf("it ended with %+v", res)
 	}
 	if !bytes.Equal(hash.Sum(nil), <-written) {
-		return next, errors.New("the bytes that came are not those that were written")
+		return next, errors.New("the received bytes differ from those written")
 	}
 	return next, nil
 }
 
-// write writes numbered lines until it is over, and returns their hash.
+// write writes numbered lines until over is closed, and returns their hash.
 func (f *feed) write(over <-chan struct{}) []byte {
 	hash := sha256.New()
 	to, err := os.OpenFile(f.path, os.O_WRONLY, 0)
@@ -225,8 +225,8 @@ func (f *feed) write(over <-chan struct{}) []byte {
 	}
 }
 
-// longestCalls runs short commands until it is over, and returns how long they
-// took, the longest first; the last is the median.
+// longestCalls runs short commands until over is closed, and returns how long
+// they took, the longest first; the last is the median.
 func (r *rig) longestCalls(over <-chan struct{}) []time.Duration {
 	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: time.Minute})
 	if err != nil {
@@ -256,7 +256,7 @@ func (r *rig) longestCalls(over <-chan struct{}) []time.Duration {
 	}
 }
 
-// TestMustKeepWhatItHas asks for a restart that can't be.
+// TestMustKeepWhatItHas requests restarts that must be refused.
 func TestMustKeepWhatItHas(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.toml")
 	write := func(text string) {
@@ -278,7 +278,7 @@ func TestMustKeepWhatItHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := eventually(trltest.Patience, func() error {
-			if n := strings.Count(r.Log(), "nothing is changed"); n != refused || !strings.Contains(r.Log(), why) {
+			if n := strings.Count(r.Log(), "upgrade refused, nothing has changed"); n != refused || !strings.Contains(r.Log(), why) {
 				return fmt.Errorf("refused %d times, want %d because of %q", n, refused, why)
 			}
 			return nil
@@ -286,19 +286,19 @@ func TestMustKeepWhatItHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if res := r.run(s, "echo $n"); res.Stdout != "5\n" || daemonOf(r.PID) != pid {
-			t.Errorf("the session says %q, the daemon is %d and was %d", res.Stdout, daemonOf(r.PID), pid)
+			t.Errorf("the session wrote %q, the daemon's pid is %d and was %d", res.Stdout, daemonOf(r.PID), pid)
 		}
 	}
 	write("max_sesions = 5")
 	refuse("max_sesions")
 	write(`http = "127.0.0.1:0"`)
-	refuse("no token that is good")
+	refuse("no valid token")
 	write("")
 	for why, text := range map[string]string{
-		"exec format error": "no program",
-		"out of order":      "#!/bin/sh\necho out of order >&2; exit 1",
-		"does not say":      "#!/bin/sh\necho hello",
-		"formats 7 to 9":    "#!/bin/sh\necho trl-can-read 7 9 v77",
+		"exec format error":                      "no program",
+		"out of order":                           "#!/bin/sh\necho out of order >&2; exit 1",
+		"does not report which formats it reads": "#!/bin/sh\necho hello",
+		"formats 7 to 9":                         "#!/bin/sh\necho trl-can-read 7 9 v77",
 	} {
 		if err := os.WriteFile(binary+".new", []byte(text), 0o700); err != nil {
 			t.Fatal(err)
@@ -313,12 +313,12 @@ func TestMustKeepWhatItHas(t *testing.T) {
 	}
 	refuse("no such file")
 	r.install(true, binary)
-	if err := unix.Kill(pid, unix.SIGHUP); err != nil { // the daemon obeys too
+	if err := unix.Kill(pid, unix.SIGHUP); err != nil { // the daemon accepts it too
 		t.Fatal(err)
 	}
 	if err := eventually(trltest.Patience, func() error {
 		if now := daemonOf(r.PID); now == pid || now == 0 {
-			return errors.New("no other daemon")
+			return errors.New("no new daemon")
 		}
 		return nil
 	}); err != nil {
@@ -326,12 +326,12 @@ func TestMustKeepWhatItHas(t *testing.T) {
 	}
 	r.client = r.dial()
 	if res := r.run(s, "echo $n"); res.Stdout != "5\n" {
-		t.Errorf("after the restart the session says %q", res.Stdout)
+		t.Errorf("after the restart the session wrote %q", res.Stdout)
 	}
 	r.stop()
 }
 
-// TestMustGoOnUnderOtherLimits changes what a journal holds while a command
+// TestMustGoOnUnderOtherLimits changes the quota of a journal while a command
 // writes more than that.
 func TestMustGoOnUnderOtherLimits(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.toml")
@@ -355,7 +355,7 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 			}
 		})
 	}
-	// What has no more input must not be given another's.
+	// A command whose input has ended must not get another's input.
 	ended := r.create(api.SessionCreateParams{})
 	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: ended.SessionID, Command: "cat; sleep 1000", StdinOpen: true}, YieldMS: 1})
 	if err != nil {
@@ -374,7 +374,7 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(r.ctx, time.Second)
 			defer cancel()
 			if now := daemonOf(r.PID); now == pid || now == 0 {
-				return errors.New("no other daemon")
+				return errors.New("no new daemon")
 			}
 			return trltest.Ping(ctx, r.Socket)
 		}); err != nil {
@@ -384,7 +384,7 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 	close(over)
 	wg.Wait()
 	if log := r.Log(); strings.Contains(log, "lost") {
-		t.Error("something is lost")
+		t.Error("the log reports a loss")
 	}
 	r.client = r.dial()
 	r.stop()

@@ -20,12 +20,12 @@ import (
 const (
 	// fromUpgrades is how often each daemon is upgraded under its sessions.
 	fromUpgrades = 10
-	// formatTwo names the last commit whose daemons leave state of format 2 to the
-	// next. That format stays readable for good, so this commit does too.
+	// formatTwo names the last commit whose daemons write state of format 2. That
+	// format stays readable forever, so this commit stays the reference.
 	formatTwo = "testdata/format2-commit"
 )
 
-// upgradedFrom is how many daemons of each earlier binary are upgraded.
+// upgradedFrom returns how many daemons of each earlier binary are upgraded.
 func upgradedFrom() int {
 	if os.Getenv("TRL_LONG") == "1" {
 		return 10
@@ -33,13 +33,14 @@ func upgradedFrom() int {
 	return 1
 }
 
-// TestMustUpgradeFrom starts daemons of earlier commits and lets the binary of this
-// one take over, with a hundred sessions, half of which run something; and back,
-// where the earlier one can read what this one writes. Where it can't, it must be
-// refused while the daemon goes on. A checkout without the earlier commits fails.
+// TestMustUpgradeFrom starts daemons of earlier commits and lets the binary of
+// this one take over, with a hundred sessions, half of which run a command; and
+// back, if the earlier one can read what this one writes. If it can't, the
+// upgrade must be refused while the daemon continues. A checkout without the
+// earlier commits fails.
 func TestMustUpgradeFrom(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures, and wants the machine for itself")
+		t.Skip("it measures, and needs the machine for itself")
 	}
 	two, err := os.ReadFile(formatTwo)
 	if err != nil {
@@ -58,7 +59,7 @@ func TestMustUpgradeFrom(t *testing.T) {
 // release is a binary that daemons are upgraded to.
 type release struct {
 	path, version  string
-	oldest, newest int // the formats of state that it reads
+	oldest, newest int // the state formats that it reads
 }
 
 // upgradeFrom upgrades one daemon.
@@ -78,7 +79,7 @@ func upgradeFrom(t *testing.T, name string) {
 	r := startWith(t, trltest.Config{Binary: path, Args: []string{"--max-sessions", "100", "--grace-ms", "1000"}})
 	earlier, now, other := r.release(trltest.EarlierBinary(commit)), r.release(trltest.Binary()), r.release(trltest.OtherBinary())
 	if earlier.version != commit {
-		t.Fatalf("the binary of %s says that it is %s", commit, earlier.version)
+		t.Fatalf("the binary of %s reports version %s", commit, earlier.version)
 	}
 	if earlier.newest < now.oldest {
 		t.Fatalf("this program reads the formats %d to %d, and not %d, which commit %s writes", now.oldest, now.newest, earlier.newest, commit)
@@ -118,17 +119,18 @@ func upgradeFrom(t *testing.T, name string) {
 	if !back {
 		way = fmt.Sprintf("and back refused (format %d, which it does not read)", now.newest)
 	}
-	figures(t, "%d upgrades from %.12s, %s, under %d sessions, half of them running something (%d KiB): every session, command and byte is there; they took %v ms, all together %s",
+	figures(t, "%d upgrades from %.12s, %s, under %d sessions, half of them running a command (%d KiB): no session, command or byte lost; they took %v ms, all together %s",
 		len(took), commit, way, len(all), bytes>>10, took, time.Since(began).Round(time.Millisecond))
 	r.reconnect()
 	r.stop()
 }
 
-// canRead is how a program says which formats it reads; see daemon.Check. A holder
-// of format 2 asks so, without more, and so this question stays answered for good.
+// canRead matches the output in which a program reports which formats it reads;
+// see daemon.Check. A holder of format 2 asks this way, without more arguments,
+// so this answer stays the same forever.
 var canRead = regexp.MustCompile(`^trl-can-read (\d+) (\d+) (\S+)`)
 
-// release asks a binary what it is.
+// release asks a binary for its version and formats.
 func (r *rig) release(path string, err error) release {
 	r.t.Helper()
 	if err != nil {
@@ -137,7 +139,7 @@ func (r *rig) release(path string, err error) release {
 	out, err := r.command(path, "be-daemon", "check", "serve", "--socket", r.Socket).CombinedOutput()
 	said := canRead.FindStringSubmatch(string(out))
 	if err != nil || said == nil {
-		r.t.Fatalf("%s does not say which formats it reads: %s, %v", path, out, err)
+		r.t.Fatalf("%s does not report which formats it reads: %s, %v", path, out, err)
 	}
 	oldest, err1 := strconv.Atoi(said[1])
 	newest, err2 := strconv.Atoi(said[2])
@@ -147,7 +149,7 @@ func (r *rig) release(path string, err error) release {
 	return release{path: path, version: said[3], oldest: oldest, newest: newest}
 }
 
-// upgradeTo puts a binary in place and upgrades to it, and returns how many
+// upgradeTo installs a binary and upgrades to it, and returns how many
 // milliseconds that took.
 func (r *rig) upgradeTo(all []*witness, path string, from, to release) (int64, error) {
 	if err := trltest.Install(to.path, path); err != nil {
@@ -167,13 +169,13 @@ func (r *rig) upgradeTo(all []*witness, path string, from, to release) (int64, e
 		return 0, fmt.Errorf("%w: %s", err, out)
 	}
 	if said.From != from.version || said.To != to.version || said.Sessions != len(all) {
-		return 0, fmt.Errorf("it says %s, and %d sessions are there", out, len(all))
+		return 0, fmt.Errorf("upgrade printed %s, want %d sessions", out, len(all))
 	}
 	return said.TookMS, r.checkWitnesses(all, was)
 }
 
-// refuse puts a binary in place that can't read the state, and asks for it in every
-// way. The daemon must go on each time.
+// refuse installs a binary that can't read the state, and requests an upgrade in
+// every way. The daemon must continue each time.
 func (r *rig) refuse(all []*witness, path string, earlier, is release) error {
 	if err := trltest.Install(earlier.path, path); err != nil {
 		return err
@@ -192,7 +194,7 @@ func (r *rig) refuse(all []*witness, path string, earlier, is release) error {
 			}
 			return eventually(20*time.Second, func() error {
 				if strings.Count(r.Log(), notRestarted) == before {
-					return errors.New("the log does not say that nothing was changed")
+					return errors.New("the log does not report the refusal")
 				}
 				return nil
 			})
@@ -203,7 +205,7 @@ func (r *rig) refuse(all []*witness, path string, earlier, is release) error {
 			return fmt.Errorf("%s to format %d from %d: %w", way.name, earlier.newest, is.newest, err)
 		}
 		if now := daemonOf(holder); now != pid {
-			return fmt.Errorf("%s was refused, and the daemon is %d where it was %d", way.name, now, pid)
+			return fmt.Errorf("%s was refused, and the daemon's pid is %d, was %d", way.name, now, pid)
 		}
 		if err := r.checkWitnesses(all, was); err != nil {
 			return fmt.Errorf("after %s was refused: %w", way.name, err)
@@ -212,14 +214,14 @@ func (r *rig) refuse(all []*witness, path string, earlier, is release) error {
 	return trltest.Install(is.path, path)
 }
 
-// notRestarted is the event by which the log says that an upgrade was refused.
+// notRestarted is the event by which the log reports that an upgrade was refused.
 const notRestarted = "not_restarted"
 
-// refused runs `trl upgrade` of a binary, which must fail.
+// refused runs `trl upgrade` with a binary, which must fail.
 func (r *rig) refused(binary string) error {
 	out, err := r.command(binary, "upgrade").CombinedOutput()
 	if err == nil {
-		return fmt.Errorf("it is not refused: %s", out)
+		return fmt.Errorf("the upgrade was not refused: %s", out)
 	}
 	return nil
 }

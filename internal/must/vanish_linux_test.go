@@ -13,9 +13,9 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// TestMustOutliveItsCgroup removes the cgroup of a daemon under it, and all that
-// is in it, as root can: its sessions say what happened with their next command,
-// and new ones can be made.
+// TestMustOutliveItsCgroup removes the cgroup of a running daemon, with
+// everything in it, as root can: its sessions report with their next command what
+// happened, and new ones can be created.
 func TestMustOutliveItsCgroup(t *testing.T) {
 	r := start(t, "--grace-ms", "500")
 	if r.cgroup == "" {
@@ -59,8 +59,8 @@ func TestMustOutliveItsCgroup(t *testing.T) {
 	r.stop()
 }
 
-// removeCgroup kills all that is in the daemon's cgroup and removes it, while the
-// daemon stands still and can't put anything else there.
+// removeCgroup kills everything in the daemon's cgroup and removes it, while the
+// daemon is stopped and can't add anything.
 func (r *rig) removeCgroup() {
 	r.t.Helper()
 	daemon := daemonOf(r.PID)
@@ -85,7 +85,7 @@ func (r *rig) removeCgroup() {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("the cgroup can't be removed: %w", err)
+			return fmt.Errorf("the cgroup cannot be removed: %w", err)
 		}
 		return nil
 	}); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// worker has one session do one kind of work while daemons die.
+// worker has one session and does one kind of work while daemons die.
 type worker struct {
 	*rig
 	client  *client.Client
@@ -17,11 +17,12 @@ type worker struct {
 	n       int // commands so far
 }
 
-// labours are the kinds of work. Each is done once in a round, which is numbered.
+// workKinds are the kinds of work. Each is done once per round; rounds are
+// numbered.
 var workKinds = []func(*worker, int) error{(*worker).count, (*worker).echo, (*worker).leaveBehind, (*worker).timeOut}
 
-// workThrough makes a session and has it do one kind of work, over and over, until
-// it is enough. It returns how many commands that were.
+// workThrough creates a session and does one kind of work in it repeatedly, until
+// enough is closed. It returns how many commands it ran.
 func (r *rig) workThrough(i int, enough <-chan struct{}) (int, error) {
 	c, err := client.DialWith(r.ctx, r.Socket, client.Options{Patience: outlivePatience})
 	if err != nil {
@@ -39,7 +40,7 @@ func (r *rig) workThrough(i int, enough <-chan struct{}) (int, error) {
 		}
 		select {
 		case <-enough:
-			for { // one that was cut off is not repeated by itself
+			for { // an interrupted create is not repeated automatically
 				_, err := c.DestroySession(r.ctx, api.SessionDestroyParams{SessionID: w.session})
 				if !outcomeUnknown(err) {
 					return w.n, err
@@ -50,8 +51,8 @@ func (r *rig) workThrough(i int, enough <-chan struct{}) (int, error) {
 	}
 }
 
-// run runs a command, which must have one outcome and exit code and leave the
-// state of its shell alone.
+// run runs a command that must have that outcome and exit code and must not lose
+// the state of its shell.
 func (w *worker) run(p api.ExecRunParams, outcome api.Outcome, code int) (*api.ExecResult, error) {
 	p.SessionID = w.session
 	w.n++
@@ -65,7 +66,7 @@ func (w *worker) run(p api.ExecRunParams, outcome api.Outcome, code int) (*api.E
 	return res, nil
 }
 
-// described is a result in full.
+// describe returns a full description of a result.
 func describe(res *api.ExecResult) string {
 	text, err := json.Marshal(res)
 	if err != nil {
@@ -74,7 +75,7 @@ func describe(res *api.ExecResult) string {
 	return string(text)
 }
 
-// count counts in a variable of the shell, with commands that end in every way.
+// count counts in a shell variable, with commands that end in every way.
 func (w *worker) count(round int) error {
 	code := 1 + round%100
 	for _, c := range []struct {
@@ -90,7 +91,7 @@ func (w *worker) count(round int) error {
 		want := fmt.Sprintln(w.n + 1)
 		res, err := w.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: "n=$((n+1)); echo $n; " + c.end}}, c.outcome, c.code)
 		if err == nil && res.Stdout != want {
-			err = fmt.Errorf("it counts %q, want %q", res.Stdout, want)
+			err = fmt.Errorf("the count is %q, want %q", res.Stdout, want)
 		}
 		if err != nil {
 			return err
@@ -99,11 +100,11 @@ func (w *worker) count(round int) error {
 	return nil
 }
 
-// echoPieces is how many pieces of input a command has.
+// echoPieces is how many pieces of input a command gets.
 const echoPieces = 20
 
-// echo has a command write what it is given in pieces. A piece whose call was cut
-// off has come once or not at all; every other one once.
+// echo runs a command that echoes its input, sent in pieces. A piece whose call
+// was interrupted arrives at most once; every other one exactly once.
 func (w *worker) echo(int) error {
 	w.n++
 	res, err := w.client.Run(w.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: w.session, Command: "cat", StdinOpen: true}, YieldMS: 1})
@@ -139,14 +140,14 @@ func (w *worker) echo(int) error {
 	}
 	for i, whole := range taken {
 		if whole {
-			return fmt.Errorf("piece %d was taken and is not in %q", i, text)
+			return fmt.Errorf("piece %d was accepted and is not in %q", i, text)
 		}
 	}
 	return nil
 }
 
-// leaveBehind has a command leave a process behind that writes when the command
-// is over.
+// leaveBehind runs a command that leaves a process which writes after the command
+// has ended.
 func (w *worker) leaveBehind(round int) error {
 	res, err := w.run(api.ExecRunParams{ExecCommand: api.ExecCommand{Command: fmt.Sprintf("(sleep 0.03; echo late %d) & echo now %d", round, round)}}, api.OutcomeExited, 0)
 	if err != nil {
@@ -159,8 +160,8 @@ func (w *worker) leaveBehind(round int) error {
 	return err
 }
 
-// timeOut has a command that must be stopped in time, if there is a daemon to do
-// it: some live for less.
+// timeOut runs a command that must be stopped in time, if a daemon is running:
+// some live for less.
 func (w *worker) timeOut(int) error {
 	const timeout, most = 150, 20_000
 	w.n++
@@ -171,7 +172,7 @@ func (w *worker) timeOut(int) error {
 	return err
 }
 
-// whole is all output of an exec, once nothing can come any more.
+// wholeOutput returns all output of an exec, once it is complete.
 func (w *worker) wholeOutput(exec string) (string, error) {
 	var text strings.Builder
 	for next := int64(0); ; {

@@ -13,32 +13,32 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// This file is what is different where a holder is the parent: it reaps, and
-// tells; and what an earlier process of ours started is taken over.
+// This file holds what differs when a holder is the parent: the holder reaps and
+// reports exits, and trees and processes of an earlier daemon are adopted.
 
-// end is how a process ended, and of which tree it was if that is known.
+// exitInfo is how a process ended, and its tree if that is known.
 type exitInfo struct {
 	status Status
 	tree   *Tree
 }
 
-// ended hears from the holder that a tracked process is gone.
+// onExit handles the holder's report that a tracked process has exited.
 func (h *Host) onExit(e holder.Exit) {
 	status := statusOf(unix.WaitStatus(e.Status), &unix.Rusage{})
 	status.CPU = e.CPU
 	h.mu.Lock()
 	p := h.procs[e.PID]
-	over := exitInfo{status: status}
+	exit := exitInfo{status: status}
 	if p != nil {
-		over.tree = p.tree
+		exit.tree = p.tree
 		p.markExited(status)
 	}
-	h.exits[e.PID] = over
+	h.exits[e.PID] = exit
 	h.mu.Unlock()
 }
 
-// endWithoutHolder finds out by itself that a process is gone, when nobody is
-// there to tell. How it ended is not known then; it was killed.
+// pollExit checks whether a process is gone when the holder is gone and cannot
+// report it. How the process ended is unknown then; it is recorded as killed.
 func (h *Host) pollExit(p *Proc) {
 	select {
 	case <-h.holder.Done():
@@ -55,8 +55,8 @@ func (h *Host) pollExit(p *Proc) {
 	}
 }
 
-// Forget says that the end of p has been noted, so that a later process of ours
-// need not hear of it.
+// Forget drops the recorded exit of p after the caller has persisted it, so that
+// a later daemon does not receive it.
 func (p *Proc) Forget() { p.tree.host.forgetExit(p.pid) }
 
 func (h *Host) forgetExit(pid int) {
@@ -69,13 +69,13 @@ func (h *Host) forgetExit(pid int) {
 	}
 }
 
-// Number is by which a later process of ours finds the tree again.
+// Number returns the number by which a later daemon finds the tree again.
 func (t *Tree) Number() uint32 { return t.num }
 
-// AdoptTree takes over a tree of an earlier process of ours.
+// AdoptTree takes over a tree of an earlier daemon.
 func (h *Host) AdoptTree(name string, num uint32) *Tree {
 	t := &Tree{host: h, num: num, name: treeName(name, num)}
-	t.tagged.Store(h.cgroup != nil && !h.cgroup.has(t.name)) // it was gone, or it is
+	t.tagged.Store(h.cgroup != nil && !h.cgroup.has(t.name)) // it was missing before, or is now
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.trees[num] = t
@@ -85,15 +85,15 @@ func (h *Host) AdoptTree(name string, num uint32) *Tree {
 	return t
 }
 
-// FoundTrees returns the numbers of the trees that an earlier process of ours made,
-// by their names, where cgroups tell.
+// FoundTrees returns the numbers of the trees that an earlier daemon created, by
+// name; nil without cgroups.
 func (h *Host) FoundTrees() map[string]uint32 {
 	if h.cgroup == nil {
 		return nil
 	}
 	names, err := h.cgroup.names()
 	if err != nil {
-		h.log.Warn("what an earlier daemon left can't be listed", "error", err)
+		h.log.Warn("cannot list trees of an earlier daemon", "error", err)
 		return nil
 	}
 	found := map[string]uint32{}
@@ -106,16 +106,16 @@ func (h *Host) FoundTrees() map[string]uint32 {
 	return found
 }
 
-// AdoptProc takes over a process that was tracked before. It may have ended
-// meanwhile; how is known.
+// AdoptProc takes over a process that an earlier daemon tracked. If it has exited
+// meanwhile, its status is known.
 func (t *Tree) AdoptProc(pid int) (*Proc, error) {
 	h := t.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
-	if over, known := h.exits[pid]; known {
-		h.exits[pid] = exitInfo{status: over.status, tree: t}
-		p.status = over.status
+	if exit, known := h.exits[pid]; known {
+		h.exits[pid] = exitInfo{status: exit.status, tree: t}
+		p.status = exit.status
 		close(p.done)
 		return p, nil
 	}
@@ -128,8 +128,8 @@ func (t *Tree) AdoptProc(pid int) (*Proc, error) {
 	return p, nil
 }
 
-// EndStrangers ends what an earlier process of ours left and nobody has taken
-// over: what it was just starting when it died.
+// KillUnadopted kills the trees of an earlier daemon that were not adopted: those
+// it was just starting when it died.
 func (h *Host) KillUnadopted() {
 	h.killOrphans()
 	if h.cgroup == nil {
@@ -137,7 +137,7 @@ func (h *Host) KillUnadopted() {
 	}
 	names, err := h.cgroup.names()
 	if err != nil {
-		h.log.Warn("what an earlier daemon left can't be listed", "error", err)
+		h.log.Warn("cannot list trees of an earlier daemon", "error", err)
 		return
 	}
 	for _, name := range names {
@@ -155,5 +155,5 @@ func (h *Host) KillUnadopted() {
 	}
 }
 
-// strangerTime bounds the end of a tree that nobody has taken over.
+// unadoptedTimeout bounds the kill of a tree that was not adopted.
 const unadoptedTimeout = 5 * time.Second

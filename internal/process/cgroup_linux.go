@@ -16,23 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupRoot is the directory below which each tree gets its cgroup.
+// cgroupRoot is the directory that holds the cgroups of all trees.
 type cgroupRoot struct {
 	path  string
-	fd    int // of path; trees are opened relative to it
+	fd    int // of path; tree cgroups are opened relative to it
 	lists procLists
-	mu    sync.Mutex // held to make the directory anew
+	mu    sync.Mutex // held while recreating the directory
 }
 
-// cgroupPrefix begins the name of a host's cgroup; the host's own name follows,
-// so that what a killed daemon left behind can be told from a living one's.
+// cgroupPrefix begins the name of a host's cgroup. The host's name follows, so
+// that the cgroup of a killed daemon can be distinguished from that of a living
+// one.
 const cgroupPrefix = "trl-"
 
-// probeCgroup looks for a cgroup v2 directory in which this process may make
-// groups and start processes, and proves it by starting one. Several mount
-// points are tried: on hybrid systems v2 is mounted beside v1, without
-// controllers, and that is enough to kill and freeze. With sweep it removes what
-// is left there of daemons that are gone.
+// probeCgroup looks for a cgroup v2 directory in which this process may create
+// groups and start processes, and verifies it by starting one. It tries several
+// mount points: on hybrid systems v2 is mounted in addition to v1, without
+// controllers, which is enough to kill and freeze. With sweep it removes the
+// groups of dead daemons there.
 func (h *Host) probeCgroup(sweep bool) (*cgroupRoot, error) {
 	candidates, err := cgroupCandidates()
 	if err != nil {
@@ -55,8 +56,8 @@ func (h *Host) probeCgroup(sweep bool) (*cgroupRoot, error) {
 	return nil, errors.Join(errs...)
 }
 
-// cgroupCandidates are this process's own group in each cgroup v2 mount, and
-// the mount's root.
+// cgroupCandidates returns this process's own group in each cgroup v2 mount, and
+// the root of each mount.
 func cgroupCandidates() ([]string, error) {
 	own := "/"
 	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
@@ -100,9 +101,9 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	}
 	root := &cgroupRoot{path: path, fd: fd, lists: procLists{linger: listLinger}}
 	if again {
-		return root, nil // it was tried by who made it
+		return root, nil // the daemon that created it has probed it
 	}
-	h.cgroup = root // the probe's tree lives in it
+	h.cgroup = root // the probe's tree needs it
 	defer func() { h.cgroup = nil }()
 	if err := h.probeStart(); err != nil {
 		return nil, errors.Join(err, root.remove())
@@ -110,7 +111,7 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	return root, nil
 }
 
-// probeStart starts a process in a cgroup of its own and kills it there.
+// probeStart starts a process in its own cgroup and kills it there.
 func (h *Host) probeStart() error {
 	t, err := h.NewTree("probe")
 	if err != nil {
@@ -127,7 +128,7 @@ func (h *Host) probeStart() error {
 	}
 	left := t.Kill(time.Now().Add(2 * time.Second))
 	if err == nil && len(left) > 0 {
-		err = errors.New("cgroup.kill did not kill")
+		err = errors.New("cgroup.kill did not kill the process")
 	}
 	if p != nil && err == nil {
 		<-p.Done()
@@ -135,12 +136,13 @@ func (h *Host) probeStart() error {
 	return err
 }
 
-// sweepTime bounds the end of what a dead daemon left in its cgroup.
+// sweepTimeout bounds killing the processes that a dead daemon left in its
+// cgroup.
 const sweepTimeout = 5 * time.Second
 
-// sweepCgroups removes the groups of daemons that are gone, and kills what is
-// left in them. A group whose daemon's pid is alive is not touched, nor one of
-// another PID namespace, where that can't be told from here.
+// sweepCgroups removes the groups of dead daemons and kills the processes left in
+// them. It does not touch a group whose daemon's pid is alive, nor one of another
+// PID namespace, where that cannot be determined.
 func sweepCgroups(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -156,12 +158,12 @@ func sweepCgroups(dir string) {
 	}
 }
 
-// endCgroup kills what is in a host's group and the groups of its trees, frozen
-// or not, and removes them. It reports whether they are gone.
+// killCgroup kills the processes in a host's group and in the groups of its
+// trees, frozen or not, and removes the groups. It reports whether they are gone.
 func killCgroup(path string, deadline time.Time) bool {
 	for wait := time.Millisecond; ; wait = min(wait*2, 50*time.Millisecond) {
-		// Again each time: what is forked into a group meanwhile dies with it,
-		// but a process may be moved into one.
+		// Repeat it each time: processes forked into a group meanwhile die with
+		// it, but a process may be moved into one.
 		_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
 		trees, _ := os.ReadDir(path)
 		for _, tree := range trees {
@@ -175,14 +177,14 @@ func killCgroup(path string, deadline time.Time) bool {
 		if time.Now().After(deadline) {
 			return false
 		}
-		time.Sleep(wait) // the kernel gives no event for "may be removed now"
+		time.Sleep(wait) // the kernel has no event for "can be removed now"
 	}
 }
 
 func (r *cgroupRoot) remove() error {
 	r.lists.closeAll()
 	unix.Close(r.fd)
-	if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) { // Bury may have been quicker
+	if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) { // KillOrphans may have removed it first
 		return err
 	}
 	return nil
@@ -205,8 +207,8 @@ func (r *cgroupRoot) names() ([]string, error) {
 	return names, err
 }
 
-// make makes a group, and the directory of all groups if that is gone: root may
-// have removed it, with all that was in it.
+// make creates a group, and the directory of all groups if it is gone: root may
+// have removed it, with everything in it.
 func (r *cgroupRoot) make(name string) error {
 	err := unix.Mkdirat(r.fd, name, 0o755)
 	if err != unix.ENOENT {
@@ -222,7 +224,7 @@ func (r *cgroupRoot) recreate() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.has("cgroup.procs") {
-		return nil // another session was quicker
+		return nil // another session recreated it first
 	}
 	if err := os.Mkdir(r.path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -232,10 +234,10 @@ func (r *cgroupRoot) recreate() error {
 		return err
 	}
 	defer unix.Close(fd)
-	return unix.Dup3(fd, r.fd, unix.O_CLOEXEC) // the number stays: others use it meanwhile
+	return unix.Dup3(fd, r.fd, unix.O_CLOEXEC) // the number stays the same: others use it concurrently
 }
 
-// has reports whether something is in the directory.
+// has reports whether the directory contains name.
 func (r *cgroupRoot) has(name string) bool {
 	return unix.Faccessat(r.fd, name, unix.F_OK, 0) == nil
 }
@@ -258,7 +260,8 @@ func (r *cgroupRoot) write(name, file, value string) error {
 	return err
 }
 
-// read reads a whole control file. kernfs may return a long list in pieces.
+// read reads a whole control file. kernfs may return a long list in several
+// reads.
 func (r *cgroupRoot) read(name, file string, buf []byte) ([]byte, error) {
 	return readKernelFile(r.fd, name+"/"+file, buf)
 }
@@ -273,7 +276,8 @@ func (r *cgroupRoot) pids(name string) ([]int, error) {
 	return parsePIDs(b), nil
 }
 
-// pidsAgain is pids for who will soon ask again.
+// pidsCached is pids for callers that will soon ask again: it keeps the list
+// open.
 func (r *cgroupRoot) pidsCached(name string) ([]int, error) {
 	var small [512]byte
 	if l := r.lists.of(r.fd, name); l != nil {
@@ -300,8 +304,8 @@ func parsePIDs(b []byte) []int {
 	return pids
 }
 
-// freeze stops every process of a group from running, or lets it go on, and
-// waits until the kernel says it is so.
+// freeze freezes every process of a group, or thaws it, and waits until the
+// kernel confirms it.
 func (r *cgroupRoot) freeze(name string, on bool) error {
 	value, want := "0", []byte("frozen 0")
 	if on {
@@ -310,8 +314,8 @@ func (r *cgroupRoot) freeze(name string, on bool) error {
 	if err := r.write(name, "cgroup.freeze", value); err != nil {
 		return err
 	}
-	// Freezing takes about a millisecond. A process in uninterruptible sleep
-	// can delay it, so do not wait for ever: killing goes on either way.
+	// Freezing takes about a millisecond. A process in uninterruptible sleep can
+	// delay it, so do not wait forever: killing continues either way.
 	for wait := 100 * time.Microsecond; wait < 100*time.Millisecond; wait *= 2 {
 		var buf [128]byte
 		b, err := r.read(name, "cgroup.events", buf[:])
@@ -323,7 +327,7 @@ func (r *cgroupRoot) freeze(name string, on bool) error {
 	return nil
 }
 
-// cpu is the processor time a group has used, in all.
+// cpu returns the total processor time that a group has used.
 func (r *cgroupRoot) cpu(name string) (time.Duration, bool) {
 	var buf [512]byte
 	b, err := r.read(name, "cpu.stat", buf[:])

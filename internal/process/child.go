@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// The binary re-executes itself as a helper for what must happen in the child
-// before a program starts there.
+// The binary re-executes itself as a helper for work that must happen in the
+// child before the program starts.
 const (
 	childCommand      = "be-child"
-	childStart        = "start"       // wait for the gate, then become the program that follows
-	childStartKeepTTY = "start-there" // the same, and keep the terminal
+	childStart        = "start"       // wait for the gate, then exec the program that follows
+	childStartKeepTTY = "start-there" // like childStart, but keep the controlling terminal
 	childPause        = "pause"       // do nothing until killed
 	childLeader       = "lead"        // lead the session of a terminal
-	childOrphan       = "orphan"      // start the program that follows, and end
+	childOrphan       = "orphan"      // start the program that follows, then exit
 )
 
-// gateFD is the inherited end of the gate: a byte means go. It is closed by
-// the exec; an error before that is written to it.
+// gateFD is the inherited end of the gate. Reading a byte from it means go. A
+// successful exec closes it; an error before that is written to it.
 const gateFD = 3
 
 func childArgv(mode string, argv ...string) []string {
@@ -35,7 +35,7 @@ func RunChild() {
 	}
 	switch os.Args[2] {
 	case childPause:
-		for { // not select: with nothing else to run Go takes that for a deadlock
+		for { // not select{}: with no other goroutine Go reports a deadlock
 			time.Sleep(time.Hour)
 		}
 	case childLeader:
@@ -48,7 +48,7 @@ func RunChild() {
 		}
 		gate := os.NewFile(gateFD, "gate")
 		err := becomeProgram(gate, os.Args[3:])
-		fmt.Fprint(gate, err) // the parent turns it into the answer of Start
+		fmt.Fprint(gate, err) // the parent returns it from Start
 		os.Exit(127)
 	default:
 		os.Exit(2)
@@ -57,10 +57,10 @@ func RunChild() {
 
 func becomeProgram(gate *os.File, args []string) error {
 	if len(args) < 2 {
-		return errors.New("nothing to start")
+		return errors.New("no program to start")
 	}
 	if _, err := gate.Read(make([]byte, 1)); err != nil {
-		return fmt.Errorf("wait at the gate: %w", err)
+		return fmt.Errorf("wait for the gate: %w", err)
 	}
 	syscall.CloseOnExec(gateFD)
 	return syscall.Exec(args[0], args[1:], os.Environ())

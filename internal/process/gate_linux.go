@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waiting is a process that waits at a gate until it may become its program.
-// Whoever has a copy of the gate can open it, also when the one who made it is
-// gone; it ends when nobody has one.
+// Gated is a process that waits at a gate before it executes its program. Any
+// process with a copy of the gate's descriptor can open the gate, even if the
+// process that created it is gone. The gated process exits when no copy is left.
 type Gated struct {
 	*Proc
 	gate *os.File
 }
 
-// Prepare starts a process that is tagged and becomes the program of spec when the
-// gate is opened. Programs that may fork at once are started so, for a child of theirs
-// is to carry the tag too.
+// Prepare starts a tagged process that executes the program of spec when its gate
+// is opened. Use it for programs that may fork at once: their children must carry
+// the tag too.
 func (t *Tree) Prepare(spec Spec) (*Gated, error) {
 	attr, done, err := t.attributes(spec)
 	if err != nil {
@@ -44,30 +44,31 @@ func (t *Tree) Prepare(spec Spec) (*Gated, error) {
 	return &Gated{p, ours}, nil
 }
 
-// AtGate is a process that an earlier one prepared, whose gate is gate, which it owns
-// from now on. It may have become its program since.
+// AtGate returns p as a process that an earlier daemon prepared. It takes
+// ownership of the descriptor gate. The process may have executed its program
+// since.
 func (p *Proc) AtGate(gate int) *Gated { return &Gated{p, os.NewFile(uintptr(gate), "gate")} }
 
-// Gate is the descriptor of the gate, valid until Open.
-func (w *Gated) Gate() int { return int(w.gate.Fd()) }
+// Gate returns the descriptor of the gate, valid until Open.
+func (g *Gated) Gate() int { return int(g.gate.Fd()) }
 
-// Close leaves the gate shut.
-func (w *Gated) Close() error { return w.gate.Close() }
+// Close closes the gate without opening it.
+func (g *Gated) Close() error { return g.gate.Close() }
 
-// Open lets the process become its program, if nobody has yet, and returns when it
-// has. The gate's end of file says that; a text says why it could not, and then the
-// process has ended.
-func (w *Gated) Open() error {
-	defer w.gate.Close()
-	if _, err := w.gate.Write([]byte{1}); err != nil && !errors.Is(err, unix.EPIPE) {
+// Open lets the process execute its program, unless that has happened already,
+// and returns when it has. End of file on the gate means success; any text is the
+// reason why it failed, and then the process has exited.
+func (g *Gated) Open() error {
+	defer g.gate.Close()
+	if _, err := g.gate.Write([]byte{1}); err != nil && !errors.Is(err, unix.EPIPE) {
 		return err
 	}
-	said, err := io.ReadAll(w.gate)
-	if len(said) > 0 {
-		<-w.done
-		return errors.New(string(said))
+	text, err := io.ReadAll(g.gate)
+	if len(text) > 0 {
+		<-g.done
+		return errors.New(string(text))
 	}
-	if err != nil && !errors.Is(err, unix.ECONNRESET) { // it was opened before, and did not read this byte
+	if err != nil && !errors.Is(err, unix.ECONNRESET) { // the gate was opened before, so this byte was not read
 		return err
 	}
 	return nil

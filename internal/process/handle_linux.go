@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Other is a process that this one did not start, known by a descriptor: a
-// number that is used again is not taken for it.
+// Handle refers to a process that this one did not start. It holds a pidfd, so it
+// never refers to a later process with the same pid.
 type Handle struct{ pid, fd int }
 
-// StartOf is when a process was started, since the boot of the machine.
+// StartTime returns when a process was started, since boot.
 func StartTime(pid int) (time.Duration, error) {
 	st, err := readStat(pid)
 	return st.start, err
 }
 
-// OpenOther finds the process of that number if it is the one that was started
-// then, and lives.
+// OpenHandle returns a handle for the process pid if it is alive and was started
+// at that time.
 func OpenHandle(pid int, started time.Duration) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("process %d: %w", pid, err)
 	}
-	// It is looked at after it was opened, so what is seen is what was opened.
+	// Read after opening, so that it describes the process that was opened.
 	if st, err := readStat(pid); err != nil || st.start != started || st.dead() {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("process %d: %w", pid, unix.ESRCH)
@@ -39,7 +39,7 @@ func OpenHandle(pid int, started time.Duration) (*Handle, error) {
 	return &Handle{pid, fd}, nil
 }
 
-// UserOf returns the effective user of a process.
+// UserOf returns the effective uid of a process.
 func UserOf(pid int) (int, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -55,7 +55,7 @@ func UserOf(pid int) (int, error) {
 	return -1, fmt.Errorf("process %d: %w", pid, errStat)
 }
 
-// ParentOf returns the parent of a process that lives.
+// ParentOf returns the parent of a live process.
 func ParentOf(pid int) (int, error) {
 	st, err := readStat(pid)
 	if err == nil && st.dead() {
@@ -64,9 +64,9 @@ func ParentOf(pid int) (int, error) {
 	return st.ppid, err
 }
 
-// HasLock reports whether a process has an open descriptor by which the file at
-// path is locked with flock(2), whichever process took that lock. The caller must
-// be allowed to look at the descriptors of the process.
+// HasLock reports whether a process has an open descriptor that holds a flock(2)
+// lock on the file at path, whichever process took that lock. The caller must
+// have permission to inspect the process's descriptors.
 func HasLock(pid int, path string) bool {
 	var file unix.Stat_t
 	if unix.Lstat(path, &file) != nil {
@@ -86,24 +86,24 @@ func HasLock(pid int, path string) bool {
 	return false
 }
 
-// PID is its number.
-func (o *Handle) PID() int { return o.pid }
+// PID returns the pid of the process.
+func (h *Handle) PID() int { return h.pid }
 
-// Signal sends a signal to it.
-func (o *Handle) Signal(sig unix.Signal) error {
-	if err := unix.PidfdSendSignal(o.fd, sig, nil, 0); err != nil {
-		return fmt.Errorf("signal process %d: %w", o.pid, err)
+// Signal sends a signal to the process.
+func (h *Handle) Signal(sig unix.Signal) error {
+	if err := unix.PidfdSendSignal(h.fd, sig, nil, 0); err != nil {
+		return fmt.Errorf("signal process %d: %w", h.pid, err)
 	}
 	return nil
 }
 
-// Gone waits until the process has ended, for so long at most, and says whether
-// it has.
-func (o *Handle) WaitExit(wait time.Duration) bool {
+// WaitExit waits at most for wait until the process has exited, and reports
+// whether it has.
+func (h *Handle) WaitExit(wait time.Duration) bool {
 	deadline := time.Now().Add(wait)
 	for {
 		left := max(time.Until(deadline), 0)
-		poll := []unix.PollFd{{Fd: int32(o.fd), Events: unix.POLLIN}}
+		poll := []unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(poll, int((left+time.Millisecond-1)/time.Millisecond))
 		if !errors.Is(err, unix.EINTR) {
 			return err == nil && n > 0
@@ -111,16 +111,16 @@ func (o *Handle) WaitExit(wait time.Duration) bool {
 	}
 }
 
-// Close forgets the process.
-func (o *Handle) Close() { _ = unix.Close(o.fd) }
+// Close closes the handle.
+func (h *Handle) Close() { _ = unix.Close(h.fd) }
 
-// AwaitEnd waits until processes that are about to end have, or the limit.
+// AwaitExit waits until all of the processes have exited, at most for limit.
 func AwaitExit(pids []int, limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
-			continue // it has
+			continue // it has exited
 		}
 		o := Handle{pid, fd}
 		o.WaitExit(time.Until(deadline))
@@ -128,9 +128,10 @@ func AwaitExit(pids []int, limit time.Duration) {
 	}
 }
 
-// Output runs a program to its end and returns what it wrote to stdout; what it
-// wrote to stderr is in the error of one that failed. Its stdin is empty if that
-// is nil. It is for a process whose children nobody else waits for.
+// Output runs a program to its end and returns what it wrote to stdout. If the
+// program fails, the error contains what it wrote to stderr. A nil stdin means
+// empty input. Only a process that has no other waiter for its children may call
+// it.
 func Output(ctx context.Context, path string, args, env []string, dir string, stdin *os.File) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env, cmd.Dir = env, dir
@@ -139,10 +140,10 @@ func Output(ctx context.Context, path string, args, env []string, dir string, st
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second // a child of it may hold the pipes
+	cmd.WaitDelay = time.Second // a grandchild may hold the pipes open
 	if err := cmd.Run(); err != nil {
-		if said := strings.TrimSpace(stderr.String()); said != "" {
-			err = errors.New(said)
+		if text := strings.TrimSpace(stderr.String()); text != "" {
+			err = errors.New(text)
 		}
 		return "", err
 	}

@@ -16,56 +16,56 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// Config of a Host. The zero value is usable.
+// Config configures a Host. The zero value is usable.
 type Config struct {
-	// NoCgroup keeps the host from using cgroups even where they work, for
-	// machines where another manager owns the hierarchy (and for tests).
+	// NoCgroup disables cgroups even where they work, for machines where another
+	// manager owns the hierarchy (and for tests).
 	NoCgroup bool
-	// Untouched leaves alone what daemons that are gone have left in cgroups,
-	// for who only wants to know the Support.
+	// NoSweep skips removing the cgroups of dead daemons, for callers that only
+	// need Support.
 	NoSweep bool
-	// OrphanScan is how often processes are looked for that belong to no
-	// living tree. Default 30 s: it is a second belt, Tree.Kill is the first.
+	// OrphanScan is the interval between scans for processes that belong to no
+	// living tree. Default: 30 s; the scan only backs up Tree.Kill.
 	OrphanScan time.Duration
-	// Holder is the parent of what is started here, and this process's own. It
-	// keeps the processes when this one dies. Default: this process is the
-	// parent itself, and they end with it.
+	// Holder is the parent of this process and of every process started here. It
+	// keeps them alive when this process dies. Nil means that this process is the
+	// parent and its children end with it.
 	Holder *holder.Client
-	// Log receives what the host finds and mends. Default: discarded.
+	// Log receives what the host finds and repairs. Nil discards it.
 	Log *slog.Logger
 }
 
-// Host is the parent of every process the daemon starts. There is at most one
-// per OS process, because the kernel's child table is one.
+// Host is the parent of every process the daemon starts. There is at most one per
+// OS process, because the kernel has one child table per process.
 //
 // Lock order: spawn, then mu. Neither is held across a blocking call, except
 // spawn (shared) across fork and exec.
 type Host struct {
 	log            *slog.Logger
-	holder         *holder.Client // nil: this process is the parent
-	parent         int            // the pid of who is
-	id             uint16         // this host in the tags; random, so that two daemons differ
+	holder         *holder.Client // nil means this process is the parent
+	parent         int            // pid of the parent: the holder or this process
+	id             uint16         // identifies this host in tags; random, so that two daemons differ
 	tag            tagger
-	cgroup         *cgroupRoot // nil: tracking by tags alone
+	cgroup         *cgroupRoot // nil means tracking by tags alone
 	noCgroupReason string      // why cgroup is nil
-	// gateAll sends every start through the gate, whose helper leaves the
-	// controlling terminal: this process could not, as the leader of a session
-	// (the first process of a container or a terminal).
+	// gateAll starts every process through the gate, whose helper leaves the
+	// controlling terminal. This process cannot leave it as a session leader (the
+	// first process of a container or a terminal).
 	gateAll bool
 
 	// spawn is held shared from fork until the child is registered, and
-	// exclusively by the reaper while it decides whose a dead child was.
-	// Without it a child that dies at once would be taken for an orphan.
+	// exclusively by the reaper while it decides whose child died. Without it a
+	// child that dies at once would be taken for an orphan.
 	spawn sync.RWMutex
 
 	mu    sync.Mutex
 	procs map[int]*Proc    // every tracked process that has not been reaped
-	exits map[int]exitInfo // with a holder: what it told and was not told to forget
+	exits map[int]exitInfo // with a holder: exits it reported and was not yet asked to forget
 	trees map[uint32]*Tree // by number, until killed
 
 	nextTree atomic.Uint32
 	orphans  atomic.Int64
-	foreign  sync.Once // the tags of other users' processes are logged once
+	foreign  sync.Once // logs tags of other users' processes only once
 
 	scans scanner
 	sigs  chan os.Signal
@@ -74,7 +74,7 @@ type Host struct {
 }
 
 // NewHost makes this OS process a subreaper, starts the reaper and finds out
-// by which means processes can be tracked here.
+// whether processes can be tracked by cgroups here.
 func NewHost(cfg Config) (*Host, error) {
 	if cfg.OrphanScan == 0 {
 		cfg.OrphanScan = 30 * time.Second
@@ -123,13 +123,13 @@ func NewHost(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Support says by which means this host tracks processes.
+// Support describes how this host tracks processes.
 type Support struct {
-	Cgroup string // the directory of the tree cgroups, "" if none
+	Cgroup string // the directory of the tree cgroups, "" if there is none
 	Reason string // why there is none
 }
 
-// Support returns what was found at start.
+// Support returns what NewHost found.
 func (h *Host) Support() Support {
 	if h.cgroup == nil {
 		return Support{Reason: h.noCgroupReason}
@@ -137,19 +137,20 @@ func (h *Host) Support() Support {
 	return Support{Cgroup: h.cgroup.path}
 }
 
-// Orphans counts the dead descendants that were reaped without being tracked.
+// Orphans returns the number of dead descendants that were reaped without being
+// tracked.
 func (h *Host) Orphans() int64 {
 	if h.holder == nil {
 		return h.orphans.Load()
 	}
 	n, err := h.holder.Orphans()
 	if err != nil {
-		return 0 // the holder is gone, and everything with it
+		return 0 // the holder is gone, and all its children with it
 	}
 	return n
 }
 
-// Close stops the reaper. Every tree must have been killed before.
+// Close stops the reaper. The caller must have killed every tree.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	left := len(h.trees)
@@ -158,7 +159,7 @@ func (h *Host) Close() error {
 	signal.Stop(h.sigs)
 	h.wg.Wait()
 	if h.holder == nil {
-		h.reap() // what died between the last signal and now
+		h.reap() // children that died after the last signal
 		h.reapExiting()
 	}
 	var err error
@@ -166,14 +167,14 @@ func (h *Host) Close() error {
 		err = h.cgroup.remove()
 	}
 	if left > 0 {
-		err = errors.Join(err, fmt.Errorf("%d process trees were still alive", left))
+		err = errors.Join(err, fmt.Errorf("%d process trees are still alive", left))
 	}
 	return err
 }
 
-// orphanLoop looks for processes that carry this host's tag or sit in its
-// cgroup and belong to no living tree. None should exist; one that does is a
-// process that outran the kill of its tree, and it is killed now.
+// orphanLoop looks for processes that carry this host's tag or are in its cgroup
+// and belong to no living tree. None should exist; if one does, it escaped the
+// kill of its tree, and orphanLoop kills it.
 func (h *Host) orphanLoop(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -183,7 +184,7 @@ func (h *Host) orphanLoop(every time.Duration) {
 			return
 		case <-tick.C:
 			if h.holder == nil {
-				h.reap() // a missed SIGCHLD must not leave a zombie for ever
+				h.reap() // a missed SIGCHLD must not leave a zombie forever
 			}
 			h.killOrphans()
 		}
@@ -200,7 +201,7 @@ func (h *Host) killOrphans() {
 		if !gone(m.tree) {
 			continue // a tree was just adopted
 		}
-		h.log.Warn("killing an orphan of a session that is gone", "pid", m.pid)
+		h.log.Warn("killing orphan of a session that is gone", "pid", m.pid)
 		h.signalTagged(m.pid, m.tree, unix.SIGKILL)
 	}
 }

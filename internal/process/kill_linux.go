@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills the whole tree and proves it gone. It returns what was alive at
-// the deadline: nothing, unless the kernel itself holds a process. The tree is
-// then removed and must not be used again.
+// Kill kills the whole tree and verifies that it is gone. It returns the
+// processes still alive at the deadline: none, unless the kernel itself holds
+// one. The tree is then removed and must not be used again.
 func (t *Tree) Kill(deadline time.Time) []Info {
 	t.dying.Store(true)
 	t.host.awaitStarts()
@@ -32,7 +32,7 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 	cg := t.cgroup()
 	for wait := 100 * time.Microsecond; ; wait = min(wait*2, 5*time.Millisecond) {
 		if err := cg.write(t.name, "cgroup.kill", "1"); errors.Is(err, unix.ENOENT) {
-			return t.killTagged(deadline) // others removed it; what was in it may be elsewhere
+			return t.killTagged(deadline) // another process removed it; its processes may be elsewhere
 		}
 		pids, err := cg.pids(t.name)
 		if err == nil && len(pids) == 0 {
@@ -48,39 +48,40 @@ func (t *Tree) killCgroup(deadline time.Time) []int {
 	}
 }
 
-// killTagged kills without a cgroup.
+// killTagged kills the tree's processes by their tags, without a cgroup.
 func (t *Tree) killTagged(deadline time.Time) []int {
 	return t.tagKiller(func(int, uint32) bool { return true }, true).kill(deadline)
 }
 
-// KillMarked kills every process for which doomed says yes, and comes back when
-// none is left or the deadline is past; it returns the pids that are left. What
-// the doomed fork meanwhile dies too.
-func (t *Tree) KillMarked(doomed func(pid int, mark uint32) bool, deadline time.Time) []int {
+// KillMarked kills every process for which matches returns true, including those
+// that they fork meanwhile. It returns when none is left or at the deadline, with
+// the pids that are left.
+func (t *Tree) KillMarked(matches func(pid int, mark uint32) bool, deadline time.Time) []int {
 	if t.cgroup() != nil {
-		return inRounds(deadline, func(round int) ([]int, bool) { return t.killInCgroup(doomed, round > 1), false })
+		return inRounds(deadline, func(round int) ([]int, bool) { return t.killInCgroup(matches, round > 1), false })
 	}
-	return t.tagKiller(doomed, false).kill(deadline)
+	return t.tagKiller(matches, false).kill(deadline)
 }
 
-// hunt returns what kills by tags those of the tree that are doomed. groups says
-// that whole process groups may be killed.
-func (t *Tree) tagKiller(doomed func(pid int, mark uint32) bool, groups bool) tagKiller {
+// tagKiller returns a tagKiller for the tree's processes that match. If groups is
+// set, it may kill whole process groups.
+func (t *Tree) tagKiller(matches func(pid int, mark uint32) bool, groups bool) tagKiller {
 	return tagKiller{
 		tag: t.host.tag, groups: groups, trusts: t.host.trustsTag, subreapers: []int{t.host.parent},
 		matches: func(pid int, host uint16, tree, mark uint32) bool {
-			return host == t.host.id && tree == t.num && doomed(pid, mark)
+			return host == t.host.id && tree == t.num && matches(pid, mark)
 		},
 	}
 }
 
-// inRounds kills in rounds, until two in a row have found nothing: no list of
-// processes is atomic. A round returns what was alive, and whether the next one
-// must come at once. What the last round found is returned.
-func inRounds(deadline time.Time, strike func(round int) (left []int, again bool)) []int {
+// inRounds kills in rounds until two in a row have found nothing, because no list
+// of processes is atomic. A round returns the processes that were alive, and
+// whether the next round must follow at once. inRounds returns what the last
+// round found.
+func inRounds(deadline time.Time, kill func(round int) (left []int, again bool)) []int {
 	empty := 0
 	for round := 0; ; round++ {
-		left, again := strike(round)
+		left, again := kill(round)
 		if again {
 			empty = 0
 			continue
@@ -94,43 +95,44 @@ func inRounds(deadline time.Time, strike func(round int) (left []int, again bool
 			return left
 		}
 		if len(left) > 0 {
-			// A killed process needs a moment to go; there is nothing to wait
-			// on for a process that is not our child.
+			// A killed process needs a moment to exit, and there is nothing to
+			// wait on for a process that is not our child.
 			time.Sleep(min(time.Duration(round+1)*200*time.Microsecond, 10*time.Millisecond))
 		}
 	}
 }
 
-// killHeld kills what is doomed in the tree's cgroup. With hold, while it forks
-// faster than it is killed, the freezer keeps all of it still meanwhile.
-func (t *Tree) killInCgroup(doomed func(pid int, mark uint32) bool, hold bool) []int {
-	if hold {
+// killInCgroup kills the matching processes in the tree's cgroup. With freeze it
+// freezes the cgroup meanwhile, for processes that fork faster than they are
+// killed.
+func (t *Tree) killInCgroup(matches func(pid int, mark uint32) bool, freeze bool) []int {
+	if freeze {
 		cg := t.host.cgroup
 		_ = cg.freeze(t.name, true)
 		defer func() { _ = cg.freeze(t.name, false) }()
 	}
-	left := t.pick(doomed)
+	left := t.pick(matches)
 	for _, pid := range left {
 		t.Signal(pid, unix.SIGKILL)
 	}
 	return left
 }
 
-// hunt kills processes by what their tags say, without a cgroup.
+// tagKiller kills processes by their tags, without a cgroup.
 type tagKiller struct {
 	tag     tagger
 	matches func(pid int, host uint16, tree, mark uint32) bool
-	// counts reports whether the tag of a process may be believed.
+	// trusts reports whether the tag of a process may be trusted.
 	trusts func(pid int, st stat) bool
-	// groups kills the process group of the doomed too, in one step, which no
-	// fork escapes, if all of its members are doomed.
+	// groups also kills the process group of a target, in one step that no fork
+	// escapes, if all members of the group are targets.
 	groups bool
-	// heirs are the processes that inherit the doomed when their parents end.
+	// subreapers are the processes that inherit a target when its parent exits.
 	subreapers []int
 }
 
-// kill kills the doomed and what they fork meanwhile, and returns what is left
-// at the deadline.
+// kill kills the targets and the processes they fork meanwhile, and returns those
+// left at the deadline.
 func (h tagKiller) kill(deadline time.Time) []int {
 	return inRounds(deadline, func(round int) ([]int, bool) {
 		left := h.killRound()
@@ -138,9 +140,9 @@ func (h tagKiller) kill(deadline time.Time) []int {
 	})
 }
 
-// strike walks through all processes and kills what is doomed the moment it is
-// seen: what is listed first and killed after is often gone, and its child not
-// yet listed.
+// killRound walks through all processes and kills each target the moment it is
+// seen: a process that is listed first and killed later is often gone, and its
+// child not listed yet.
 func (h tagKiller) killRound() []int {
 	var left []int
 	all := allPIDs()
@@ -160,13 +162,13 @@ func (h tagKiller) killRound() []int {
 			if h.mayKillGroup(group, groups[group]) {
 				_ = unix.Kill(-group, unix.SIGKILL)
 			}
-			delete(groups, group) // one look in each round
+			delete(groups, group) // check each group once per round
 		}
 	}
 	return left
 }
 
-// groupsOf sorts processes by their groups.
+// groupsOf sorts processes by process group.
 func groupsOf(pids []int) map[int][]int {
 	groups := map[int][]int{}
 	for _, pid := range pids {
@@ -177,7 +179,7 @@ func groupsOf(pids []int) map[int][]int {
 	return groups
 }
 
-// strikeOne kills a process if it is doomed, and reports whether it was alive.
+// killOne kills a process if it is a target, and reports whether it was alive.
 func (h tagKiller) killOne(pid int) bool {
 	if !h.isTarget(pid) {
 		return false
@@ -186,7 +188,7 @@ func (h tagKiller) killOne(pid int) bool {
 	if err != nil || st.dead() || !h.trusts(pid, st) || !h.isTarget(pid) {
 		return false
 	}
-	_ = unix.Kill(pid, unix.SIGKILL) // its tag was read this microsecond
+	_ = unix.Kill(pid, unix.SIGKILL) // its tag was read within the last microsecond
 	return true
 }
 
@@ -195,12 +197,12 @@ func (h tagKiller) isTarget(pid int) bool {
 	return ok && h.matches(pid, host, tree, mark)
 }
 
-// mayStrike reports whether a process group may be killed: all of its members,
-// of which some are known, must be doomed. A service may have started, in its
-// own group, a program of a user who gave it a session's tag. Nobody else joins
-// a group of the doomed later: members come by fork, and by setpgid within one
-// setsid session. A member that has given up its tag is doomed with the others
-// if it descends from an heir.
+// mayKillGroup reports whether a process group may be killed: all of its members
+// must be targets. A service may have started, in its own group, a program of a
+// user that gave it a session's tag. No other process joins a group of targets
+// later: members come by fork, and by setpgid within one setsid session. A member
+// that has lost its tag is a target too if it descends from one of the
+// subreapers.
 func (h tagKiller) mayKillGroup(group int, members []int) bool {
 	if len(members) == 0 || group <= 1 || group == unix.Getpgrp() {
 		return false
@@ -217,22 +219,22 @@ func (h tagKiller) mayKillGroup(group int, members []int) bool {
 	return true
 }
 
-// quietLooks is how many looks in a row at what was inherited must find nothing
-// new. Between two steps of a chain its process is always there to be seen, and
-// a look takes some ten microseconds, a fork and exec some hundred: a look may
-// come in the middle of a step, twenty in a row do not.
+// quietLooks is how many consecutive looks at inherited children must find
+// nothing new. Between two steps of a chain its process is always visible. A look
+// takes some ten microseconds, a fork and exec some hundred: one look may fall
+// into the middle of a step, twenty in a row do not.
 const quietLooks = 20
 
-// strikeInherited kills the doomed among the children of the heirs, as they
-// come, and reports whether there were any. A chain in which each process starts
-// the next and ends is often a step ahead of a walk through /proc, which takes
-// milliseconds. But each process of it loses its parent and is inherited, and
-// what a process has inherited is listed in one file.
+// killInherited kills the targets among the children of the subreapers as they
+// appear, and reports whether there were any. A chain in which each process
+// starts the next and exits is often a step ahead of a walk through /proc, which
+// takes milliseconds. But each process of the chain loses its parent and is
+// inherited, and inherited processes are listed in one file.
 func (h tagKiller) killInherited(deadline time.Time) (caught bool) {
 	seen := map[int]bool{}
 	for quiet := 0; quiet < quietLooks && time.Now().Before(deadline); quiet++ {
-		for _, heir := range h.subreapers {
-			for _, pid := range inherited(heir) {
+		for _, subreaper := range h.subreapers {
+			for _, pid := range inherited(subreaper) {
 				if !seen[pid] && h.killOne(pid) {
 					quiet, caught = 0, true
 				}
@@ -243,13 +245,13 @@ func (h tagKiller) killInherited(deadline time.Time) (caught bool) {
 	return caught
 }
 
-// awaitStarts waits until the starts that are under way have been registered.
+// awaitStarts waits until all starts in progress have been registered.
 func (h *Host) awaitStarts() {
 	h.spawn.Lock()
 	h.spawn.Unlock() //nolint:gocritic,staticcheck // the wait is all there is to do
 }
 
-// awaitReaped reaps the tracked processes: a caller that was told "gone" must
+// awaitReaped reaps the tracked processes: after Kill returns, its caller must
 // not find a zombie.
 func (t *Tree) awaitReaped(deadline time.Time) {
 	h := t.host
@@ -266,7 +268,7 @@ func (t *Tree) awaitReaped(deadline time.Time) {
 			if p.Exited() || time.Now().After(deadline) {
 				break
 			}
-			time.Sleep(100 * time.Microsecond) // it was killed: it needs a moment to die
+			time.Sleep(100 * time.Microsecond) // it was killed and needs a moment to die
 		}
 	}
 }

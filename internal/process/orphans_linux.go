@@ -14,28 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostName tells one host from all others, also when it is dead: its cgroup is
-// called so, and its number is in the tags of its processes.
+// HostName identifies a host, even after its death: it names the host's cgroup,
+// and its number is in the tags of the host's processes.
 type HostName struct {
-	Parent int    // pid of the parent of its processes
-	Number uint16 // of the host, in the tags
-	// Namespace is the one in which that pid means anything: a container that
-	// sees our cgroups must not take us for dead because it does not see us.
+	Parent int    // pid of the parent of the host's processes
+	Number uint16 // the host's number in tags
+	// Namespace is the PID namespace of Parent: a container that sees our cgroups
+	// must not take us for dead because it does not see our processes.
 	Namespace uint64
 }
 
-// NameHost names a host of this PID namespace.
+// NameHost returns the name of a host in this PID namespace.
 func NameHost(parent int, number uint16) HostName {
 	var st unix.Stat_t
-	_ = unix.Stat("/proc/self/ns/pid", &st) // else all that can't tell are one
+	_ = unix.Stat("/proc/self/ns/pid", &st) // on error all hosts share namespace 0
 	return HostName{Parent: parent, Number: number, Namespace: st.Ino}
 }
 
+// String returns the name in the form that ParseHostName parses.
 func (n HostName) String() string { return fmt.Sprintf("%d-%04x-%x", n.Parent, n.Number, n.Namespace) }
 
-var errHostName = errors.New("no name of a host")
+var errHostName = errors.New("malformed host name")
 
-// ParseHostName reads what String wrote.
+// ParseHostName parses what String returned.
 func ParseHostName(text string) (HostName, error) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 {
@@ -50,34 +51,34 @@ func ParseHostName(text string) (HostName, error) {
 	return HostName{Parent: int(parent), Number: uint16(number), Namespace: namespace}, nil
 }
 
-// Name of this host.
+// Name returns the name of this host.
 func (h *Host) Name() HostName { return NameHost(h.parent, h.id) }
 
-// Buried is what Bury has done.
+// OrphanReport is the result of KillOrphans.
 type OrphanReport struct {
-	Found int   // processes that were there when it began
-	Left  []int // those that the kernel itself holds
-	// CgroupLeft says that a cgroup could not be removed.
+	Found int   // processes found when it began
+	Left  []int // processes that could not be killed: the kernel holds them
+	// CgroupLeft is set if a cgroup could not be removed.
 	CgroupLeft bool
 }
 
-// ErrHostLives says that a host that was taken for dead is not.
-var ErrHostAlive = errors.New("it lives")
+// ErrHostAlive means that a host that was taken for dead is alive.
+var ErrHostAlive = errors.New("still alive")
 
-// DyingTime is how long a process that has let go of its descriptors may take to
-// be dead: what others see of its end first is that its locks and pipes are free.
+// ExitGrace is how long a process may take to die after it has closed its
+// descriptors: other processes first see that its locks and pipes are free.
 const ExitGrace = 5 * time.Second
 
-// lives reports whether the parent of the host's processes does, and goes on to. A
-// living process with its number may be another one by now: the host's own has
-// children with the host's tag, or one that is told the host's name, its
-// undertaker.
+// alive reports whether the parent of the host's processes is alive and does not
+// exit within ExitGrace. Its pid may have been reused: the real parent has
+// children with the host's tag, or a child with the host's name in its arguments,
+// the cleaner.
 func (n HostName) alive(tag tagger) bool {
 	if n.Namespace != NameHost(0, 0).Namespace {
-		return false // that number means nothing here
+		return false // the pid means nothing in this namespace
 	}
 	if os.Getppid() == n.Parent {
-		return false // this is its undertaker, which it has told to do this
+		return false // this is the cleaner, which the parent started to do this
 	}
 	fd, err := unix.PidfdOpen(n.Parent, 0)
 	if err != nil {
@@ -88,8 +89,8 @@ func (n HostName) alive(tag tagger) bool {
 	return !parent.WaitExit(0) && n.hasChildren(tag) && !parent.WaitExit(ExitGrace)
 }
 
-// isOf reports whether the process with the number of the host's parent has
-// children of the host.
+// hasChildren reports whether the process with the pid of the host's parent has
+// children that belong to the host.
 func (n HostName) hasChildren(tag tagger) bool {
 	for _, pid := range Children(n.Parent) {
 		if host, _, _, ok := tag.read(pid); ok && host == n.Number {
@@ -103,11 +104,10 @@ func (n HostName) hasChildren(tag tagger) bool {
 	return false
 }
 
-// Bury ends everything that a host left whose processes nobody owns any more:
-// what is in its cgroup, and what carries its tag however far it strayed. It
-// comes back when nothing is found any more, or at the deadline. It waits for
-// no zombie: those are for who has inherited them. It refuses a host that lives,
-// with ErrHostLives.
+// KillOrphans kills everything that a dead host left: the processes in its cgroup
+// and all processes that carry its tag. It returns when nothing is found any
+// more, or at the deadline. It does not wait for zombies: the processes that
+// inherited them reap them. It returns ErrHostAlive if the host is alive.
 func (n HostName) KillOrphans(deadline time.Time) (OrphanReport, error) {
 	tag, err := newTagger()
 	if err != nil {
@@ -126,27 +126,27 @@ func (n HostName) KillOrphans(deadline time.Time) (OrphanReport, error) {
 			done.CgroupLeft = true
 		}
 	}
-	prey := tagKiller{tag: tag, groups: true, trusts: m.trustsTag, matches: func(_ int, host uint16, _, _ uint32) bool { return host == n.Number }}
-	for heir := range subreapers() {
-		prey.subreapers = append(prey.subreapers, heir)
+	killer := tagKiller{tag: tag, groups: true, trusts: m.trustsTag, matches: func(_ int, host uint16, _, _ uint32) bool { return host == n.Number }}
+	for pid := range subreapers() {
+		killer.subreapers = append(killer.subreapers, pid)
 	}
 	if foreign {
-		prey.groups = false
-		prey.matches = func(pid int, host uint16, _, _ uint32) bool {
+		killer.groups = false
+		killer.matches = func(pid int, host uint16, _, _ uint32) bool {
 			return host == n.Number && n.orphaned(tag, pid, subreapers())
 		}
 	}
-	done.Left = prey.kill(deadline)
+	done.Left = killer.kill(deadline)
 	return done, err
 }
 
-// mourned is a host that is dead. Nobody is left from whom its processes could
-// descend, so one of another uid counts if it descends from one that counts, or
-// did when it was first seen.
+// deadHost is a host whose parent process is dead. Its processes can no longer
+// descend from the parent, so a process of another uid counts if it descends from
+// one that counts, or did when it was first seen.
 type deadHost struct {
 	HostName
 	tag     tagger
-	started map[int]time.Duration // the start of those of another uid, by pid
+	started map[int]time.Duration // start time of processes of another uid, by pid
 }
 
 func (m *deadHost) trustsTag(pid int, st stat) bool {
@@ -163,10 +163,10 @@ func (m *deadHost) trustsTag(pid int, st stat) bool {
 	return true
 }
 
-// members counts the living processes of the host, and says whether another one
-// lives that has the same number: numbers are drawn at random, from 65,536.
+// members counts the live processes of the host, and reports whether another live
+// host has the same number: numbers are random, out of 65,536.
 func (m *deadHost) members() (ours int, foreign bool) {
-	heirs := subreapers()
+	reapers := subreapers()
 	for _, pid := range allPIDs() {
 		if host, _, _, ok := m.tag.read(pid); !ok || host != m.Number {
 			continue
@@ -175,7 +175,7 @@ func (m *deadHost) members() (ours int, foreign bool) {
 		if err != nil || st.dead() || !m.trustsTag(pid, st) {
 			continue
 		}
-		if m.orphaned(m.tag, pid, heirs) {
+		if m.orphaned(m.tag, pid, reapers) {
 			ours++
 		} else {
 			foreign = true
@@ -184,16 +184,16 @@ func (m *deadHost) members() (ours int, foreign bool) {
 	return ours, foreign
 }
 
-// orphaned reports whether who would be the parent of a process's tree has died:
-// then its topmost process has been inherited by one of heirs, and not by another
-// host.
-func (n HostName) orphaned(tag tagger, pid int, heirs map[int]bool) bool {
+// orphaned reports whether the parent of a process's tree has died: then the
+// topmost process of the tree has been inherited by one of reapers, and not by
+// another host.
+func (n HostName) orphaned(tag tagger, pid int, reapers map[int]bool) bool {
 	for {
 		st, err := readStat(pid)
-		if err != nil || heirs[st.ppid] {
+		if err != nil || reapers[st.ppid] {
 			return true
 		}
-		// A process that gave up its tag may be the parent of one that has it.
+		// A process that lost its tag may be the parent of one that has it.
 		host, _, _, ok := tag.read(st.ppid)
 		if ok && host != n.Number || !ok && !tag.lowered(st.ppid) {
 			// The parent that was read may have died since.
@@ -207,8 +207,8 @@ func (n HostName) orphaned(tag tagger, pid int, heirs map[int]bool) bool {
 	}
 }
 
-// heirs are who inherits the children of a dead relative of ours: the first
-// process of all, and the ancestors of this one.
+// subreapers returns the processes that inherit the children of a dead relative
+// of this process: init and the ancestors of this process.
 func subreapers() map[int]bool {
 	found := map[int]bool{0: true, 1: true} // 0: outside of this PID namespace
 	for pid := os.Getppid(); !found[pid]; {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec says what to start.
+// Spec describes a process to start.
 type Spec struct {
 	Path  string // absolute
 	Argv  []string
 	Env   []string
-	Dir   string // "" = this process's
+	Dir   string // "" means this process's working directory
 	Files [3]int // stdin, stdout, stderr; nothing else is inherited
-	// Leads makes the program lead a session (in the sense of setsid) whose
-	// controlling terminal is its stdin.
+	// SessionLeader makes the program lead a session (setsid) whose controlling
+	// terminal is its stdin.
 	SessionLeader bool
 }
 
@@ -28,14 +28,14 @@ type Spec struct {
 type Proc struct {
 	pid    int
 	tree   *Tree
-	done   chan struct{} // closed by the reaper, after status is set
+	done   chan struct{} // closed by the reaper after it sets status
 	status Status
 }
 
-// Status is how a process ended.
+// Status describes how a process ended.
 type Status struct {
-	Code   int         // exit code; 128+signal when a signal ended it
-	Signal unix.Signal // 0: it exited
+	Code   int         // exit code; 128+signal if a signal ended the process
+	Signal unix.Signal // 0 means that it exited by itself
 	CPU    time.Duration
 }
 
@@ -50,10 +50,10 @@ func statusOf(ws unix.WaitStatus, ru *unix.Rusage) Status {
 	return s
 }
 
-// PID of the process. It stays reserved until Done.
+// PID returns the pid of the process. It is not reused before Done is closed.
 func (p *Proc) PID() int { return p.pid }
 
-// Done is closed when the process has been reaped.
+// Done returns a channel that is closed when the process has been reaped.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
 // Exited reports whether Done is closed.
@@ -66,12 +66,12 @@ func (p *Proc) Exited() bool {
 	}
 }
 
-// Status is valid once Done is closed.
+// Status returns how the process ended. It is valid once Done is closed.
 func (p *Proc) Status() Status { return p.status }
 
 // Signal signals the process, unless it has been reaped.
 func (p *Proc) Signal(sig unix.Signal) {
-	if p.tree.host.holder != nil { // which reaps when it likes
+	if p.tree.host.holder != nil { // the holder may reap it at any time
 		if !p.Exited() {
 			p.tree.Signal(p.pid, sig)
 		}
@@ -84,19 +84,19 @@ func (p *Proc) Signal(sig unix.Signal) {
 	}
 }
 
-// Cwd is the working directory of the process.
+// Cwd returns the working directory of the process.
 func (p *Proc) Cwd() (string, error) { return os.Readlink("/proc/" + strconv.Itoa(p.pid) + "/cwd") }
 
-// Start starts a process in the tree, in a process group of its own, without a
+// Start starts a process in the tree, in its own process group, without a
 // controlling terminal and with default signal dispositions.
 //
-// It shares the daemon's session (in the sense of setsid) rather than leading
-// one, because a shell's safety copy must be moved out of the shell's process
-// group, and the kernel lets a parent do that only within its own session.
-// CleanSelf, or the gate's helper, has given up the terminal of that session.
+// The process shares the daemon's session (setsid) rather than leading one,
+// because a shell's safety copy must be moved out of the shell's process group,
+// and the kernel lets a parent do that only within its own session. CleanSelf, or
+// the gate's helper, has detached that session from its terminal.
 //
-// It does not wait at a gate for its tag, and starts three times faster so: a shell
-// forks nothing before its first line.
+// Start does not wait at a gate until the process is tagged, which makes it three
+// times faster: a shell forks nothing before its first line.
 func (t *Tree) Start(spec Spec) (*Proc, error) {
 	if t.host.gateAll {
 		return t.startGated(spec)
@@ -104,7 +104,7 @@ func (t *Tree) Start(spec Spec) (*Proc, error) {
 	return t.start(spec)
 }
 
-// start starts a program with more files than the first three.
+// start starts a program that inherits more descriptors than the first three.
 func (t *Tree) start(spec Spec, more ...int) (*Proc, error) {
 	attr, done, err := t.attributes(spec, more...)
 	if err != nil {
@@ -114,7 +114,8 @@ func (t *Tree) start(spec Spec, more ...int) (*Proc, error) {
 	return t.fork(spec.Path, spec.Argv, attr)
 }
 
-// attributes are what a process starts with. They hold until done is called.
+// attributes returns what a process starts with. It is valid until done is
+// called.
 func (t *Tree) attributes(spec Spec, more ...int) (attr *syscall.ProcAttr, done func(), err error) {
 	attr = &syscall.ProcAttr{
 		Dir: spec.Dir,
@@ -128,8 +129,8 @@ func (t *Tree) attributes(spec Spec, more ...int) (attr *syscall.ProcAttr, done 
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if t.host.holder != nil {
-		// The holder's child from the start. The kernel does not let such a one
-		// begin in a cgroup of choice, so it is moved before it does anything.
+		// Make it a child of the holder from the start. The kernel does not let
+		// such a child begin in another cgroup, so it is moved before it runs.
 		attr.Sys.Cloneflags = unix.CLONE_PARENT
 		return attr, func() {}, nil
 	}
@@ -147,8 +148,8 @@ func (t *Tree) attributes(spec Spec, more ...int) (attr *syscall.ProcAttr, done 
 	}, nil
 }
 
-// fork starts, tags and registers. It holds spawn so that the reaper cannot
-// see the child's death before the registration.
+// fork starts, tags and registers a process. It holds spawn so that the reaper
+// cannot see the child's death before the registration.
 func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, error) {
 	h := t.host
 	h.spawn.RLock()
@@ -167,7 +168,7 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 	if err == nil {
 		err = h.tag.set(pid, h.id, t.num, 0)
 	}
-	// One that has ended already is told of as any other.
+	// A process that has exited already is reported like any other.
 	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return nil, err
@@ -175,15 +176,15 @@ func (t *Tree) fork(path string, argv []string, attr *syscall.ProcAttr) (*Proc, 
 	return p, nil
 }
 
-// errDying says that the tree is being killed.
+// errDying means that the tree is being killed.
 var errDying = errors.New("the process tree is being killed")
 
-// errNotOurs says that a process to adopt is not, or no longer, in the tree.
+// errNotOurs means that a process to adopt is not, or no longer, in the tree.
 var errNotOurs = errors.New("no such process in the tree")
 
-// Adopt tracks a process that descends from the tree and whose parent is gone,
-// so that it has become a child of this one, and moves it into a process group
-// of its own. It waits a moment for the parent to be gone.
+// Adopt tracks a descendant of the tree whose parent is gone, so that it has
+// become a child of this process (or of the holder), and moves it into its own
+// process group. It waits a moment for the parent to exit.
 func (t *Tree) Adopt(pid int) (*Proc, error) {
 	h := t.host
 	for wait := 20 * time.Microsecond; ; wait *= 2 {
@@ -195,7 +196,7 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 			break
 		}
 		if wait > 100*time.Millisecond {
-			return nil, fmt.Errorf("adopt %d: its parent %d lives on", pid, st.ppid)
+			return nil, fmt.Errorf("adopt %d: its parent %d is still alive", pid, st.ppid)
 		}
 		time.Sleep(wait)
 	}
@@ -217,18 +218,18 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 	if h.holder != nil {
 		group = h.holder.Group
 	}
-	if err := group(pid); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it leads a session of its own already
+	if err := group(pid); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it already leads a session
 		return nil, fmt.Errorf("adopt %d: %w", pid, err)
 	}
 	return t.track(pid)
 }
 
-// track registers a process, whose end is told from then on.
+// track registers a process; its exit is reported from then on.
 func (t *Tree) track(pid int) (*Proc, error) {
 	h := t.host
 	p := &Proc{pid: pid, tree: t, done: make(chan struct{})}
 	h.mu.Lock()
-	_, before := h.exits[pid] // of an earlier process with this number
+	_, before := h.exits[pid] // of an earlier process with this pid
 	delete(h.exits, pid)
 	h.procs[pid] = p
 	t.procs = append(t.procs, p)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// hosts runs a test with cgroups, where this machine has them, and without.
+// hosts runs a test with cgroups, if this machine has them, and without.
 func hosts(t *testing.T, test func(t *testing.T, h *Host)) {
 	for _, noCgroup := range []bool{false, true} {
 		name := "cgroup"
@@ -36,7 +36,7 @@ func hosts(t *testing.T, test func(t *testing.T, h *Host)) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Config{NoCgroup: noCgroup})
 			if !noCgroup && h.cgroup == nil {
-				t.Logf("no cgroups here (%s): tags are tested twice", h.noCgroupReason)
+				t.Logf("no cgroups here (%s): testing tags twice", h.noCgroupReason)
 			}
 			test(t, h)
 		})
@@ -75,7 +75,7 @@ func newTree(t *testing.T, h *Host) *Tree {
 	return tree
 }
 
-// start runs a shell text in the tree, with its output in a file.
+// start runs a shell script in the tree, with its output in a file.
 func start(t *testing.T, tree *Tree, text string, gated bool) (*Proc, string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
@@ -94,7 +94,7 @@ func start(t *testing.T, tree *Tree, text string, gated bool) (*Proc, string) {
 	return p, out
 }
 
-// starting starts processes, at a gate or not.
+// starting returns the function that starts processes, with or without a gate.
 func starting(tree *Tree, gated bool) func(Spec) (*Proc, error) {
 	if gated {
 		return tree.startGated
@@ -111,7 +111,7 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// eventually polls for something the kernel gives no event for.
+// eventually polls for something the kernel has no event for.
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	trltest.Eventually(t, "it came true", ok)
@@ -145,7 +145,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A child must find nothing of ours: descriptors, signals, terminal.
+// A child must inherit nothing of ours: descriptors, signals, terminal.
 func TestChildIsClean(t *testing.T) {
 	h := newHost(t, Config{})
 	tree := newTree(t, h)
@@ -197,13 +197,13 @@ func TestKillReachesEverything(t *testing.T) {
 	}
 }
 
-// The processes of one command are told from those of an earlier one, also
-// when they are forked later.
+// The processes of one command are distinguished from those of an earlier one,
+// even if the earlier command forks them later.
 func TestMarks(t *testing.T) {
 	hosts(t, func(t *testing.T, h *Host) {
 		tree := newTree(t, h)
 		dir := t.TempDir()
-		// The first command's child forks a daemon only when it is told to.
+		// The first command's child forks a daemon only when the test says so.
 		p, _ := start(t, tree, fmt.Sprintf(
 			`cd %s; (: >ready; until [ -e go ] || [ $((i+=1)) -gt 6000 ]; do sleep 0.01; done; (setsid sleep 101 &); sleep 102) & 
 			 until [ -e two ] || [ $((j+=1)) -gt 6000 ]; do sleep 0.01; done; (setsid sleep 103 &); sleep 104`, dir), true)
@@ -269,11 +269,11 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	if _, err := tree.Adopt(os.Getpid()); err == nil {
-		t.Error("adopted a stranger")
+		t.Error("adopted a process that is not in the tree")
 	}
 }
 
-// What a process has started is known, and its end is awaited.
+// Children lists what a process has started, and AwaitExit waits for it.
 func TestChildren(t *testing.T) {
 	tree := newTree(t, newHost(t, Config{}))
 	p, _ := start(t, tree, "sleep 1000 & sleep 1000 & exec sleep 1000", true)
@@ -283,9 +283,9 @@ func TestChildren(t *testing.T) {
 	defer end.Stop()
 	AwaitExit(children[:1], trltest.Patience)
 	if st, err := readStat(children[0]); err == nil && !st.dead() {
-		t.Errorf("it is awaited no longer, and lives: %+v", st)
+		t.Errorf("AwaitExit returned, and the process is alive: %+v", st)
 	}
-	AwaitExit(children, time.Millisecond) // one of them lives: it does not last
+	AwaitExit(children, time.Millisecond) // one of them is alive: it returns after the limit
 	if st, err := readStat(children[1]); err != nil || st.dead() {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -295,7 +295,7 @@ func TestOrphanScan(t *testing.T) {
 	h := newHost(t, Config{NoCgroup: true, OrphanScan: 10 * time.Millisecond})
 	tree := newTree(t, h)
 	p, _ := start(t, tree, "sleep 100", true)
-	h.forget(tree) // as if a process had outrun the kill of its tree
+	h.forget(tree) // as if a process had escaped the kill of its tree
 	<-p.Done()
 	if p.Status().Signal != unix.SIGKILL {
 		t.Errorf("status %+v", p.Status())
@@ -308,7 +308,7 @@ func TestStaleCgroupsAreSwept(t *testing.T) {
 		t.Logf("no cgroups here: %s", h.noCgroupReason)
 		return
 	}
-	// A pid that can't be alive: beyond the kernel's maximum.
+	// A pid that cannot be alive: beyond the kernel's maximum.
 	gone := NameHost(4194399, 0)
 	stale := filepath.Join(filepath.Dir(h.cgroup.path), cgroupPrefix+gone.String())
 	gone.Namespace++
@@ -344,14 +344,14 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// Numbers of hosts are drawn at random. One that is dead may have had that of a
-// living one, whose processes are told by who is their parent.
+// Host numbers are random. A dead host may have had the number of a living one,
+// whose processes are distinguished by their parent.
 func TestKillOrphansSparesTheLiving(t *testing.T) {
 	hosts(t, func(t *testing.T, h *Host) {
 		tree := newTree(t, h)
 		_, out := start(t, tree, "(setsid sleep 100 & echo >&2); sleep 100", true)
-		// The shell and what it and the one in parentheses have become. That one
-		// counts for a moment too: a number of three alone may be one too early.
+		// Wait for the shell and two sleeps. The subshell is visible for a moment
+		// too, so counting three processes alone may be too early.
 		eventually(t, func() bool {
 			asleep := 0
 			pids := tree.PIDs()
@@ -362,13 +362,13 @@ func TestKillOrphansSparesTheLiving(t *testing.T) {
 			}
 			return read(t, out) != "" && len(pids) == 3 && asleep == 2
 		})
-		dead := NameHost(4194399, h.id) // a pid that can't be
-		buried, err := dead.KillOrphans(time.Now().Add(10 * time.Second))
-		if err != nil || buried.Found != 0 || len(buried.Left) > 0 || buried.CgroupLeft {
-			t.Errorf("it buried %+v, %v", buried, err)
+		dead := NameHost(4194399, h.id) // a pid that cannot exist
+		report, err := dead.KillOrphans(time.Now().Add(10 * time.Second))
+		if err != nil || report.Found != 0 || len(report.Left) > 0 || report.CgroupLeft {
+			t.Errorf("KillOrphans returned %+v, %v", report, err)
 		}
 		if pids := tree.PIDs(); len(pids) != 3 {
-			t.Errorf("of a living host's processes %v are left", pids)
+			t.Errorf("a living host has only the processes %v left", pids)
 		}
 	})
 }
@@ -388,7 +388,7 @@ func TestTags(t *testing.T) {
 		}
 	}
 	if _, _, _, ok := h.tag.read(os.Getpid()); ok {
-		t.Error("we are tagged ourselves")
+		t.Error("this process is tagged")
 	}
 	p.Signal(unix.SIGKILL)
 	<-p.Done()
@@ -402,12 +402,12 @@ func TestSignals(t *testing.T) {
 		}
 	}
 	if SignalName(15) != "SIGTERM" || SignalName(0) != "" || SignalName(63) == "" {
-		t.Error("names")
+		t.Error("wrong signal names")
 	}
 }
 
-// A process on its way out has lost its arguments, and is not dead for a moment; one
-// that was forked is yet to become what it is for.
+// An exiting process has lost its arguments and is not dead for a moment; a
+// forked one has yet to execute its program.
 func TestStatFlags(t *testing.T) {
 	const line = "7 (sh) R 1 7 7 0 -1 %d 1 1 1 1 1 1 1 1 20 0 1 0 100 0 0 18446744073709551615 0"
 	for flags, want := range map[int]stat{0x404000: {}, 0x404040: {forked: true}, 0x40c044: {forked: true, exiting: true}} {
@@ -428,8 +428,8 @@ func FuzzStat(f *testing.F) {
 	})
 }
 
-// The helper by which a cgroup is tried must live until it is killed: one that
-// ends by itself may be gone before it is looked for.
+// The helper that probes a cgroup must live until it is killed: one that exits by
+// itself may be gone before the probe looks for it.
 func TestPauseLasts(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", childArgv(childPause)[1:]...)
 	if err := cmd.Start(); err != nil {
@@ -439,8 +439,8 @@ func TestPauseLasts(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		t.Errorf("it ended: %v", err)
-	case <-time.After(300 * time.Millisecond): // a Go program that deadlocks does so within a few
+		t.Errorf("it exited: %v", err)
+	case <-time.After(300 * time.Millisecond): // a deadlocked Go program exits within a few
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}

@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// mostLists bounds the descriptors that open lists cost.
+	// maxLists bounds the descriptors used by open lists.
 	maxLists = 64
-	// listLinger is for how long a list that nobody reads stays open. Commands
-	// often come one right after another, and each ends with a look at the list.
+	// listLinger is how long an unused list stays open. Commands often follow
+	// each other closely, and each ends with a read of the list.
 	listLinger = 50 * time.Millisecond
 )
 
-// lists are the process lists (cgroup.procs) of groups that were read a moment
-// ago. To open one costs three times as much as to read it, so it stays open
-// while commands come and go. An idle group has none.
+// procLists caches open process lists (cgroup.procs) of groups that were read
+// recently. Opening a list costs three times as much as reading it, so it stays
+// open while commands come and go. An idle group has none open.
 type procLists struct {
-	linger time.Duration // listLinger, but in tests
+	linger time.Duration // listLinger, except in tests
 
-	mu    sync.Mutex // comes before list.mu
+	mu    sync.Mutex // locked before procList.mu
 	open  map[string]*procList
-	timer *time.Timer // runs while any is open
+	timer *time.Timer // runs while any list is open
 }
 
 type procList struct {
-	used atomic.Bool // since the last look
-	mu   sync.Mutex  // held while it is read
-	fd   int         // -1: closed
+	used atomic.Bool // since the last shrink
+	mu   sync.Mutex  // held while reading
+	fd   int         // -1 means closed
 }
 
-// of returns the list of a group, nil if there are too many or no such group.
+// of returns the list of a group; nil means too many lists or no such group.
 func (ls *procLists) of(root int, name string) *procList {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -58,8 +58,8 @@ func (ls *procLists) of(root int, name string) *procList {
 	return l
 }
 
-// read returns the list as it is now. It is false where it must be read from a
-// file of one's own: what fills buf may not be all.
+// read returns the current list. False means that the caller must read the file
+// itself: a list that fills buf may be incomplete.
 func (l *procList) read(buf []byte) ([]byte, bool) {
 	l.used.Store(true)
 	l.mu.Lock()
@@ -74,7 +74,7 @@ func (l *procList) read(buf []byte) ([]byte, bool) {
 	return buf[:n], true
 }
 
-// shrink closes those that were not read since the last time.
+// shrink closes the lists that were not read since the last call.
 func (ls *procLists) shrink() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -88,14 +88,14 @@ func (ls *procLists) shrink() {
 	}
 }
 
-// forget closes the list of a group that is gone.
+// forget closes the list of a removed group.
 func (ls *procLists) forget(name string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.close(name)
 }
 
-// close closes a list, if it is open. Under mu.
+// close closes a list if it is open. The caller must hold mu.
 func (ls *procLists) close(name string) {
 	l := ls.open[name]
 	if l == nil {
@@ -108,7 +108,7 @@ func (ls *procLists) close(name string) {
 	l.fd = -1
 }
 
-// closeAll closes all for good.
+// closeAll closes all lists and stops the timer.
 func (ls *procLists) closeAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

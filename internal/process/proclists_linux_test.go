@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A list that is kept open tells what is now, is closed when nobody reads it,
+// A list that is kept open shows the current processes, is closed when unused,
 // and does not outlive its tree.
 func TestListsAreOpenWhileTheyAreRead(t *testing.T) {
 	h := newHost(t, Config{})
@@ -15,12 +15,12 @@ func TestListsAreOpenWhileTheyAreRead(t *testing.T) {
 	}
 	ls := &h.cgroup.lists
 	ls.closeAll()
-	ls.linger, ls.open = time.Hour, nil // it is the test that shrinks
+	ls.linger, ls.open = time.Hour, nil // the test itself calls shrink
 	tree, err := h.NewTree("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 40 { // more than fit into what is read at once
+	for n := range 40 { // more than one read returns
 		start(t, tree, "exec sleep 100", true)
 		if pids := tree.PIDs(); len(pids) != n+1 {
 			t.Fatalf("%d processes were started, the list has %v", n+1, pids)
@@ -28,7 +28,7 @@ func TestListsAreOpenWhileTheyAreRead(t *testing.T) {
 	}
 	l := ls.of(h.cgroup.fd, tree.name)
 	if b, ok := l.read(make([]byte, len(strconv.Itoa(tree.PIDs()[0]))+1)); ok {
-		t.Errorf("a list that did not fit was taken for whole: %q", b)
+		t.Errorf("a truncated list was taken for complete: %q", b)
 	}
 	ls.shrink() // it was read since
 	if ls.of(h.cgroup.fd, tree.name) != l {
@@ -37,7 +37,7 @@ func TestListsAreOpenWhileTheyAreRead(t *testing.T) {
 	l.used.Store(false)
 	ls.shrink()
 	if _, ok := l.read(make([]byte, 512)); ok {
-		t.Error("a list that nobody reads stays open")
+		t.Error("an unused list stays open")
 	}
 	if pids := tree.PIDs(); len(pids) != 40 {
 		t.Errorf("after a pause the list has %v", pids)
@@ -50,7 +50,7 @@ func TestListsAreOpenWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// There are no more open lists than descriptors for them.
+// The number of open lists is bounded.
 func TestListsAreBounded(t *testing.T) {
 	h := newHost(t, Config{})
 	if h.cgroup == nil {

@@ -11,30 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader is a process that does nothing but wait for a terminal's input.
+// Reader is a process that only waits for a terminal's input.
 type Reader struct {
 	PID     int
 	Command string
-	Hidden  bool // what is typed is a line, and not shown
+	Hidden  bool // input is read by line and not echoed
 }
 
-// ReaderOf finds the process among pids that waits for input of the terminal
-// whose master is given: a thread of it is blocked in a read of it, or in a call
-// that waits for it to become readable, its first thread does not run (others
-// may: a runtime's garbage collector, say), and nothing is typed that it could
-// read. This is what the kernel says, not a guess from what the process has
-// written. Only processes of the terminal's foreground group count: others would
-// be stopped for reading.
+// ReaderOf returns the process among pids that waits for input on the terminal
+// with the given master: one of its threads is blocked in a read of the terminal,
+// or in a call that waits until it is readable; its first thread does not run
+// (others may, for example a garbage collector); and no unread input is pending.
+// The kernel reports this; it is not a guess from the process's output. Only
+// processes of the terminal's foreground group count: the kernel would stop
+// others for reading.
 func ReaderOf(pids []int, master int) (Reader, bool) { return readerOf(pids, master, maxNested) }
 
-// maxNested bounds how many terminals within terminals are looked into: sudo,
-// script and a multiplexer may be on top of each other.
+// maxNested bounds how many levels of nested terminals are examined: sudo, script
+// and a multiplexer may be stacked.
 const maxNested = 4
 
 func readerOf(pids []int, master, nested int) (Reader, bool) {
 	number, err1 := unix.IoctlGetUint32(master, unix.TIOCGPTN)
 	foreground, err2 := unix.IoctlGetInt(master, unix.TIOCGPGRP)
-	// First of all: who waits after nothing was there to be read has had it all.
+	// Check this first: a process that waits after no input was pending has read
+	// it all.
 	if len(pids) == 0 || nested == 0 || err1 != nil || err2 != nil || hasUnreadInput(master) {
 		return Reader{}, false
 	}
@@ -47,10 +48,10 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 		switch {
 		case w.denied:
 		case !w.found || (w.running || w.multiThreaded && len(w.masters) == 0) && holdsMaster(pid):
-			continue // one that relays in several threads, and is at it, is not seen to wait for both
+			continue // a relay with several threads that is busy is not seen waiting for both sides
 		case len(w.masters) > 0:
-			// It must still wait, with nothing left to pass on: what was written on
-			// the far side is on this one then.
+			// It must still wait, with nothing left to relay: then everything
+			// written on the inner terminal has arrived on this one.
 			if r, ok := readerBehindRelay(pids, pid, w.masters, nested-1); ok {
 				if w := waitsFor(pid, device); w.found && !w.writes {
 					return r, true
@@ -58,15 +59,16 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 			}
 			continue
 		}
-		// Only now: it may have changed them just before it began to wait.
+		// Read only now: the process may have changed the settings just before it
+		// began to wait.
 		settings, err1 := unix.IoctlGetTermios(master, unix.TCGETS)
 		st, err2 := readStat(pid)
 		if err1 != nil || err2 != nil || st.dead() {
 			continue
 		}
 		hidden := hidesInput(settings)
-		// What is known of another user's process, sudo say, is that it sleeps, and
-		// that somebody has made the terminal one for a password.
+		// All that is known of another user's process, such as sudo, is that it
+		// sleeps and that the terminal is set up for a password.
 		if w.denied && (!hidden || st.state != 'S') {
 			continue
 		}
@@ -75,8 +77,8 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 	return Reader{}, false
 }
 
-// unread reports whether something was typed that would end a wait for it: who
-// waits has not run since.
+// hasUnreadInput reports whether typed input is pending that would end a wait for
+// it: the waiting process has not run since.
 func hasUnreadInput(master int) bool {
 	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC)
 	if errno != 0 {
@@ -87,15 +89,15 @@ func hasUnreadInput(master int) bool {
 	return err == nil && ready > 0
 }
 
-// hides reports whether a terminal takes a line and does not show it.
+// hidesInput reports whether a terminal reads lines without echo.
 func hidesInput(settings *unix.Termios) bool {
 	return settings.Lflag&unix.ICANON != 0 && settings.Lflag&unix.ECHO == 0
 }
 
-// readerBehind looks at the terminals that a process made, and to which it passes
-// on what is typed: sudo does, and script. It always waits for both sides, so
-// what counts is whether anybody waits on the far one, and has nothing left to
-// be passed back.
+// readerBehindRelay looks at the terminals that a process opened and relays input
+// to, as sudo and script do. A relay always waits for both sides, so this checks
+// whether a process waits on the inner terminal, with no output left to relay
+// back.
 func readerBehindRelay(pids []int, relay int, masters []int, nested int) (Reader, bool) {
 	pidfd, err := unix.PidfdOpen(relay, 0)
 	if err != nil {
@@ -117,17 +119,17 @@ func readerBehindRelay(pids []int, relay int, masters []int, nested int) (Reader
 	return Reader{}, false
 }
 
-// waits is what the threads of a process do.
+// threadWaits is what the threads of a process wait for.
 type threadWaits struct {
-	denied        bool  // the kernel does not let us look
-	found         bool  // one waits for the terminal
-	writes        bool  // one of those has something to write, and waits for that too
-	multiThreaded bool  // there is more than one
-	running       bool  // one that is not the first is in no call
-	masters       []int // of other terminals, for which any of them waits
+	denied        bool  // the kernel denies access
+	found         bool  // a thread waits for the terminal
+	writes        bool  // a thread waits to write
+	multiThreaded bool  // there is more than one thread
+	running       bool  // a thread other than the first is in no system call
+	masters       []int // masters of other terminals that a thread waits for
 }
 
-// waitsFor looks at every thread.
+// waitsFor examines every thread of a process.
 func waitsFor(pid int, device uint64) (w threadWaits) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	threads := numbersIn(dir + "/task")
@@ -161,14 +163,14 @@ func holdsMaster(pid int) bool {
 	return slices.ContainsFunc(numbersIn("/proc/"+strconv.Itoa(pid)+"/fd"), func(fd int) bool { return deviceOf(pid, fd) == masterDevice })
 }
 
-// call is a system call that a thread is in.
+// call is the system call that a thread is in.
 type call struct {
 	number int
 	args   [6]uint64
 }
 
-// parseCall reads /proc/PID/syscall. It is false for a thread that runs, or is
-// stopped outside of any call.
+// parseCall parses /proc/PID/syscall. It returns false for a thread that runs, or
+// is stopped outside of a system call.
 func parseCall(text string) (c call, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 7 {
@@ -189,8 +191,8 @@ func parseCall(text string) (c call, ok bool) {
 	return c, true
 }
 
-// ReadingFD returns the descriptor in whose read(2) the first thread of a process
-// is blocked, if it is.
+// ReadingFD returns the descriptor that the first thread of a process is blocked
+// reading from; false means that it is not in read(2).
 func ReadingFD(pid int) (fd int, ok bool) {
 	c, ok := blockedIn(pid)
 	return int(int32(c.args[0])), ok && c.number == unix.SYS_READ
@@ -202,8 +204,8 @@ func AwaitsChild(pid int) bool {
 	return ok && (c.number == unix.SYS_WAIT4 || c.number == unix.SYS_WAITID)
 }
 
-// blockedIn is the system call that the first thread of a process is blocked in, if it
-// is.
+// blockedIn returns the system call that the first thread of a process is blocked
+// in; false means none.
 func blockedIn(pid int) (call, bool) {
 	var small [256]byte
 	b, err := readKernelFile(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid)+"/syscall", small[:])
@@ -213,18 +215,19 @@ func blockedIn(pid int) (call, bool) {
 	return parseCall(string(b))
 }
 
-// slaveMajor is the first of the kernel's numbers for slaves, each for 256.
+// slaveMajor is the first major number of terminal slaves; each covers 256.
 const slaveMajor = 136
 
 var (
-	// ttyDevice is /dev/tty, by which programs ask for a terminal whatever their
-	// stdin is.
+	// ttyDevice is /dev/tty, which programs open to reach the terminal whatever
+	// their stdin is.
 	ttyDevice = unix.Mkdev(5, 0)
-	// masterDevice is that of every master.
+	// masterDevice is the device of every master.
 	masterDevice = unix.Mkdev(5, 2)
 )
 
-// deviceOf is the number of the device that a process has open, 0 if it is none.
+// deviceOf returns the device number behind a process's descriptor, 0 if it is
+// not a character device.
 func deviceOf(pid, fd int) uint64 {
 	var st unix.Stat_t
 	err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/fd/"+strconv.Itoa(fd), &st)
@@ -234,8 +237,8 @@ func deviceOf(pid, fd int) uint64 {
 	return st.Rdev
 }
 
-// maxWaited bounds the descriptors that are looked at in one call; who waits
-// for more is a server.
+// maxWaited bounds the descriptors examined per call; a process that waits for
+// more is a server.
 const maxWaited = 256
 
 // waitsOn lists the descriptors that the call waits to read from.
@@ -255,7 +258,7 @@ func (c call) waitsOn(pid int) []int {
 }
 
 // writes reports whether the call waits for a descriptor to become writable. With
-// epoll that says nothing: who uses it often asks for everything, once.
+// epoll it cannot tell: programs often register for all events once.
 func (c call) writes(pid int) bool {
 	switch waitCalls[c.number] {
 	case callPoll:
@@ -267,8 +270,7 @@ func (c call) writes(pid int) bool {
 	}
 }
 
-// polled looks into the array of a poll, for descriptors that are to become ready
-// for an event.
+// pollFDs returns the descriptors in a poll's array that wait for event.
 func (c call) pollFDs(pid int, event uint16) (waited []int) {
 	const size = 8 // of a struct pollfd: fd, events, revents
 	n := min(c.args[1], maxWaited)
@@ -285,7 +287,8 @@ func (c call) pollFDs(pid int, event uint16) (waited []int) {
 	return waited
 }
 
-// selected looks into one of the sets of a select, by its address.
+// selectFDs returns the descriptors in one of the sets of a select, by its
+// address.
 func (c call) selectFDs(pid int, address uint64) (waited []int) {
 	n := int(min(c.args[0], maxWaited))
 	if address == 0 {
@@ -303,7 +306,7 @@ func (c call) selectFDs(pid int, address uint64) (waited []int) {
 	return waited
 }
 
-// epolled asks the kernel what an epoll descriptor watches.
+// epollFDs returns the descriptors that an epoll descriptor watches for input.
 func epollFDs(pid, fd int) (waited []int) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/fdinfo/" + strconv.Itoa(fd))
 	if err != nil {
@@ -323,7 +326,7 @@ func epollFDs(pid, fd int) (waited []int) {
 	return waited
 }
 
-// memoryOf reads a process's memory.
+// readMemory reads another process's memory.
 func readMemory(pid int, address uint64, n int) ([]byte, bool) {
 	if n == 0 {
 		return nil, false
@@ -335,7 +338,7 @@ func readMemory(pid int, address uint64, n int) ([]byte, bool) {
 	return buf, err == nil && got == n
 }
 
-// The kinds of calls in which a process waits for input.
+// The kinds of system calls in which a process waits for input.
 const (
 	callRead = iota + 1
 	callPoll

@@ -4,7 +4,7 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// The older calls exist on amd64 alone.
+// The older calls exist on amd64 only.
 var waitCalls = map[int]int{
 	unix.SYS_READ: callRead, unix.SYS_READV: callRead,
 	unix.SYS_PPOLL: callPoll, unix.SYS_PSELECT6: callSelect,

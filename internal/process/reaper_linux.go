@@ -11,9 +11,9 @@ import (
 const reapPause = 50 * time.Millisecond
 
 // reapLoop reaps when children have died. The kernel goes through all children
-// for each pass, which takes a millisecond or two when there are ten thousand;
-// so the pause after a pass is four times what it took. Who waits for a
-// particular process does not wait for the pass: see Tree.Kill.
+// for each pass, which takes a millisecond or two with ten thousand of them, so
+// the pause after a pass is four times the duration of the pass. Callers that
+// wait for a particular process do not wait for a pass: see Tree.Kill.
 func (h *Host) reapLoop() {
 	for {
 		select {
@@ -33,10 +33,9 @@ func (h *Host) reapLoop() {
 	}
 }
 
-// reap takes every dead child that is ours: tracked processes, whose status
-// goes to their owner, and tagged orphans, whose status nobody wants. A dead
-// child that is neither (started by code outside this package) is left for
-// whoever started it.
+// reap reaps every dead child that is ours: tracked processes, whose status goes
+// to their Proc, and tagged orphans, whose status is dropped. A dead child that
+// is neither (started by code outside this package) is left for its owner.
 func (h *Host) reap() {
 	for {
 		var si siginfo
@@ -45,7 +44,7 @@ func (h *Host) reap() {
 			return
 		}
 		if !h.reapOne(si.pid()) {
-			// A stranger's zombie hides what is behind it in the kernel's
+			// A zombie that is not ours hides the ones behind it in the kernel's
 			// list: ask for ours one by one instead.
 			h.reapTracked()
 			return
@@ -53,8 +52,8 @@ func (h *Host) reap() {
 	}
 }
 
-// reapExiting reaps what was killed and is not quite dead: its cgroup does not have
-// it any more, and there is no zombie yet.
+// reapExiting reaps processes that were killed and are not quite dead: they have
+// left their cgroup and are not zombies yet.
 func (h *Host) reapExiting() {
 	deadline := time.Now().Add(time.Second) // the kernel itself may hold one
 	for _, pid := range ownChildren() {
@@ -67,7 +66,7 @@ func (h *Host) reapExiting() {
 	}
 }
 
-// reapOne reaps pid if it is ours, and says whether it was.
+// reapOne reaps pid if it is ours, and reports whether it was.
 func (h *Host) reapOne(pid int) bool {
 	h.spawn.Lock()
 	defer h.spawn.Unlock()
@@ -93,8 +92,9 @@ func (h *Host) reapOne(pid int) bool {
 	return true
 }
 
-// end takes p out of the tracked processes, once its end is told: who does not find
-// it there any more may ask how it ended. The host's mu is held.
+// markExited removes p from the tracked processes after setting its status, so a
+// caller that no longer finds it there can read how it ended. The caller must
+// hold the host's mu.
 func (p *Proc) markExited(status Status) {
 	p.status = status
 	close(p.done)
@@ -118,9 +118,9 @@ func (h *Host) reapTracked() {
 	}
 }
 
-// ownsTag reports whether pid, a zombie or not, descends from a tree of ours. A
-// process that has lowered the limit which holds its tag does too: whatever
-// else this process starts has the limit it has itself, which is none.
+// ownsTag reports whether pid, a zombie or not, descends from one of our trees. A
+// process that has lowered the limit that holds its tag does too: any other
+// process that we start has our own limit, which is infinity.
 func (h *Host) ownsTag(pid int) bool {
 	host, _, _, ok := h.tag.read(pid)
 	return ok && host == h.id || !ok && h.tag.lowered(pid)

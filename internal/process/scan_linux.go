@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// member is one live process of a tree, as a scan of /proc found it.
+// member is one live process of a tree, found by a scan of /proc.
 type member struct {
 	pid  int
 	tree uint32
 	mark uint32
 }
 
-// scanner walks /proc for the host's processes, which carry its tag. A walk costs
-// some microseconds for each process of the machine, and hundreds of trees may
-// want one at the same time, so callers that wait share one: each gets the
-// result of a walk that began after it asked.
+// scanner walks /proc for processes that carry the host's tag. A walk costs some
+// microseconds for each process of the machine, and hundreds of trees may want
+// one at the same time, so waiting callers share a walk: each gets the result of
+// one that began after its call.
 type scanner struct {
 	host *Host
-	mu   sync.Mutex // serialises walks
+	mu   sync.Mutex // serializes walks
 	gate sync.Mutex // guards next
 	next *scan
 }
@@ -50,7 +50,7 @@ func (s *scanner) fresh() []member {
 	return mine.members
 }
 
-// walk returns the living processes of the trees that are wanted.
+// walk returns the live processes of the trees for which wanted returns true.
 func (h *Host) walk(wanted func(tree uint32) bool) []member {
 	var out []member
 	ours := map[int]bool{}
@@ -60,7 +60,8 @@ func (h *Host) walk(wanted func(tree uint32) bool) []member {
 			continue
 		}
 		st, err := readStat(pid)
-		// Parents mostly come before their children, whose uid need not be read.
+		// Parents mostly come before their children; then the child's uid need
+		// not be read.
 		if err != nil || st.dead() || !ours[st.ppid] && !h.trustsTag(pid, st) {
 			continue
 		}
@@ -73,7 +74,7 @@ func (h *Host) walk(wanted func(tree uint32) bool) []member {
 // allPIDs lists the processes of this PID namespace.
 func allPIDs() []int { return numbersIn("/proc") }
 
-// numbersIn lists the names in a directory that are numbers.
+// numbersIn lists the directory entries whose names are numbers.
 func numbersIn(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HideSelf keeps the memory of this process, in which everybody's secrets pass
-// through, from commands of the same user and out of core dumps. Nobody else may
-// open its descriptors by path then.
+// HideSelf makes this process non-dumpable: commands of the same user cannot read
+// its memory, which holds secrets of all sessions, and it writes no core dumps.
+// Other processes cannot open its descriptors by path afterwards.
 func HideSelf() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("hide this process: %w", err)
@@ -22,17 +22,17 @@ func HideSelf() error {
 	return nil
 }
 
-// CleanSelf rids this process of what its own parent left to it and what its
-// children would inherit: open descriptors, ignored or blocked signals, a
-// controlling terminal. If signals were ignored or blocked (nohup, a careless
-// supervisor) it re-executes itself once, because the Go runtime hands the
-// mask and the dispositions it found at its start to every child.
+// CleanSelf removes inherited state that children would inherit in turn: open
+// descriptors, ignored or blocked signals, a controlling terminal. If signals
+// were ignored or blocked (nohup, a careless supervisor) it re-executes itself
+// once, because the Go runtime passes the mask and the dispositions it found at
+// startup to every child.
 //
-// What is in keep stays open across that. It must be called at the start of
-// main, before other goroutines.
+// Descriptors in keep stay open across the re-exec. Call it at the start of main,
+// before starting goroutines.
 func CleanSelf(keep ...int) error {
-	// Nothing of ours is open yet but the runtime's own, which is marked
-	// already; whatever else there is must not reach a session.
+	// Only the runtime's own descriptors are open yet, and they are close-on-exec
+	// already; any other must not reach a session.
 	if err := unix.CloseRange(3, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil && err != unix.ENOSYS {
 		return fmt.Errorf("mark inherited descriptors: %w", err)
 	}
@@ -44,7 +44,7 @@ func CleanSelf(keep ...int) error {
 	if blocked == 0 && ignored == 0 {
 		return nil
 	}
-	runtime.LockOSThread() // the mask below is this thread's, and exec keeps it
+	runtime.LockOSThread() // the mask set below belongs to this thread and survives exec
 	for sig := 1; sig <= 64; sig++ {
 		if ignored&(1<<(sig-1)) != 0 {
 			resetSignal(sig)
@@ -66,8 +66,8 @@ func CleanSelf(keep ...int) error {
 	return fmt.Errorf("re-execute: %w", syscall.Exec(exe, os.Args, os.Environ()))
 }
 
-// signalState reads which signals are blocked and ignored. SIGPIPE and
-// SIGURG are handled by the Go runtime and so never show as ignored here.
+// signalState returns the blocked and the ignored signals. The Go runtime handles
+// SIGPIPE and SIGURG, so they never show as ignored here.
 func signalState() (blocked, ignored uint64, err error) {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -91,31 +91,31 @@ func signalState() (blocked, ignored uint64, err error) {
 	return blocked, ignored, nil
 }
 
-// resetSignal sets the default disposition behind the runtime's back; the
+// resetSignal sets the default disposition without telling the Go runtime; the
 // process re-executes right after.
 func resetSignal(sig int) {
 	var action [32]byte // a zeroed kernel sigaction is SIG_DFL with no flags
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 }
 
-// leaveTerminal gives up the controlling terminal for this process and its
-// children to come. The process stays in its foreground group, so Ctrl-C still
-// reaches the daemon that a person started by hand, and only it. The leader of
-// a session can't do so for itself alone; its children do it then, see Start.
+// leaveTerminal detaches this process and its future children from the
+// controlling terminal. The process stays in the terminal's foreground group, so
+// Ctrl-C still reaches a daemon started from a shell, and only the daemon. A
+// session leader cannot detach alone; its children do it instead, see Start.
 func leaveTerminal() {
 	if sid, err := unix.Getsid(0); err != nil || sid == os.Getpid() {
 		return
 	}
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
-		return // there is none
+		return // no controlling terminal
 	}
 	defer unix.Close(fd)
 	_ = unix.IoctlSetInt(fd, unix.TIOCNOTTY, 0)
 }
 
-// Rename changes what lists of processes call this one, which for a program that
-// was started by way of /proc/self/exe is "exe".
+// SetName changes the name that process listings show for this process. A program
+// started through /proc/self/exe is otherwise listed as "exe".
 func SetName(name string) {
 	fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

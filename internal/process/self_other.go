@@ -2,10 +2,10 @@
 
 package process
 
-// leaveTerminal is for Linux, where children are started.
+// leaveTerminal does nothing here: children are started on Linux only.
 func leaveTerminal() {}
 
-// lead and beParentForAMoment too.
+// The other helper modes do nothing here either.
 func runLeader() {}
 
 func startAndExit([]string) {}

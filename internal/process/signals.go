@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ParseSignal reads a signal by name (TERM, SIGTERM, in any case) or number.
+// ParseSignal parses a signal name (TERM, SIGTERM, in any case) or number.
 func ParseSignal(s string) (unix.Signal, bool) {
 	if n, err := strconv.Atoi(s); err == nil {
 		return unix.Signal(n), n >= 1 && n <= 64
@@ -20,7 +20,7 @@ func ParseSignal(s string) (unix.Signal, bool) {
 	return sig, sig != 0
 }
 
-// SignalName is a signal's name, as the contract spells it: SIGTERM.
+// SignalName returns the signal's name as the protocol spells it: SIGTERM.
 func SignalName(sig unix.Signal) string {
 	if sig == 0 {
 		return ""

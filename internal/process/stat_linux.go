@@ -14,7 +14,7 @@ import (
 // clockTick is the kernel's USER_HZ: 100 on every architecture Go supports.
 const clockTick = 10 * time.Millisecond
 
-// stat is what /proc/PID/stat says.
+// stat is the content of /proc/PID/stat.
 type stat struct {
 	state byte
 	ppid  int
@@ -22,8 +22,8 @@ type stat struct {
 	rss   int64         // bytes
 	comm  string
 
-	exiting bool // it runs no more code of its own, and may have no memory any more
-	forked  bool // it is what its parent is, and has executed nothing since
+	exiting bool // it no longer runs its own code and may have lost its memory
+	forked  bool // it was forked and has not executed a program since
 }
 
 // Flags of the kernel's include/linux/sched.h.
@@ -32,7 +32,7 @@ const (
 	flagForked  = 0x40 // PF_FORKNOEXEC
 )
 
-// dead is true for a process that only waits to be reaped.
+// dead reports whether the process only waits to be reaped.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' }
 
 func readStat(pid int) (stat, error) {
@@ -45,8 +45,8 @@ func readStat(pid int) (stat, error) {
 }
 
 // readKernelFile reads a file of /proc or of a cgroup, into buf if it fits.
-// os.ReadFile offers every file to the poller, which takes longer than to read
-// a file like these.
+// os.ReadFile registers every file with the poller, which takes longer than
+// reading a file like these.
 func readKernelFile(dir int, path string, buf []byte) ([]byte, error) {
 	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func readKernelFile(dir int, path string, buf []byte) ([]byte, error) {
 
 var errStat = errors.New("malformed /proc/PID/stat")
 
-// parseStat reads the fields after the command name, which may itself hold
+// parseStat parses the fields after the command name. The name may itself contain
 // spaces and parentheses: the last ')' ends it.
 func parseStat(b []byte) (stat, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
@@ -82,7 +82,7 @@ func parseStat(b []byte) (stat, error) {
 		return stat{}, errStat
 	}
 	f := strings.Fields(string(b[end+1:]))
-	const ppid, flags, startTime, rss = 1, 6, 19, 21      // counted from the state field
+	const ppid, flags, startTime, rss = 1, 6, 19, 21      // relative to the state field
 	if len(f) <= rss || len(f[0]) != 1 || f[0][0] < 'A' { // the state is a letter
 		return stat{}, errStat
 	}
@@ -105,8 +105,8 @@ func parseStat(b []byte) (stat, error) {
 	return s, nil
 }
 
-// SinceBoot is the clock that process start times are told in. Nobody sets it, and
-// it is the same for all processes.
+// SinceBoot returns the time on the clock of process start times. It cannot be
+// set, and it is the same for all processes.
 func SinceBoot() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
@@ -115,8 +115,8 @@ func SinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// commandLine is the process's argv in one line, or its name in brackets when
-// it has none (as ps shows it). It is bounded: argv may be megabytes.
+// commandLine returns the process's argv on one line, or its name in brackets if
+// it has none, like ps. It is bounded: argv may be megabytes.
 func commandLine(pid int, comm string) string {
 	const most = 512
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cmdline")
@@ -133,11 +133,11 @@ func commandLine(pid int, comm string) string {
 	return strings.ToValidUTF8(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})), "\uFFFD")
 }
 
-// ownChildren lists the direct children of this OS process, over all threads.
+// ownChildren lists the direct children of this OS process, of all threads.
 func ownChildren() []int { return childrenIn("/proc/self/task/") }
 
 // inherited lists the children of a process's first thread, to which the kernel
-// gives those that it inherits. The list may lack some while others end.
+// reparents orphans. The list may be incomplete while children exit.
 func inherited(pid int) []int {
 	var small [4096]byte
 	number := strconv.Itoa(pid)
@@ -154,7 +154,7 @@ func inherited(pid int) []int {
 	return pids
 }
 
-// Children lists the direct children of a process, over all threads.
+// Children lists the direct children of a process, of all threads.
 func Children(pid int) []int { return childrenIn("/proc/" + strconv.Itoa(pid) + "/task/") }
 
 func childrenIn(tasks string) []int {

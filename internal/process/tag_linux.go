@@ -18,9 +18,9 @@ import (
 //	bits 20–45  the tree (session)
 //	bits 0–19   the mark (command); all ones in the hard limit
 //
-// The soft limit carries the mark and moves with each command. The hard limit
-// carries host and tree. A program can lower it and so lose its tag; its cgroup
-// still holds it then, and where there is none it is lost.
+// The soft limit carries the mark and changes with each command. The hard limit
+// carries host and tree. A program that lowers it loses its tag; its cgroup still
+// tracks it then, and without cgroups it is lost.
 const (
 	tagBit    = uint64(1) << 62
 	markBits  = 20
@@ -58,7 +58,7 @@ func makeTag(host uint16, tree, mark uint32) uint64 {
 	return tagBit | uint64(host)<<hostShift | uint64(tree)<<markBits | uint64(mark)
 }
 
-// set tags a process. What it starts from then on carries the same tag.
+// set tags a process. Processes that it starts from then on inherit the tag.
 func (t tagger) set(pid int, host uint16, tree, mark uint32) error {
 	rl := unix.Rlimit{Cur: makeTag(host, tree, mark), Max: makeTag(host, tree, maxMark)}
 	if err := unix.Prlimit(pid, t.resource, &rl, nil); err != nil {
@@ -67,11 +67,11 @@ func (t tagger) set(pid int, host uint16, tree, mark uint32) error {
 	return nil
 }
 
-// read returns the tag of a process, dead but unreaped ones included.
+// read returns the tag of a process, including one that is dead but not reaped.
 func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
 	var rl unix.Rlimit
 	switch err := unix.Prlimit(pid, t.resource, nil, &rl); {
-	case err == unix.EPERM: // it changed its uid; the file is readable by all
+	case err == unix.EPERM: // it changed its uid; every user can read the file
 		if rl, ok = t.readFile(pid); !ok {
 			return 0, 0, 0, false
 		}
@@ -89,8 +89,8 @@ func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
 	return host, tree, mark, true
 }
 
-// lowered reports whether a process has a limit that is no tag. It had one of
-// ours, then, and gave it up.
+// lowered reports whether a process has a limit that is not a tag. It had one of
+// our tags then, and lost it.
 func (t tagger) lowered(pid int) bool {
 	var rl unix.Rlimit
 	return unix.Prlimit(pid, t.resource, nil, &rl) == nil && rl.Max != unix.RLIM_INFINITY && rl.Max&tagBit == 0

@@ -15,25 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a controlling terminal for what is started on it. The kernel
-// gives a terminal to a session (in the sense of setsid), takes it away when
-// the session's leader ends, and lets nobody in who was not forked there. So a
-// helper leads the session, which outlives the shells on it, and starts them on
-// our behalf. They are ours all the same: their parent is gone at once, and
-// this process is who inherits.
+// Terminal is a controlling terminal for the processes started on it. The kernel
+// gives a terminal to a session (setsid), takes it away when the session's leader
+// exits, and admits only processes forked in that session. So a helper leads the
+// session, outlives the shells on it, and starts them on our behalf. We are still
+// their parent: the process that forked them exits at once, and the kernel
+// reparents them to us (or to the holder).
 type Terminal struct {
 	tree   *Tree
 	leader *Proc
 
 	mu          sync.Mutex // one request at a time
-	conn        int        // to the leader
-	lastRequest uint64     // of the last request
+	conn        int        // to the leader; -1 means closed
+	lastRequest uint64     // number of the last request
 }
 
-// leaderRequest is what the leader is asked: to start a program, whose files
-// come with it, or to give a process group the foreground.
+// leaderRequest asks the leader to start a program, whose files are sent with it,
+// or to move a process group to the foreground.
 type leaderRequest struct {
-	Number     uint64 // which the answer repeats: an earlier process of ours may have asked and not heard
+	Number     uint64 // repeated in the answer: an earlier daemon may have asked and not read the answer
 	Path       string
 	Argv, Env  []string
 	Dir        string
@@ -46,12 +46,12 @@ type leaderAnswer struct {
 	Error  string
 }
 
-// leaderMessage bounds a request: an environment and arguments of two
-// megabytes are as much as the kernel takes.
+// maxLeaderMessage bounds a request. The kernel limits environment and arguments
+// to two megabytes.
 const maxLeaderMessage = 4 << 20
 
-// leaderTime bounds how long the leader may take for a request: milliseconds, or
-// for ever if a command has stopped it.
+// leaderTimeout bounds how long the leader may take for a request: it takes
+// milliseconds, or forever if a command has stopped it.
 const leaderTimeout = 10 * time.Second
 
 // NewTerminal starts a session in the tree whose controlling terminal is slave.
@@ -61,7 +61,7 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 		return nil, err
 	}
 	defer unix.Close(pair[1])
-	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, maxLeaderMessage) // a long environment then fails, and says so
+	_ = unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, maxLeaderMessage) // without it a long environment fails with an error
 	limit := unix.NsecToTimeval(leaderTimeout.Nanoseconds())
 	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &limit); err != nil {
@@ -73,7 +73,8 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 		return nil, errors.Join(err, unix.Close(pair[0]))
 	}
 	defer unix.Close(null)
-	// Fd would make the file block; the descriptor is used while it is open.
+	// Fd would make the file blocking; Control keeps the descriptor open
+	// meanwhile.
 	raw, err := slave.SyscallConn()
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(pair[0]))
@@ -87,14 +88,14 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 		err = cerr
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the leader of a terminal: %w", err), unix.Close(pair[0]))
+		return nil, errors.Join(fmt.Errorf("start terminal leader: %w", err), unix.Close(pair[0]))
 	}
 	return term, nil
 }
 
-// Start starts a process on the terminal, in a process group of its own. It is
-// for programs that wait to be told what to do, as a shell is: of one that ends
-// before it was adopted nobody knows how.
+// Start starts a process on the terminal, in its own process group. Use it for
+// programs that wait for commands, such as shells: the exit status of a process
+// that exits before it is adopted is lost.
 func (t *Terminal) Start(spec Spec) (*Proc, error) {
 	answer, err := t.request(leaderRequest{Path: spec.Path, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}, spec.Files[:])
 	if err != nil {
@@ -113,8 +114,8 @@ func (t *Terminal) Foreground(p *Proc) error {
 	return err
 }
 
-// AdoptTerminal takes over a terminal of an earlier process of ours: its leader,
-// and the way to it, which is owned from then on.
+// AdoptTerminal takes over a terminal of an earlier daemon: its leader and the
+// connection to the leader, which Terminal owns from then on.
 func (t *Tree) AdoptTerminal(pid, conn int) (*Terminal, error) {
 	leader, err := t.AdoptProc(pid)
 	if err != nil {
@@ -123,13 +124,14 @@ func (t *Tree) AdoptTerminal(pid, conn int) (*Terminal, error) {
 	return &Terminal{tree: t, leader: leader, conn: conn, lastRequest: rand.Uint64()}, nil
 }
 
-// Conn is the way to the leader, which can be kept for a later process of ours.
+// Conn returns the connection to the leader, which can be kept for a later
+// daemon.
 func (t *Terminal) Conn() int { return t.conn }
 
-// PID is that of the leader.
+// PID returns the pid of the leader.
 func (t *Terminal) PID() int { return t.leader.pid }
 
-// Close lets the leader go, and with it the terminal of all that is left on it.
+// Close ends the leader, and with it the terminal of all processes left on it.
 func (t *Terminal) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,8 +143,8 @@ func (t *Terminal) Close() error {
 	return err
 }
 
-// ask puts one request to the leader. After one that failed on the way there is
-// no telling which answer comes next, so there is no other.
+// request sends one request to the leader. After a failed exchange the next
+// answer could belong to either request, so the connection is closed.
 func (t *Terminal) request(q leaderRequest, files []int) (a leaderAnswer, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +156,7 @@ func (t *Terminal) request(q leaderRequest, files []int) (a leaderAnswer, err er
 	if a, err = exchange(t.conn, q, files); err != nil {
 		_ = unix.Close(t.conn)
 		t.conn = -1
-		return a, fmt.Errorf("ask the leader of the terminal: %w", err)
+		return a, fmt.Errorf("request to terminal leader: %w", err)
 	}
 	if a.Error != "" {
 		return a, errors.New(a.Error)
@@ -179,7 +181,7 @@ func exchange(conn int, q leaderRequest, files []int) (a leaderAnswer, err error
 		case err != nil:
 			return a, err
 		case n == 0:
-			return a, errors.New("it is gone")
+			return a, errors.New("the terminal leader is gone")
 		}
 		if err := json.Unmarshal(buf[:n], &a); err != nil || a.Number == q.Number {
 			return a, err
@@ -191,10 +193,10 @@ func exchange(conn int, q leaderRequest, files []int) (a leaderAnswer, err error
 // leaderFD is the leader's end of the connection.
 const leaderFD = 3
 
-// lead is the helper's life: the terminal is its standard input.
+// runLeader is the main loop of the leader; the terminal is its standard input.
 func runLeader() {
-	// The terminal's signals are for those on it. They are caught, not ignored,
-	// for what is ignored is inherited.
+	// The terminal's signals are meant for the programs on it. They are caught,
+	// not ignored, because ignored signals are inherited.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGHUP, unix.SIGWINCH)
 	syscall.CloseOnExec(leaderFD)
 	buf, oob := make([]byte, maxLeaderMessage), make([]byte, unix.CmsgSpace(3*4))
@@ -210,7 +212,7 @@ func runLeader() {
 		if err != nil {
 			answer.Error = err.Error()
 		}
-		text, _ := json.Marshal(answer) // strings and numbers always can be
+		text, _ := json.Marshal(answer) // strings and numbers never fail
 		if _, err := unix.Write(leaderFD, text); err != nil {
 			os.Exit(1)
 		}
@@ -245,13 +247,13 @@ func receivedFiles(rights []byte) ([]int, error) {
 		return nil, err
 	}
 	if len(messages) != 1 {
-		return nil, errors.New("the files of a program did not come with it")
+		return nil, errors.New("received a program without its files")
 	}
 	return unix.ParseUnixRights(&messages[0])
 }
 
-// setForeground is called in the background, where the kernel would stop us for
-// it unless SIGTTOU is blocked.
+// setForeground runs in the background, where the kernel would stop this process
+// for it unless SIGTTOU is blocked.
 func setForeground(group int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -264,8 +266,8 @@ func setForeground(group int) error {
 	return unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group)
 }
 
-// startOrphan starts a program whose parent is gone at once: a process between
-// us starts it and ends.
+// startOrphan starts a program through an intermediate process that exits at
+// once, so that the program is reparented.
 func startOrphan(q leaderRequest, files []int) (pid int, err error) {
 	if len(files) != 3 {
 		return 0, errors.New("a program needs three files")
@@ -295,7 +297,7 @@ func startOrphan(q leaderRequest, files []int) (pid int, err error) {
 	}
 	var a leaderAnswer
 	if err := json.Unmarshal(buf[:max(n, 0)], &a); err != nil {
-		return 0, fmt.Errorf("the program could not be started: %w", err)
+		return 0, fmt.Errorf("start program: %w", err)
 	}
 	if a.Error != "" {
 		return 0, errors.New(a.Error)
@@ -303,16 +305,17 @@ func startOrphan(q leaderRequest, files []int) (pid int, err error) {
 	return a.PID, nil
 }
 
-// reportFD is where the process between says what became of the program.
+// reportFD is where the intermediate process reports the program's pid or the
+// error.
 const reportFD = 3
 
-// beParentForAMoment starts the program and reports.
+// startAndExit starts the program, reports its pid and exits.
 func startAndExit(args []string) {
 	syscall.CloseOnExec(reportFD)
 	var a leaderAnswer
 	var err error
 	if len(args) < 2 {
-		err = errors.New("nothing to start")
+		err = errors.New("no program to start")
 	} else {
 		a.PID, err = syscall.ForkExec(args[0], args[1:], &syscall.ProcAttr{
 			Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -321,7 +324,7 @@ func startAndExit(args []string) {
 	if err != nil {
 		a.Error = err.Error()
 	}
-	text, _ := json.Marshal(a) // strings and numbers always can be
+	text, _ := json.Marshal(a) // strings and numbers never fail
 	_, _ = unix.Write(reportFD, text)
 	os.Exit(0)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/pty"
 )
 
-// onTerminal starts a shell text on the terminal, with its output there.
+// onTerminal starts a shell script on the terminal, with its output there.
 func onTerminal(t *testing.T, term *Terminal, slave *os.File, text string) *Proc {
 	t.Helper()
 	fd := int(slave.Fd())
@@ -24,7 +24,7 @@ func onTerminal(t *testing.T, term *Terminal, slave *os.File, text string) *Proc
 	return p
 }
 
-// until reads the master until it has shown that.
+// until reads the master until its output contains want.
 func until(t *testing.T, master *os.File, want string) string {
 	t.Helper()
 	if err := master.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -42,7 +42,7 @@ func until(t *testing.T, master *os.File, want string) string {
 	return string(got)
 }
 
-// newTerminal makes a terminal in a tree, for as long as the test lasts.
+// newTerminal creates a terminal in a tree for the duration of the test.
 func newTerminal(t *testing.T, tree *Tree) (master, slave *os.File, term *Terminal) {
 	t.Helper()
 	master, slave, err := pty.Open(pty.Size{Rows: 24, Cols: 80})
@@ -67,10 +67,10 @@ func TestTerminal(t *testing.T) {
 		first.Signal(unix.SIGUSR1)
 		<-first.Done()
 		if code := first.Status().Code; code != 3 {
-			t.Errorf("exit code %d: its status is not ours", code)
+			t.Errorf("exit code %d: the status is not that of the shell", code)
 		}
-		// The terminal outlives what was started on it. Its keys reach the
-		// foreground, and nobody else.
+		// The terminal outlives the programs on it. Its keys reach only the
+		// foreground process group.
 		second := onTerminal(t, term, slave, "trap 'echo got it; exit 5' INT; echo ready; while :; do sleep 0.01; done")
 		third := onTerminal(t, term, slave, "sleep 4242")
 		if err := term.Foreground(second); err != nil {
@@ -88,8 +88,8 @@ func TestTerminal(t *testing.T) {
 		if _, err := term.Start(Spec{Path: "/no/such/program", Argv: []string{"x"}, Files: [3]int{int(slave.Fd()), int(slave.Fd()), int(slave.Fd())}}); err == nil {
 			t.Error("a program that does not exist was started")
 		}
-		// With its leader the terminal goes, and what is in the foreground is
-		// hung up.
+		// When the leader exits, the terminal goes away and the foreground
+		// process group gets SIGHUP.
 		if err := term.Foreground(third); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("third %+v", third.Status())
 		}
 		if _, err := term.Start(Spec{Path: "/bin/true", Argv: []string{"true"}}); err == nil {
-			t.Error("a closed terminal started something")
+			t.Error("a closed terminal started a program")
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestLeadingATerminal(t *testing.T) {
 	})
 }
 
-// A command that stops the leader makes requests fail, and nothing hang.
+// When a command stops the leader, requests fail and nothing hangs.
 func TestStoppedLeader(t *testing.T) {
 	h := newHost(t, Config{})
 	tree := newTree(t, h)
@@ -145,7 +145,7 @@ func TestStoppedLeader(t *testing.T) {
 	if err := unix.SetsockoptTimeval(term.conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &soon); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second is not even asked
+	for range 2 { // the second one is not even sent
 		if err := term.Foreground(p); err == nil {
 			t.Error("a stopped leader answered")
 		}

@@ -11,22 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is everything that descends from what was started in it.
-// Its methods may be called by any goroutine.
+// Tree is the set of all descendants of the processes started in it. Its methods
+// are safe for concurrent use.
 type Tree struct {
 	host *Host
 	name string
 	num  uint32
-	// procs are the tracked processes that have not been reaped; under host.mu.
+	// procs are the tracked processes that have not been reaped; guarded by
+	// host.mu.
 	procs []*Proc
-	// dying is set when Kill begins; nothing is started or adopted after.
+	// dying is set when Kill begins; nothing is started or adopted afterwards.
 	dying atomic.Bool
-	// tagged is set when the tree has no cgroup though the host has: it is gone
-	// and can't be made again.
+	// tagged is set when the host has cgroups and this tree has none: its cgroup
+	// is gone and cannot be recreated.
 	tagged atomic.Bool
 }
 
-// cgroup returns where the tree's cgroup is; nil means that it has none.
+// cgroup returns the root that holds the tree's cgroup; nil means that the tree
+// has none.
 func (t *Tree) cgroup() *cgroupRoot {
 	if t.tagged.Load() {
 		return nil
@@ -34,8 +36,8 @@ func (t *Tree) cgroup() *cgroupRoot {
 	return t.host.cgroup
 }
 
-// makeCgroup makes the tree's cgroup. Where that is impossible because the
-// directory of all cgroups was removed, the tree goes on with tags alone.
+// makeCgroup creates the tree's cgroup. If that is impossible because the host's
+// cgroup directory was removed, the tree continues with tags alone.
 func (t *Tree) makeCgroup() error {
 	cg := t.cgroup()
 	if cg == nil {
@@ -46,13 +48,13 @@ func (t *Tree) makeCgroup() error {
 		return err
 	}
 	t.tagged.Store(true)
-	t.host.log.Warn("the cgroup of sessions is gone and can't be made again; tracking processes by tags",
+	t.host.log.Warn("session cgroup is gone and cannot be recreated; tracking processes by tags",
 		"event", "cgroup_gone", "tree", t.name, "error", err)
 	return nil
 }
 
-// intoCgroup does what puts a process into the tree's cgroup, which is made anew
-// first if it is gone.
+// withCgroup calls put, which moves a process into the tree's cgroup. If the
+// cgroup is gone, it recreates the cgroup and calls put again.
 func (t *Tree) withCgroup(put func(cg *cgroupRoot) error) error {
 	cg := t.cgroup()
 	if cg == nil {
@@ -71,11 +73,11 @@ func (t *Tree) withCgroup(put func(cg *cgroupRoot) error) error {
 	return put(cg)
 }
 
-// NewTree makes an empty tree. The name is for people who look at cgroups.
+// NewTree creates an empty tree. The name is for people who look at cgroups.
 func (h *Host) NewTree(name string) (*Tree, error) {
 	h.mu.Lock()
 	num := h.nextTree.Add(1) & maxTree
-	for h.trees[num] != nil { // numbers come round after 67 million trees
+	for h.trees[num] != nil { // numbers wrap around after 67 million trees
 		num = h.nextTree.Add(1) & maxTree
 	}
 	t := &Tree{host: h, num: num}
@@ -84,12 +86,12 @@ func (h *Host) NewTree(name string) (*Tree, error) {
 	h.mu.Unlock()
 	if err := t.makeCgroup(); err != nil {
 		h.forget(t)
-		return nil, fmt.Errorf("make a cgroup: %w", err)
+		return nil, fmt.Errorf("create cgroup: %w", err)
 	}
 	return t, nil
 }
 
-// treeName is unique also where the names are not.
+// treeName returns a name that is unique even if names repeat.
 func treeName(name string, num uint32) string { return name + "." + strconv.Itoa(int(num)) }
 
 func (h *Host) forget(t *Tree) {
@@ -107,8 +109,8 @@ func (h *Host) forget(t *Tree) {
 	}
 }
 
-// Mark numbers what p starts from now on, until the next Mark. Zero is the
-// mark of a tree's first process; MaxMark marks exist, then they come round.
+// Mark sets the mark of every process that p starts until the next Mark. Zero is
+// the mark of a tree's first process; marks wrap around after MaxMark.
 func (t *Tree) Mark(p *Proc, mark uint32) error {
 	return t.host.tag.set(p.pid, t.host.id, t.num, mark&maxMark)
 }
@@ -116,20 +118,20 @@ func (t *Tree) Mark(p *Proc, mark uint32) error {
 const (
 	// MaxMark is the largest mark.
 	MaxMark = maxMark - 1
-	// UnknownMark is that of a process in the tree's cgroup which has given up
-	// its tag.
+	// UnknownMark is the mark of a process in the tree's cgroup that has lost its
+	// tag.
 	UnknownMark = maxMark
 )
 
-// Holds reports whether p still carries the tree's tag, without which what it
-// starts could not be told.
+// HasTag reports whether p still carries the tree's tag. Without it, processes
+// that p starts cannot be attributed to the tree.
 func (t *Tree) HasTag(p *Proc) bool {
 	host, tree, _, ok := t.host.tag.read(p.pid)
 	return ok && host == t.host.id && tree == t.num
 }
 
-// Lives reports whether a process that was started in the tree, or adopted by it, has
-// not ended.
+// Alive reports whether a process that was started in the tree, or adopted by it,
+// has not exited.
 func (t *Tree) Alive(pid int) bool {
 	t.host.mu.Lock()
 	defer t.host.mu.Unlock()
@@ -137,8 +139,8 @@ func (t *Tree) Alive(pid int) bool {
 	return p != nil && p.tree == t && !p.Exited()
 }
 
-// PIDs lists the processes of the tree. With cgroups a zombie is not listed,
-// and a list costs about 2 µs.
+// PIDs lists the processes of the tree. With cgroups it does not list zombies and
+// costs about 2 µs.
 func (t *Tree) PIDs() []int {
 	if cg := t.cgroup(); cg != nil {
 		pids, err := cg.pidsCached(t.name)
@@ -156,8 +158,8 @@ func (t *Tree) PIDs() []int {
 	return pids
 }
 
-// Marked lists the live processes that carry a mark, but for some: the process
-// that starts the others carries it too.
+// Marked lists the live processes that carry a mark, without those in except: the
+// process that starts the others carries the mark too.
 func (t *Tree) Marked(mark uint32, except ...int) []int {
 	return t.pickExcept(except, func(_ int, m uint32) bool { return m == mark&maxMark })
 }
@@ -169,10 +171,10 @@ type Info struct {
 	Age       time.Duration
 	RSS       int64
 	Command   string
-	Busy      bool // it runs, or would if it had a processor; it does not sleep
+	Busy      bool // running or runnable, not sleeping
 }
 
-// Describe returns what is known of the processes among pids that are alive.
+// Describe returns information about those pids that are alive.
 func (t *Tree) Describe(pids []int) []Info {
 	infos := make([]Info, 0, len(pids))
 	now := SinceBoot()
@@ -183,7 +185,8 @@ func (t *Tree) Describe(pids []int) []Info {
 		}
 		command := commandLine(pid, st.comm)
 		if command[0] == '[' {
-			// It has no arguments: it is ending, or just becoming another program.
+			// It has no arguments: it is exiting, or about to exec another
+			// program.
 			if st, err = readStat(pid); err != nil || st.dead() || st.exiting {
 				continue
 			}
@@ -199,18 +202,19 @@ func (t *Tree) Describe(pids []int) []Info {
 	return infos
 }
 
-// Parent is the pid of who inherits what loses its parent: the holder, or this
-// process.
+// Parent returns the pid of the process that inherits the tree's orphans: the
+// holder, or this process.
 func (t *Tree) Parent() int { return t.host.parent }
 
-// Signal signals one process, if it is (still) in the tree.
+// Signal signals a process if it is still in the tree, and reports whether it
+// did.
 func (t *Tree) Signal(pid int, sig unix.Signal) bool {
 	return t.host.signalTagged(pid, t.num, sig)
 }
 
-// signalTagged signals pid through a pidfd, and only after the tag behind that
-// pidfd was seen to be the tree's: a pid that was reused since it was listed
-// is never hit.
+// signalTagged signals pid through a pidfd, and only after reading the tree's tag
+// behind that pidfd, so a pid that was reused since it was listed is never
+// signalled.
 func (h *Host) signalTagged(pid int, tree uint32, sig unix.Signal) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -223,33 +227,33 @@ func (h *Host) signalTagged(pid int, tree uint32, sig unix.Signal) bool {
 	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
 }
 
-// Asked are the processes that were asked to end, each with whether it was then the
-// program that it is for. What a shell has just forked may take the signal for its
-// own, and forget it when it becomes another program.
+// TermSent maps the pid of each process that was sent SIGTERM to whether it had
+// already executed its program then. A process that a shell has just forked may
+// handle the signal as the shell does, and lose it when it executes a program.
 type TermSent map[int]bool
 
-// Has reports whether a process was asked.
+// Has reports whether a process was sent SIGTERM.
 func (a TermSent) Has(pid int) bool {
 	_, has := a[pid]
 	return has
 }
 
-// Ask asks the live processes that pick chooses to end: SIGTERM, and SIGCONT
-// because a stopped process acts on it only when it is continued. Who was asked is
-// not asked again, unless it has become another program since. It returns all that
-// pick chose.
-func (t *Tree) Terminate(asked TermSent, pick func(pid int, mark uint32) bool) []int {
+// Terminate sends SIGTERM to the live processes that pick chooses, and SIGCONT
+// because a stopped process handles SIGTERM only once it continues. It does not
+// signal a process twice, unless the process has executed another program since.
+// It returns all processes that pick chose.
+func (t *Tree) Terminate(sent TermSent, pick func(pid int, mark uint32) bool) []int {
 	left := t.pick(pick)
 	for _, pid := range left {
-		if asked[pid] {
+		if sent[pid] {
 			continue
 		}
 		st, err := readStat(pid)
 		forked := err == nil && st.forked
-		if asked.Has(pid) && forked {
+		if sent.Has(pid) && forked {
 			continue
 		}
-		asked[pid] = !forked
+		sent[pid] = !forked
 		t.Signal(pid, unix.SIGTERM)
 		t.Signal(pid, unix.SIGCONT)
 	}
@@ -259,7 +263,7 @@ func (t *Tree) Terminate(asked TermSent, pick func(pid int, mark uint32) bool) [
 // pick lists the live processes that fn chooses.
 func (t *Tree) pick(fn func(pid int, mark uint32) bool) []int { return t.pickExcept(nil, fn) }
 
-// pickBut lists the live processes that fn chooses, but for some.
+// pickExcept lists the live processes that fn chooses, without those in except.
 func (t *Tree) pickExcept(except []int, fn func(pid int, mark uint32) bool) []int {
 	return slices.DeleteFunc(t.PIDs(), func(pid int) bool {
 		if slices.Contains(except, pid) {
@@ -280,7 +284,8 @@ func (t *Tree) pickExcept(except []int, fn func(pid int, mark uint32) bool) []in
 	})
 }
 
-// CPU is the processor time the tree has used, where cgroups tell.
+// CPU returns the processor time the tree has used; false means that it is
+// unknown because the tree has no cgroup.
 func (t *Tree) CPU() (time.Duration, bool) {
 	cg := t.cgroup()
 	if cg == nil {

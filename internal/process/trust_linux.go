@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tag alone proves nothing: every user may lower a limit of their own to any
-// value, and /proc/PID/limits shows which value a session has. So a process
-// counts by its tag only if its real uid is this process's, or if it descends
-// from the parent of the host's processes, as a program of a session does that
-// has changed its uid. Nobody else can become such a descendant: the parent is
-// a subreaper, and a process is only ever inherited upwards.
+// A tag alone proves nothing: every user may lower their own limits to any value,
+// and /proc/PID/limits shows the value of a session. So a process's tag is
+// trusted only if its real uid is that of this process, or if it descends from
+// the parent of the host's processes, as a session's program does that has
+// changed its uid. No other process can become such a descendant: the parent is a
+// subreaper, and orphans are only ever reparented upwards.
 
-// counts reports whether a process that carries this host's tag may be taken
-// for one of its processes.
+// trustsTag reports whether a process that carries this host's tag is really one
+// of its processes.
 func (h *Host) trustsTag(pid int, st stat) bool {
 	if st.ppid == h.parent || ownUID(pid) || descends(pid, st, func(ancestor int) bool { return ancestor == h.parent }) {
 		return true
 	}
 	if _, err := readStat(pid); err != nil {
-		return false // it has ended meanwhile, and nothing is known of it
+		return false // it has exited meanwhile, and nothing is known about it
 	}
 	h.foreign.Do(func() {
 		h.log.Warn("ignoring processes of another user that carry a session's tag", "event", "foreign_tag", "pid", pid)
@@ -30,16 +30,16 @@ func (h *Host) trustsTag(pid int, st stat) bool {
 	return false
 }
 
-// ownUID reports whether the real uid of a process is that of this one. Neither
-// the effective uid nor the owner of /proc/PID will do: they are those of a
-// setuid program that another user has started.
+// ownUID reports whether the real uid of a process is that of this one. The
+// effective uid or the owner of /proc/PID would be wrong: they belong to the
+// program's owner when another user runs a setuid program.
 func ownUID(pid int) bool {
 	var small [1024]byte
 	b, err := readKernelFile(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid)+"/status", small[:])
 	if err != nil {
 		return false
 	}
-	const field = "\nUid:\t" // a name can't fake it: newlines in it are escaped
+	const field = "\nUid:\t" // a process name can't fake it: newlines in it are escaped
 	i := bytes.Index(b, []byte(field))
 	if i < 0 {
 		return false
@@ -49,12 +49,12 @@ func ownUID(pid int) bool {
 	return err == nil && uid == os.Getuid()
 }
 
-// maxAncestry bounds a walk up the ancestors of a process, those included that
-// end during the walk.
+// maxAncestry bounds a walk up the ancestors of a process, including those that
+// exit during the walk.
 const maxAncestry = 4096
 
-// descends reports whether one of the ancestors of a process, whose stat was
-// just read, is one that is asked for.
+// descends reports whether from returns true for one of the ancestors of a
+// process. st is the stat of pid, just read.
 func descends(pid int, st stat, from func(ancestor int) bool) bool {
 	for range maxAncestry {
 		if from(st.ppid) {
@@ -64,8 +64,8 @@ func descends(pid int, st stat, from func(ancestor int) bool) bool {
 			return false
 		}
 		above, err := readStat(st.ppid)
-		// The parent may have ended, and its number may be another process's by
-		// now: it is the parent only if the child still says so.
+		// The parent may have exited and its pid may have been reused: it is the
+		// parent only if the child still names it.
 		now, childErr := readStat(pid)
 		switch {
 		case childErr != nil:

@@ -19,17 +19,18 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// dead is a host that nobody has had: its pid can't be. Its number is not that of
-// another run of these tests.
+// dead names a host that never existed: its pid is impossible. Its number differs
+// between runs of these tests.
 var dead = NameHost(4194399, uint16(os.Getpid()))
 
-// wear runs a shell text in a session of its own. WEAR in it is what gives a
-// program the tag of the dead host, OTHER what gives it another uid. It returns
-// the pids that are written to descriptor 3, of which there must be so many, and
-// the pid of the shell.
+// runTagged runs a shell script in its own session. WEAR in it stands for a
+// command prefix that gives a program the tag of the dead host, OTHER for one
+// that gives it another uid. It returns the pids that the script writes to
+// descriptor 3, of which there must be count, and the pid of the shell.
 func runTagged(t *testing.T, text string, count int) (pids []int, shell int) {
 	t.Helper()
-	// Who inherits the processes of a dead host is above the one that buries it.
+	// The process that inherits a dead host's processes is an ancestor of the one
+	// that kills them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +50,11 @@ func runTagged(t *testing.T, text string, count int) (pids []int, shell int) {
 	if strings.Contains(text, "setpriv") && os.Geteuid() != 0 {
 		trltest.Need(t, errors.New("only root can start a process of another user"))
 	}
-	said, w, err := os.Pipe()
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
+	defer r.Close()
 	cmd := exec.Command("sh", "-c", text)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, []*os.File{w}
@@ -63,14 +64,14 @@ func runTagged(t *testing.T, text string, count int) (pids []int, shell int) {
 	w.Close()
 	t.Cleanup(func() {
 		for _, pid := range append(pids, cmd.Process.Pid) {
-			_ = unix.Kill(pid, unix.SIGKILL) // those that were to live
+			_ = unix.Kill(pid, unix.SIGKILL) // those that are meant to survive
 		}
 		_ = cmd.Wait()
 	})
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(r)
 	for range count {
 		if !lines.Scan() {
-			t.Fatalf("it did not begin: %v", lines.Err())
+			t.Fatalf("the script did not report its pids: %v", lines.Err())
 		}
 		pid, err := strconv.Atoi(lines.Text())
 		if err != nil {
@@ -86,17 +87,18 @@ func alive(pid int) bool {
 	return err == nil && !st.dead()
 }
 
-// bury buries the dead host when the first of its processes has been inherited.
+// checkKillOrphans kills the orphans of the dead host once its first process has
+// been inherited.
 func checkKillOrphans(t *testing.T, first, found int) {
 	t.Helper()
 	eventually(t, func() bool { st, err := readStat(first); return err == nil && subreapers()[st.ppid] })
-	buried, err := dead.KillOrphans(time.Now().Add(10 * time.Second))
-	if err != nil || buried.Found != found || len(buried.Left) > 0 {
-		t.Errorf("it buried %+v, %v; want %d found", buried, err, found)
+	report, err := dead.KillOrphans(time.Now().Add(10 * time.Second))
+	if err != nil || report.Found != found || len(report.Left) > 0 {
+		t.Errorf("KillOrphans returned %+v, %v; want %d found", report, err, found)
 	}
 }
 
-// Anybody can give a process of their own a tag.
+// Every user can tag their own processes.
 func TestTagsOfOthersDoNotCount(t *testing.T) {
 	pids, _ := runTagged(t, `(OTHER WEAR sh -c 'echo $$ >&3; exec sleep 300' &)`, 1)
 	checkKillOrphans(t, pids[0], 0)
@@ -105,37 +107,37 @@ func TestTagsOfOthersDoNotCount(t *testing.T) {
 	}
 }
 
-// A group in which others are must not be killed with the one.
+// A group that also contains other processes must not be killed as a whole.
 func TestGroupsWithOthersAreSpared(t *testing.T) {
 	pids, service := runTagged(t, `(WEAR sh -c 'echo $$ >&3; exec sleep 300' &); exec sleep 300`, 1)
 	checkKillOrphans(t, pids[0], 1)
 	if alive(pids[0]) {
-		t.Error("the one that has the tag lives")
+		t.Error("the process with the tag is alive")
 	}
 	if !alive(service) {
-		t.Error("the service was killed in whose group it was")
+		t.Error("the service that leads the group was killed")
 	}
 }
 
-// What has changed its uid, and descends from a process that counts, counts.
+// A process that has changed its uid counts if it descends from one that counts.
 func TestChangedUIDCounts(t *testing.T) {
 	pids, _ := runTagged(t, `(WEAR sh -c 'echo $$ >&3; OTHER sh -c "sleep 300 & echo \$! >&3; echo \$\$ >&3; wait" & wait' &)`, 3)
 	checkKillOrphans(t, pids[0], 3)
 	for _, pid := range pids {
 		if alive(pid) {
-			t.Errorf("process %d is left", pid)
+			t.Errorf("process %d is still alive", pid)
 		}
 	}
 }
 
-// The real uid decides, which a setuid program of another user has kept.
+// The real uid decides: a setuid program keeps that of the user who started it.
 func TestOwnUID(t *testing.T) {
 	if !ownUID(os.Getpid()) || ownUID(4194399) {
-		t.Error("uid of this process, or of one that can't be")
+		t.Error("wrong for this process, or for a pid that cannot exist")
 	}
 	pids, _ := runTagged(t, `exec setpriv --ruid 65534 sh -p -c 'echo $$ >&3; exec sleep 300'`, 1)
 	if ownUID(pids[0]) {
-		t.Error("its effective uid was taken for its real one")
+		t.Error("the effective uid was taken for the real one")
 	}
 }
 
@@ -168,12 +170,12 @@ func TestDescends(t *testing.T) {
 	}
 }
 
-// A process that ends while it is looked at is not another user's.
+// A process that exits while it is examined is not reported as another user's.
 func TestEndedIsNotForeign(t *testing.T) {
 	var log bytes.Buffer
 	h := newHost(t, Config{NoCgroup: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if h.trustsTag(4194399, stat{ppid: 1}) {
-		t.Error("a process that can't be counts")
+		t.Error("a pid that cannot exist counts")
 	}
 	if strings.Contains(log.String(), "foreign_tag") {
 		t.Errorf("logged: %s", &log)

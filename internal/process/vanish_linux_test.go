@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The directory of all cgroups may be removed under a host, by root or by a
-// manager that takes it for a dead one's.
+// The host's cgroup directory may be removed while the host is alive, by root or
+// by a manager that takes the host for dead.
 func TestCgroupVanishes(t *testing.T) {
-	for name, again := range map[string]bool{"made anew": true, "can't be made": false} {
+	for name, again := range map[string]bool{"recreated": true, "cannot be recreated": false} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Config{})
 			if h.cgroup == nil {
@@ -19,7 +19,7 @@ func TestCgroupVanishes(t *testing.T) {
 			old := newTree(t, h)
 			p, _ := start(t, old, "sleep 100", true)
 			if !killCgroup(h.cgroup.path, time.Now().Add(10*time.Second)) {
-				t.Fatal("it can't be removed")
+				t.Fatal("the cgroup could not be removed")
 			}
 			<-p.Done()
 			if !again {
@@ -32,7 +32,7 @@ func TestCgroupVanishes(t *testing.T) {
 					t.Errorf("a tree is tracked by tags: %v", !again)
 				}
 				if tree == old {
-					tree = h.AdoptTree("test", tree.num) // as a later process of ours does
+					tree = h.AdoptTree("test", tree.num) // as a later daemon does
 				}
 				if pids := tree.PIDs(); len(pids) != 2 {
 					t.Errorf("processes %v", pids)
@@ -46,7 +46,8 @@ func TestCgroupVanishes(t *testing.T) {
 	}
 }
 
-// What others have moved out of a cgroup, and removed that, is killed all the same.
+// Processes are killed even if someone has moved them out of their cgroup and
+// removed it.
 func TestKillWithoutItsCgroup(t *testing.T) {
 	h := newHost(t, Config{})
 	if h.cgroup == nil {

@@ -15,7 +15,7 @@ func openPeer(master int) (fd int, name string, err error) {
 	if err := unix.IoctlSetInt(master, unix.TIOCPTYUNLK, 0); err != nil {
 		return -1, "", err
 	}
-	var path [128]byte // the size is in the request's number
+	var path [128]byte // the request's number encodes the size
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCPTYGNAME, uintptr(unsafe.Pointer(&path))); errno != 0 {
 		return -1, "", errno
 	}

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size is that of a terminal in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Rows, Cols int }
 
-// maxSide is the largest number of rows or columns: the kernel keeps 16 bits.
+// maxSide is the largest number of rows or columns: the kernel stores 16 bits.
 const maxSide = 1<<16 - 1
 
-// ErrSize says that a size can't be that of a terminal.
+// ErrSize means that a size is not valid for a terminal.
 var ErrSize = errors.New("pty: rows and cols must be from 1 to 65535")
 
 // Valid reports whether a terminal can have this size.
@@ -22,8 +22,8 @@ func (s Size) Valid() bool {
 	return s.Rows >= 1 && s.Rows <= maxSide && s.Cols >= 1 && s.Cols <= maxSide
 }
 
-// Open makes a pseudo-terminal of a size. The slave is for the programs; it
-// becomes nobody's controlling terminal by being opened.
+// Open opens a pseudo-terminal of a size. The slave is for the programs; opening
+// it does not make it a controlling terminal.
 func Open(size Size) (master, slave *os.File, err error) {
 	if !size.Valid() {
 		return nil, nil, ErrSize
@@ -36,7 +36,7 @@ func Open(size Size) (master, slave *os.File, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open a pseudo-terminal: %w", err), unix.Close(fd))
 	}
-	// os.NewFile sees that the descriptor does not block, and polls.
+	// os.NewFile sees that the descriptor is non-blocking, and uses the poller.
 	master, slave = os.NewFile(uintptr(fd), "/dev/ptmx"), os.NewFile(uintptr(peer), name)
 	if err := SetSize(slave, size); err != nil {
 		return nil, nil, errors.Join(err, master.Close(), slave.Close())
@@ -44,8 +44,8 @@ func Open(size Size) (master, slave *os.File, err error) {
 	return master, slave, nil
 }
 
-// SetSize changes the size, by either end. The foreground processes of the
-// terminal are sent SIGWINCH if it is another one.
+// SetSize changes the size, through either end. The foreground processes of the
+// terminal get SIGWINCH if the size differs.
 func SetSize(f *os.File, size Size) error {
 	if !size.Valid() {
 		return ErrSize
@@ -57,7 +57,7 @@ func SetSize(f *os.File, size Size) error {
 	return nil
 }
 
-// GetSize returns the size.
+// GetSize returns the size of the terminal.
 func GetSize(f *os.File) (Size, error) {
 	var ws *unix.Winsize
 	err := control(f, func(fd int) (err error) {
@@ -70,8 +70,8 @@ func GetSize(f *os.File) (Size, error) {
 	return Size{Rows: int(ws.Row), Cols: int(ws.Col)}, nil
 }
 
-// control calls fn with the descriptor, which is not closed meanwhile. f.Fd
-// would make it block.
+// control calls fn with the descriptor and keeps it open meanwhile. f.Fd would
+// make it blocking.
 func control(f *os.File, fn func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

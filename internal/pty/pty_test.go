@@ -85,8 +85,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// It can be a controlling terminal: a program on it finds it as /dev/tty, is
-// told of sizes, and is hung up with it.
+// A slave can be a controlling terminal: a program on it finds it as /dev/tty,
+// gets its size changes, and gets SIGHUP when it closes.
 func TestControllingTerminal(t *testing.T) {
 	master, slave := open(t)
 	cmd := exec.Command("sh", "-c", `trap 'stty size; exit 7' WINCH; echo here >/dev/tty; while :; do sleep 0.01; done`)

@@ -1,8 +1,8 @@
 // Package trltest runs the real binary for tests: it builds it once, starts a
-// daemon in a directory of its own, stops it, and looks at what is left.
+// daemon in its own directory, stops it, and checks what it leaves behind.
 //
-// Only tests import it. It knows nothing of the daemon's insides, so that what
-// it finds is what a user would find.
+// Only tests import it. It knows nothing about the daemon's internals, so it sees
+// what a user would see.
 package trltest
 
 import (
@@ -22,18 +22,18 @@ import (
 	"time"
 )
 
-// command is the package of the binary.
+// command is the import path of the binary's package.
 const command = "github.com/terminal-runtime/trl/cmd/trl"
 
-// BinaryVariable names a binary to use as it is, instead of building one: the
-// very file that is going to be shipped, say. Its file name must be trl.
+// BinaryVariable names a binary to use instead of building one, for example the
+// file that is going to be shipped. Its file name must be trl.
 const BinaryVariable = "TRL_BINARY"
 
-// RaceVariable set to 1 asks for a binary with the race detector in it. It
-// is slower, and ends with status 66 after a race, which Stop reports.
+// RaceVariable set to 1 selects a binary with the race detector. It is slower,
+// and exits with status 66 after a race, which Stop reports.
 const RaceVariable = "TRL_RACE_BINARY"
 
-// build makes the binary once in a test process. Main removes it.
+// build builds the binary once per test process. Main removes it.
 var build = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv(BinaryVariable); given != "" {
 		return filepath.Abs(given)
@@ -41,20 +41,21 @@ var build = sync.OnceValues(func() (string, error) {
 	return compile(os.Getenv(RaceVariable) == "1")
 })
 
-// buildRace makes the binary with the race detector in it.
+// buildRace builds the binary with the race detector.
 var buildRace = sync.OnceValues(func() (string, error) { return compile(true) })
 
-// OtherVersion is the version of the binary that Other returns.
+// OtherVersion is the version of the binary that OtherBinary returns.
 const OtherVersion = "v0.0.0-other"
 
-// Other returns the path of a binary that differs from Binary in its version.
+// OtherBinary returns the path of a binary that differs from Binary only in its
+// version.
 var OtherBinary = sync.OnceValues(func() (string, error) {
 	return compile(os.Getenv(RaceVariable) == "1", "-ldflags", "-X github.com/terminal-runtime/trl/internal/cli.version="+OtherVersion)
 })
 
-// Install puts a binary at a path, as an upgrade does: in one step. Another process
-// writes it: what a test beside this one forks would have our descriptor for a moment,
-// and what is open for writing can't be executed.
+// Install puts a binary at a path atomically, as an upgrade does. Another process
+// writes it: a child forked by a concurrent test would hold our descriptor for a
+// moment, and a file that is open for writing can't be executed.
 func Install(binary, path string) error {
 	if out, err := exec.Command("cp", "--", binary, path+".new").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -79,12 +80,12 @@ func compile(race bool, flags ...string) (string, error) {
 	return binary, nil
 }
 
-// built are the directories to remove; written by compile, read after all
+// built are the directories to remove; compile writes it, Main reads it after all
 // tests.
 var built []string
 
-// Main is the TestMain of a package that uses Binary: it runs the tests, and
-// removes the binary if one was made.
+// Main is the TestMain of a package that uses Binary: it runs the tests and
+// removes the binary if one was built.
 func Main(m *testing.M) {
 	code := m.Run()
 	for _, dir := range built {
@@ -95,45 +96,46 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Binary returns the path of the real binary, built from this tree unless one
-// was given. The file's name is trl, so its directory can be put on PATH.
+// Binary returns the path of the real binary, built from this tree unless
+// BinaryVariable is set. The file's name is trl, so its directory can be put on
+// PATH.
 func Binary() (string, error) { return build() }
 
-// Config says how to start a daemon. The zero value starts one with defaults.
+// Config configures a daemon. The zero value starts one with defaults.
 type Config struct {
 	// Args follow `trl serve --socket PATH`.
 	Args []string
 	// Env is added to PATH and the private HOME, TMPDIR and XDG directories.
 	Env []string
-	// HTTP serves HTTP on a free port of the loopback address too, for a token
-	// of scope admin.
+	// HTTP also serves HTTP on a free loopback port, with a token of scope admin.
 	HTTP bool
-	// Race starts a daemon with the race detector in it.
+	// Race starts a binary with the race detector.
 	Race bool
-	// Binary is what to start; default: what Binary returns.
+	// Binary is the path of the binary to start. Default: the path that the
+	// function Binary returns.
 	Binary string
-	// Dir is the directory of an earlier daemon, to start another in its
-	// place; default: a new one.
+	// Dir is the directory of an earlier daemon that this one replaces. Default:
+	// a new directory.
 	Dir string
 }
 
-// Daemon is a running daemon. It is owned by the test that started it.
+// Daemon is a running daemon. The test that started it owns it.
 type Daemon struct {
-	Dir    string // everything it can write to by default is in here
+	Dir    string // contains everything the daemon can write to by default
 	Socket string
-	HTTP   string // host:port, if asked for
+	HTTP   string // host:port, if requested
 	Token  string // for HTTP
 	PID    int
 
 	log    syncBuffer
-	exited chan struct{} // closed when the process has been waited for
-	err    error         // of Wait; read after exited
+	exited chan struct{} // closed when Wait has returned
+	err    error         // result of Wait; read it only after exited is closed
 }
 
 // How long things may take on a machine that is busy with other tests.
 const (
 	startPatience = Patience
-	// The grace a daemon gives its sessions is 5 s, some of it twice.
+	// A daemon gives its sessions a grace of 5 s, some of it twice.
 	stopPatience = Patience + 10*time.Second
 )
 
@@ -144,9 +146,9 @@ const (
 	tmpDir  = "tmp"
 )
 
-// NewDir makes a directory for a daemon. Its path is short, for a socket's has
-// room for about a hundred bytes, and does not begin with /tmp/trl, which the
-// torture table removes.
+// NewDir creates a directory for a daemon. Its path is short, because a socket
+// path is limited to about a hundred bytes, and does not begin with /tmp/trl,
+// which the torture table removes.
 func NewDir() (string, error) {
 	dir, err := os.MkdirTemp("", "daemon-")
 	if err != nil {
@@ -160,11 +162,11 @@ func NewDir() (string, error) {
 	return dir, nil
 }
 
-// SocketIn is where the socket of a daemon in that directory is.
+// SocketIn returns the socket path of a daemon in dir.
 func SocketIn(dir string) string { return filepath.Join(dir, runDir, "trl.sock") }
 
-// Environ is the environment of a daemon, and of commands beside it, that
-// lives in that directory alone.
+// Environ returns the environment for a daemon that uses only dir, and for
+// commands that talk to it.
 func Environ(dir string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -178,8 +180,8 @@ func Environ(dir string) []string {
 	}
 }
 
-// Start starts a daemon and waits until it answers. The caller ends it with
-// Stop, or Kill, and then removes Dir.
+// Start starts a daemon and waits until it answers. The caller must call Stop or
+// Kill, and then remove Dir.
 func Start(cfg Config) (*Daemon, error) {
 	find := Binary
 	if cfg.Race {
@@ -210,8 +212,8 @@ func Start(cfg Config) (*Daemon, error) {
 	cmd.Dir = filepath.Join(d.Dir, homeDir)
 	cmd.Env = append(Environ(d.Dir), cfg.Env...)
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
-	// A process that outlives the daemon with its stderr open must not keep
-	// Wait, and with it the test, waiting.
+	// A process that outlives the daemon and holds its stderr open must not block
+	// Wait.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -228,13 +230,13 @@ func Start(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// openHTTP makes a token, and finds a port that is free.
+// openHTTP creates a token and finds a free port.
 func (d *Daemon) openHTTP(binary string, env []string) error {
 	cmd := exec.Command(binary, "token", "create", "--scope", "admin")
 	cmd.Env = append(Environ(d.Dir), env...)
 	token, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("making a token: %w", err)
+		return fmt.Errorf("create a token: %w", err)
 	}
 	d.Token = strings.TrimSpace(string(token))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -255,7 +257,7 @@ func (d *Daemon) awaitAnswer() error {
 		}
 		select {
 		case <-d.exited:
-			return fmt.Errorf("the daemon ended while starting: %w", errors.Join(d.err, err))
+			return fmt.Errorf("the daemon exited while starting: %w", errors.Join(d.err, err))
 		case <-ctx.Done():
 			return fmt.Errorf("no answer from the daemon after %s: %w", startPatience, err)
 		case <-time.After(10 * time.Millisecond):
@@ -263,7 +265,7 @@ func (d *Daemon) awaitAnswer() error {
 	}
 }
 
-// Ping asks the TRL behind a socket for a sign of life.
+// Ping calls system.ping on a socket.
 func Ping(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -288,14 +290,15 @@ func Ping(ctx context.Context, socket string) error {
 	return nil
 }
 
-// Log is what the daemon has written so far.
+// Log returns what the daemon has written so far.
 func (d *Daemon) Log() string { return d.log.String() }
 
-// Stop asks the daemon to end, and returns what is wrong with how it did: a
-// status other than 0, a file in its runtime directory, a process left.
+// Stop sends SIGTERM to the daemon and reports everything wrong with its exit: a
+// status other than 0, files left in its runtime directory, processes left
+// running.
 func (d *Daemon) Stop() error {
 	if !d.Running() {
-		return fmt.Errorf("the daemon has ended by itself (%v)\n%s", d.err, d.Log())
+		return fmt.Errorf("the daemon has already exited (%v)\n%s", d.err, d.Log())
 	}
 	before := Descendants(d.PID)
 	if err := syscall.Kill(d.PID, syscall.SIGTERM); err != nil {
@@ -305,11 +308,11 @@ func (d *Daemon) Stop() error {
 	case <-d.exited:
 	case <-time.After(stopPatience):
 		d.Kill()
-		return fmt.Errorf("the daemon did not end within %s of SIGTERM\n%s", stopPatience, d.Log())
+		return fmt.Errorf("the daemon did not exit within %s of SIGTERM\n%s", stopPatience, d.Log())
 	}
 	var wrong []error
 	if d.err != nil {
-		wrong = append(wrong, fmt.Errorf("the daemon ended badly: %w", d.err))
+		wrong = append(wrong, fmt.Errorf("the daemon exited with an error: %w", d.err))
 	}
 	if left := Remaining(before); len(left) > 0 {
 		wrong = append(wrong, fmt.Errorf("processes left by the daemon: %v", left))
@@ -327,27 +330,26 @@ func (d *Daemon) Stop() error {
 	return fmt.Errorf("%w\n%s", errors.Join(wrong...), d.Log())
 }
 
-// Ended waits for a daemon that something else has asked to end.
+// AwaitExit waits for a daemon that something else has asked to exit.
 func (d *Daemon) AwaitExit() error {
 	select {
 	case <-d.exited:
 		return d.err
 	case <-time.After(stopPatience):
-		return fmt.Errorf("the daemon has not ended within %s\n%s", stopPatience, d.Log())
+		return fmt.Errorf("the daemon has not exited within %s\n%s", stopPatience, d.Log())
 	}
 }
 
 // Kill ends the daemon at once, as a crash of the machine would: the process that
-// was started, and with it those that would start it again or tidy up after it.
-// It waits for the first, and may be called again, and after Stop.
+// was started, and the processes that would restart it or clean up after it. It
+// waits for the first. It may be called repeatedly, and after Stop.
 func (d *Daemon) Kill() {
 	select {
 	case <-d.exited:
-		return // the pid may be another's by now
+		return // the pid may have been reused
 	default:
 	}
-	// The errors say that they are gone, which is what is wanted. Who is stopped
-	// starts no other.
+	// Errors mean that they are gone already. A stopped process starts no other.
 	_ = syscall.Kill(d.PID, syscall.SIGSTOP)
 	for _, pid := range append(helpers(d.PID), d.PID) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -355,7 +357,7 @@ func (d *Daemon) Kill() {
 	<-d.exited
 }
 
-// Running reports whether the daemon's process is still there.
+// Running reports whether the daemon's process is still running.
 func (d *Daemon) Running() bool {
 	select {
 	case <-d.exited:

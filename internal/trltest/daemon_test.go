@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fakeVariable makes this test binary a daemon with one fault, or none.
+// fakeVariable turns this test binary into a fake daemon with one fault, or none.
 const fakeVariable = "FAKE_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// fakeDaemon answers everything on the socket with what a ping is answered
-// with, until it is told to end.
+// fakeDaemon answers every request on the socket like a ping, until it gets a
+// signal.
 func fakeDaemon(fault, socket string) int {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
@@ -70,7 +70,7 @@ func fakeDaemon(fault, socket string) int {
 	return 0
 }
 
-// Stop is what tells a clean end from another: it must be able to complain.
+// Stop must report every kind of unclean exit.
 func TestStop(t *testing.T) {
 	for fault, complaint := range map[string]string{
 		"none":    "",
@@ -81,14 +81,14 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			if fault == "process" && runtime.GOOS != "linux" {
-				t.Skip("the process table is read on Linux alone")
+				t.Skip("the process table is read on Linux only")
 			}
 			daemon := start(t, fault)
 			below := Descendants(daemon.PID)
 			err := daemon.Stop()
 			switch {
 			case complaint == "" && err != nil:
-				t.Errorf("a clean end: %v", err)
+				t.Errorf("a clean exit: %v", err)
 			case complaint != "" && (err == nil || !strings.Contains(err.Error(), complaint)):
 				t.Errorf("%v, want %q", err, complaint)
 			}
@@ -99,7 +99,7 @@ func TestStop(t *testing.T) {
 				t.Error("still running")
 			}
 			if err := daemon.Stop(); err == nil {
-				t.Error("what has ended can't be stopped")
+				t.Error("Stop succeeded for a daemon that has exited")
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestStartSaysWhyNot(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	if _, err := Start(Config{Dir: dir, Env: []string{fakeVariable + "=dies"}}); err == nil || !strings.Contains(err.Error(), "a reason") {
-		t.Errorf("%v, want the daemon's own words", err)
+		t.Errorf("%v, want the daemon's own message", err)
 	}
 }
 

@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// CacheVariable names the directory where the check keeps what it makes once,
-// as .ci/run has it.
+// CacheVariable names the directory in which .ci/run caches what is built once.
 const CacheVariable = "TRL_CI_CACHE"
 
-// earlierAge is how long the binary of a commit is kept after its last use: the
-// commit before this one is another one with every change.
+// maxBinaryAge is how long the binary of a commit is kept after its last use:
+// every change has a different predecessor.
 const maxBinaryAge = 14 * 24 * time.Hour
 
-// Commit returns the hash of a commit of this repository by any of its names.
-// It fails in a checkout that does not have that commit.
+// Commit returns the hash of a commit of this repository, given any name of it.
+// It fails in a checkout that lacks the commit.
 func Commit(name string) (string, error) {
 	out, err := git("rev-parse", "--verify", "--quiet", name+"^{commit}")
 	if err != nil {
@@ -30,8 +29,9 @@ func Commit(name string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Earlier returns the path of the binary that a commit of this repository makes.
-// Its version is the commit. It is built once and kept in the cache of the check.
+// EarlierBinary returns the path of the binary built from a commit of this
+// repository. Its version is the commit. It is built once and kept in the CI
+// cache.
 func EarlierBinary(commit string) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -63,7 +63,7 @@ func EarlierBinary(commit string) (string, error) {
 	return binary, nil
 }
 
-// buildCommit leaves the binary of a commit in work/out.
+// buildCommit writes the binary of a commit to work/out.
 func buildCommit(commit, work string) error {
 	source := filepath.Join(work, "source")
 	if err := os.Mkdir(source, 0o700); err != nil {
@@ -89,8 +89,8 @@ func buildCommit(commit, work string) error {
 	return nil
 }
 
-// removeOld removes what has not been used for long, builds that were cut off
-// included. What can't be removed is tried again the next time.
+// removeOld removes builds that have not been used for a long time, including
+// interrupted ones. What can't be removed is retried next time.
 func removeOld(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -109,8 +109,8 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "trl-ci"), err
 }
 
-// git runs git in the top directory of the repository that the tests are of,
-// whoever owns it.
+// git runs git in the top directory of the repository under test, whoever owns
+// it.
 func git(args ...string) ([]byte, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -126,7 +126,7 @@ func git(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// moduleRoot is the directory of go.mod: tests run somewhere below it.
+// moduleRoot returns the directory of go.mod: tests run somewhere below it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// A checkout without the commit that is asked for must say how to get it.
+// In a checkout without the requested commit the error must say how to get it.
 func TestCommit(t *testing.T) {
 	_, err := Commit("0123456789012345678901234567890123456789")
 	if err == nil || !strings.Contains(err.Error(), "git fetch --unshallow") {
-		t.Errorf("a commit that is not there: %v", err)
+		t.Errorf("a missing commit: %v", err)
 	}
 }

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// Need skips a test for which something is missing on this machine. Under CI
-// nothing may be missing: there it fails.
+// Need skips a test if err says that this machine lacks something. Under CI it
+// fails the test instead.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case err == nil:
 	case os.Getenv("CI") != "":
-		t.Fatalf("this machine can't run it: %v", err)
+		t.Fatalf("this machine can't run the test: %v", err)
 	default:
 		t.Skip(err)
 	}

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Process is one process of this machine, at the moment it was looked at.
+// Process is a process of this machine at the time it was read.
 type Process struct {
 	PID, PPID int
 	State     string // as in /proc: R, S, Z, …
 	Name      string
 
-	start string // with the pid, it is one process and not a later one
+	start string // start time; with the pid it identifies the process even if the pid is reused
 }
 
-// String is how a process is named in a failure.
+// String describes a process in a failure message.
 func (p Process) String() string { return fmt.Sprintf("%d %s (%s)", p.PID, p.Name, p.State) }
 
-// Descendants returns the children of a process, theirs, and so on, zombies
-// included.
+// Descendants returns the children of a process, their children, and so on,
+// including zombies.
 func Descendants(pid int) []Process { return descendantsOf(all(), pid) }
 
 func descendantsOf(processes []Process, pid int) []Process {
@@ -37,8 +37,8 @@ func descendantsOf(processes []Process, pid int) []Process {
 	return found
 }
 
-// Remaining returns those of the processes that are still there. A zombie
-// whose parent has not looked yet counts.
+// Remaining returns those of the processes that still exist, including zombies
+// that have not been reaped.
 func Remaining(processes []Process) []Process {
 	var left []Process
 	for _, now := range all() {

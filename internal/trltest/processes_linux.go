@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// all reads the process table. A process that ends meanwhile is left out.
+// all reads the process table. It omits processes that exit meanwhile.
 func all() []Process {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -31,8 +31,8 @@ func all() []Process {
 	return found
 }
 
-// parseStat reads a line of /proc/PID/stat. The name in it is in parentheses
-// and may itself hold spaces and parentheses, hence the last one.
+// parseStat parses a line of /proc/PID/stat. The name in parentheses may itself
+// contain spaces and parentheses, so the last one ends it.
 func parseStat(line string) (Process, bool) {
 	open, shut := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 0 || shut < open {
@@ -51,8 +51,8 @@ func parseStat(line string) (Process, bool) {
 	return Process{PID: pid, PPID: ppid, State: fields[0], Name: line[open+1 : shut], start: fields[19]}, true
 }
 
-// helpers returns the children of a daemon's first process that are parts of the
-// daemon too: their first argument is be-something.
+// helpers returns the children of a daemon's first process that are part of the
+// daemon: their first argument is be-something.
 func helpers(pid int) (found []int) {
 	for _, p := range all() {
 		if p.PPID != pid {
@@ -66,8 +66,8 @@ func helpers(pid int) (found []int) {
 	return found
 }
 
-// WithEnv returns the processes that were started with that NAME=value in
-// their environment. A zombie has none to look at.
+// WithEnv returns the processes that were started with variable (NAME=value) in
+// their environment. Zombies have none.
 func WithEnv(variable string) []Process {
 	var found []Process
 	for _, p := range all() {
@@ -85,8 +85,8 @@ func WithEnv(variable string) []Process {
 	return found
 }
 
-// orphaned reports whether who serves on a socket has lost its holder: it is a
-// daemon that is about to give way, not the one that was started.
+// orphaned reports whether the process that serves on a socket has lost its
+// holder: such a daemon is about to exit and is not the one that was started.
 func orphaned(socket string) bool {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -103,7 +103,7 @@ func orphaned(socket string) bool {
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", peer.Pid))
 	if err != nil || !strings.Contains(string(line), "\x00be-daemon\x00") {
-		return err != nil // another kind of daemon has none to lose
+		return err != nil // other kinds of daemon have no holder to lose
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", peer.Pid))
 	if err != nil {

@@ -30,8 +30,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What looks for leftovers must find them when they are there, and see them
-// gone when they are gone.
+// The functions that look for leftovers must find existing ones and must not
+// report ones that are gone.
 func TestLeftoversAreSeen(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 60 & echo started; wait")
 	cmd.Env = append(os.Environ(), "LEFTOVER_TEST=a b")
@@ -67,12 +67,12 @@ func TestLeftoversAreSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The shell's wait reaps its child, and ours the shell.
+	// The shell's wait reaps its child, and ours reaps the shell.
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if left := Remaining(found); len(left) != 0 {
-		t.Errorf("remaining after the end: %v", left)
+		t.Errorf("remaining after the exit: %v", left)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// A pid that has gone to another process is not the one that was seen.
+// A process with a reused pid is not the one that was seen.
 func TestRemainingKnowsAReusedPID(t *testing.T) {
 	processes := all()
 	self := slices.IndexFunc(processes, func(p Process) bool { return p.PID == os.Getpid() })

@@ -2,8 +2,8 @@
 
 package trltest
 
-// Without /proc the process table is not read: the tests that look at it see
-// nothing left, and check the rest.
+// Without /proc the process table is not read: tests that check for leftovers see
+// none.
 func all() []Process { return nil }
 
 // WithEnv returns nothing here.

@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and a daemon, and cuts their connections at
-// random: after so many bytes of the daemon's, wherever that is in a message.
-// Some it stalls before, as a network does that is about to fail.
+// Proxy forwards connections between clients and a daemon, and cuts them at
+// random: after a number of bytes from the daemon, possibly in the middle of a
+// message. It stalls some before, like a network that is about to fail.
 type Proxy struct {
 	listener net.Listener
 	network  string // of the daemon
 	target   string
-	cut      int // bytes after which a connection is cut, on average; 0: never
+	cut      int // average number of bytes after which a connection is cut; 0 means never
 	seed     atomic.Uint64
 
 	cuts        atomic.Int64
-	stopCutting atomic.Bool // cut no more
+	stopCutting atomic.Bool // set by StopCutting
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
 	wg    sync.WaitGroup
 }
 
-// maxStall is how long a connection may be held before it is cut.
+// maxStall is how long a connection may stall before it is cut.
 const maxStall = 30 * time.Millisecond
 
 // NewProxy listens on a Unix socket (network "unix", address a path) or on TCP,
-// and forwards to the daemon at target on the same network. Close ends it.
+// and forwards to the daemon at target on the same network. The caller must call
+// Close.
 func NewProxy(network, address, target string, cut int, seed uint64) (*Proxy, error) {
 	l, err := net.Listen(network, address)
 	if err != nil {
@@ -43,16 +44,16 @@ func NewProxy(network, address, target string, cut int, seed uint64) (*Proxy, er
 	return p, nil
 }
 
-// Addr is where clients connect.
+// Addr returns the address that clients connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cuts is how many connections were cut.
+// Cuts returns how many connections were cut.
 func (p *Proxy) Cuts() int64 { return p.cuts.Load() }
 
-// Rest lets every connection live from now on.
+// StopCutting makes the proxy cut no further connections.
 func (p *Proxy) StopCutting() { p.stopCutting.Store(true) }
 
-// Close ends all connections and waits until nothing is left of them.
+// Close closes all connections and waits for their goroutines.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
 	p.mu.Lock()
@@ -83,7 +84,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// end closes a pair. It is called from both directions.
+// end closes a pair of connections. Both directions call it.
 func (p *Proxy) end(near, far net.Conn) {
 	_, _ = near.Close(), far.Close()
 	p.mu.Lock()

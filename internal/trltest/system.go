@@ -8,22 +8,21 @@ import (
 	"testing"
 )
 
-// SystemVariable names the archive of the Debian that NewSystem unpacks.
+// SystemVariable names the Debian archive that NewSystem unpacks.
 const SystemVariable = "TRL_CHROOT"
 
-// System is a Debian of its own, in a directory: nothing has ever been installed
-// there.
+// System is a fresh Debian system in a directory, with nothing installed.
 type System struct{ Dir string }
 
-// NewSystem unpacks one for a test.
+// NewSystem unpacks a Debian system for a test.
 func NewSystem(t testing.TB) System {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can go into a system of its own")
+		t.Skip("only root can run a system in a chroot")
 	}
 	archive := os.Getenv(SystemVariable)
 	if archive == "" {
-		Need(t, errors.New(SystemVariable+" names no archive of a Debian: mmdebstrap --variant=apt makes one"))
+		Need(t, errors.New(SystemVariable+" is not set to a Debian archive: create one with mmdebstrap --variant=apt"))
 	}
 	for _, program := range []string{"tar", "unshare", "chroot"} {
 		_, err := exec.LookPath(program)
@@ -36,10 +35,10 @@ func NewSystem(t testing.TB) System {
 	return s
 }
 
-// Path is where a file of the system is.
+// Path returns the host path of a file in the system.
 func (s System) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// Put copies a file to where it is in the system.
+// Put writes a file into the system.
 func (s System) Put(t testing.TB, name string, content []byte, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(s.Path(name)), 0o755); err != nil {
@@ -50,8 +49,8 @@ func (s System) Put(t testing.TB, name string, content []byte, mode os.FileMode)
 	}
 }
 
-// Command runs a script in the system, as its first process: what that leaves
-// running ends with it. Its environment is what a login has, and env.
+// Command runs a script in the system as its first process, so that everything it
+// starts ends with it. Its environment is that of a login, plus env.
 func (s System) Command(script string, env ...string) *exec.Cmd {
 	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc="+s.Path("proc"),
 		"chroot", s.Dir, "/bin/sh", "-euc", script)

@@ -9,12 +9,13 @@ import (
 )
 
 const (
-	// maxAnswers bounds what waits to be sent. A program that asks this much
-	// without reading gets no more.
+	// maxAnswers bounds the answers waiting to be sent. A program that asks for
+	// more without reading gets no more.
 	maxAnswers = 16 << 10
 	maxTitle   = 1024 // bytes kept of a title, an icon name or a directory
-	maxTitles  = 10   // that programs can push
-	// The size of a cell in pixels, for programs that ask. There are no pixels.
+	maxTitles  = 10   // maximum number of pushed titles
+	// The size of a cell in pixels, for programs that ask. There are no real
+	// pixels.
 	cellHeight, cellWidth = 16, 8
 )
 
@@ -25,11 +26,11 @@ const (
 	versionAnswer       = "\x1bP>|TRL\x1b\\"
 )
 
-// Answers returns what a terminal would have sent to the program in reply to
-// its queries since the last call; nil is nothing. It is to be written to the
-// program's input, or the program may wait for it forever. Answers are made of
-// numbers and fixed words alone: nothing that a program has written comes back
-// as input.
+// Answers returns what a terminal would have sent to the program in reply to its
+// queries since the last call; nil means nothing. The caller must write it to the
+// program's input, or the program may wait for it forever. Answers consist of
+// numbers and fixed words: nothing that a program has written comes back as
+// input.
 func (s *Screen) Answers() []byte {
 	a := s.answers
 	s.answers = nil
@@ -42,7 +43,7 @@ func (s *Screen) answer(format string, args ...any) {
 	}
 }
 
-// query does control sequences with a prefix other than '?'.
+// query handles control sequences with a prefix other than '?'.
 func (s *Screen) query(q *sequence) {
 	if q.intermediate != 0 {
 		return
@@ -57,7 +58,7 @@ func (s *Screen) query(q *sequence) {
 	}
 }
 
-// position is the cursor as programs count it.
+// position returns the cursor position as programs count it.
 func (s *Screen) position() (row, column int) {
 	row, column = s.y+1, s.x+1
 	if s.modes.on(origin) {
@@ -94,7 +95,8 @@ func (s *Screen) reportPrivateStatus(n int) {
 	}
 }
 
-// reportMode is DECRQM: 0 is unknown, 1 set, 2 reset, 3 and 4 forever so.
+// reportMode is DECRQM: 0 is unknown, 1 set, 2 reset, 3 permanently set, 4
+// permanently reset.
 func (s *Screen) reportMode(n int, private bool) {
 	state := func(on bool) int {
 		if on {
@@ -145,7 +147,7 @@ func (s *Screen) reportMode(n int, private bool) {
 	s.answer("\x1b[?%d;%d$y", n, v)
 }
 
-// window is XTWINOPS: sizes are answered, titles never are, and nothing moves.
+// window is XTWINOPS: it reports sizes, never titles, and moves nothing.
 func (s *Screen) window(q *sequence) {
 	switch q.at(0) {
 	case 11:
@@ -190,7 +192,7 @@ func push(stack []string, v string) []string {
 	return append(stack, v)
 }
 
-// dcs does a device control string: only requests, and those are all answered.
+// dcs handles a device control string: only requests, which are all answered.
 func (s *Screen) dcs(q *sequence, data []byte) {
 	s.preceding = 0
 	switch {
@@ -226,8 +228,8 @@ func (s *Screen) setting(name string) (string, bool) {
 	return "", false
 }
 
-// osc does an operating system command. The clipboard (52) is nobody's here,
-// and what is not listed is ignored.
+// osc handles an operating system command. The clipboard (52) is not supported,
+// and unlisted commands are ignored.
 func (s *Screen) osc(data []byte) {
 	s.preceding = 0
 	head, rest, _ := bytes.Cut(data, []byte(";"))
@@ -259,18 +261,18 @@ func (s *Screen) osc(data []byte) {
 	}
 }
 
-// short is a title as it is kept.
+// short returns a title in the form in which it is kept.
 func short(b []byte) string {
 	return string(bytes.ToValidUTF8(b[:min(len(b), maxTitle)], nil))
 }
 
-// linkSchemes are the kinds of link that a screen has. A person who clicks on
-// one may not know that a command wrote it, and others than these may make the
-// terminal or the browser run something.
+// linkSchemes are the supported link schemes. A person who clicks on a link may
+// not know that a command wrote it, and other schemes may make the terminal or
+// the browser run something.
 var linkSchemes = []string{"http", "https", "file", "mailto"}
 
-// allowedLink reports whether a link is one that a screen has: of a known scheme,
-// and spelled as links are on a terminal, in printable ASCII.
+// allowedLink reports whether a link is supported: it has a known scheme and
+// consists of printable ASCII.
 func allowedLink(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	return ok && slices.Contains(linkSchemes, strings.ToLower(scheme)) && isASCII(uri)
@@ -280,7 +282,7 @@ func isASCII(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
-// hyperlink begins a link. One that a screen does not have ends that before it.
+// hyperlink begins a link. An unsupported link ends the one before it.
 func (s *Screen) hyperlink(v string) {
 	params, uri, ok := strings.Cut(v, ";")
 	if !ok {
@@ -300,8 +302,8 @@ func (s *Screen) hyperlink(v string) {
 	s.setExtra()
 }
 
-// palette are the colors that programs have changed. A color is 0 as long as
-// it was not, and colorRGB with its value then.
+// palette holds the colors that programs have changed. A color is 0 until it is
+// changed, and then colorRGB with its value.
 type palette struct {
 	indexed map[uint8]uint32
 	special [3]uint32 // foreground, background, cursor
@@ -310,13 +312,13 @@ type palette struct {
 // specialDefaults are white on black.
 var specialDefaults = [3]uint32{0xffffff, 0x000000, 0xffffff}
 
-// basicColors are the first sixteen, as xterm has them.
+// basicColors are the first sixteen colors, as in xterm.
 var basicColors = [16]uint32{
 	0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5,
 	0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00, 0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff,
 }
 
-// indexedColor is the default of a palette entry: sixteen colors, a cube of
+// indexedColor returns the default of a palette entry: sixteen colors, a cube of
 // six steps a side, and 24 grays.
 func indexedColor(i uint8) uint32 {
 	step := func(v uint8) uint32 {
@@ -390,8 +392,8 @@ func formatColor(rgb uint32) string {
 	return fmt.Sprintf("rgb:%02x%02x/%02x%02x/%02x%02x", r, r, g, g, b, b)
 }
 
-// parseColor reads rgb:R/G/B and #RGB with one to four digits each, as
-// XParseColor does. Names of colors are not known.
+// parseColor parses rgb:R/G/B and #RGB with one to four digits each, like
+// XParseColor. It knows no color names.
 func parseColor(spec string) (uint32, bool) {
 	var parts []string
 	scaled := false

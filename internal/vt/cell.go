@@ -2,21 +2,21 @@ package vt
 
 import "unicode/utf8"
 
-// cell is one place of the screen: 16 bytes, with no pointer in them, so that
-// a scrollback of many cells costs the garbage collector nothing.
+// cell is one position of the screen: 16 bytes without pointers, so that a
+// scrollback of many cells costs the garbage collector nothing.
 type cell struct {
-	ch uint32 // a character or a cluster, with flags; 0: blank
+	ch uint32 // a character or a cluster, with flags; 0 means blank
 	pen
 }
 
 const (
 	chValue   = 1<<21 - 1 // the code point, or the index of a cluster
-	chCluster = 1 << 21   // several code points in one place
+	chCluster = 1 << 21   // several code points in one cell
 	chWide    = 1 << 22   // the left half of a wide character
 	chTail    = 1 << 23   // its right half
 )
 
-// pen is how a character looks.
+// pen is the appearance of a character.
 type pen struct {
 	fg, bg uint32 // a color
 	attrs  uint32 // attributes, underline style, and the index of an extra
@@ -31,7 +31,7 @@ const (
 	colorValue   = 1<<24 - 1
 )
 
-// The lower bits of pen.look.
+// The lower bits of pen.attrs.
 const (
 	bold = 1 << iota
 	dim
@@ -41,7 +41,7 @@ const (
 	invisible
 	strike
 	overline
-	protected // from selective erase (DECSCA); not something one sees
+	protected // from selective erase (DECSCA); not visible
 
 	underlineShift = iota
 	underlineMask  = 7 << underlineShift
@@ -54,7 +54,7 @@ func (p *pen) setUnderline(style uint32) { p.attrs = p.attrs&^underlineMask | st
 func (p *pen) extra() uint32             { return p.attrs >> extraShift }
 func (p *pen) setExtra(i uint32)         { p.attrs = p.attrs&(1<<extraShift-1) | i<<extraShift }
 
-// extra is what few characters have: it is kept beside the cells.
+// extra holds what few characters have; it is stored outside of the cells.
 type extra struct {
 	underline uint32 // color
 	link, id  string // OSC 8
@@ -63,7 +63,7 @@ type extra struct {
 // line is one row of a screen or of its scrollback.
 type line struct {
 	cells   []cell
-	wrapped bool // it goes on where the line above ended for want of room
+	wrapped bool // it continues the line above, which was full
 }
 
 func newLines(rows, cols int) []*line {
@@ -77,7 +77,7 @@ func newLines(rows, cols int) []*line {
 	return lines
 }
 
-// fit makes the line cols wide: longer ones are cut, shorter ones filled.
+// fit makes the line cols wide: it cuts longer lines and fills shorter ones.
 func (l *line) fit(cols int) {
 	switch n := len(l.cells); {
 	case n > cols:
@@ -93,7 +93,7 @@ func (l *line) fit(cols int) {
 	}
 }
 
-// fill sets every cell, and the line begins anew.
+// fill sets every cell and clears the wrapped flag.
 func (l *line) fill(c cell) {
 	l.wrapped = false
 	if c == (cell{}) {
@@ -116,7 +116,7 @@ func (l *line) split(a, b int, with cell) {
 	}
 }
 
-// erase blanks the cells from a up to b; those protected stay if selective.
+// erase blanks the cells from a up to b; if selective, protected cells stay.
 func (l *line) erase(a, b int, with cell, selective bool) {
 	b = min(b, len(l.cells))
 	if a >= b {
@@ -137,7 +137,7 @@ func (l *line) erase(a, b int, with cell, selective bool) {
 	}
 }
 
-// insert moves the cells from a on to the right by n; what passes b is lost.
+// insert moves the cells from a on to the right by n; cells that pass b are lost.
 func (l *line) insert(a, b, n int, with cell) {
 	n = min(n, b-a)
 	l.split(a, a, with)
@@ -154,8 +154,7 @@ func (l *line) insert(a, b, n int, with cell) {
 	}
 }
 
-// remove moves the cells from a+n on to the left by n, and blanks are added
-// before b.
+// remove moves the cells from a+n on to the left by n, and adds blanks before b.
 func (l *line) remove(a, b, n int, with cell) {
 	n = min(n, b-a)
 	l.split(a, a+n, with)
@@ -169,31 +168,31 @@ func (l *line) remove(a, b, n int, with cell) {
 	}
 }
 
-// shelf keeps what does not fit into a cell, under a number. It is bounded:
-// when it is full, what no cell refers to any more is thrown out, and if that
-// gives no room, nothing is added.
+// internTable stores values that do not fit into a cell, under a number. It is
+// bounded: when it is full, values that no cell refers to are removed, and if
+// that frees no room, nothing is added.
 type internTable[T comparable] struct {
 	items []T // items[0] is the zero value
 	index map[T]uint32
 	cost  func(T) int
 	used  int // sum of the costs
-	limit int // at which used things are told from unused ones
-	rest  int // how many are refused before that is tried again
+	limit int // value of used at which the table is swept
+	rest  int // how many additions are refused before the next sweep
 }
 
 const (
-	// shelfBudget bounds one shelf. It holds some thousand links or clusters,
-	// which is more than fits on a screen that somebody reads.
+	// internBudget bounds one table. It holds some thousand links or clusters,
+	// which is more than fits on a readable screen.
 	internBudget = 256 << 10
-	// firstSweep is when a shelf is first swept.
+	// firstSweep is the size at which a table is first swept.
 	firstSweep = 32 << 10
-	// sweepRest keeps the cost of sweeping a full shelf small beside that of
+	// sweepRest keeps the cost of sweeping a full table small compared to that of
 	// the output that fills it.
 	sweepRest = 4096
 )
 
-// put returns the number of a thing, which is 0 when there is no room. sweep
-// calls keep for every number in use and then replaces them all by renumber.
+// put returns the number of an item, 0 if there is no room. sweep calls keep for
+// every number in use and then replaces them all by renumber.
 func (h *internTable[T]) put(item T, sweep func(keep func(uint32), renumber func(uint32) uint32)) uint32 {
 	var zero T
 	if item == zero {
@@ -251,8 +250,8 @@ func (h *internTable[T]) get(i uint32) T {
 	return zero
 }
 
-// appendChar adds the text of a cell to b; a blank is a space, the right half
-// of a wide character nothing.
+// appendChar appends the text of a cell to b: a space for a blank, nothing for
+// the right half of a wide character.
 func (s *Screen) appendChar(b []byte, ch uint32) []byte {
 	switch {
 	case ch&chTail != 0:

@@ -1,6 +1,6 @@
 package vt
 
-// control does a C0 or C1 control.
+// control executes a C0 or C1 control.
 func (s *Screen) control(c byte) {
 	s.preceding = 0
 	switch c {
@@ -18,7 +18,7 @@ func (s *Screen) control(c byte) {
 		y := s.y
 		s.down()
 		if s.y != y {
-			s.line().wrapped = false // somebody has ended the line above
+			s.line().wrapped = false // a line feed has ended the line above
 		}
 	case '\r':
 		s.x, s.pending = s.leftEdge(), false
@@ -53,12 +53,12 @@ func (s *Screen) nextLine() {
 	s.down()
 }
 
-// backspace goes one column back. With reverse wraparound it undoes a wrap, but
-// never more than that: a line that began by itself stays the beginning.
+// backspace moves one column back. With reverse wraparound it undoes a wrap, but
+// no more: it does not leave a line that is not a continuation.
 func (s *Screen) backspace() {
 	back := s.modes.on(reverseWrap)
 	if s.pending && back {
-		s.pending = false // the column after the last one is left
+		s.pending = false // leaves the column after the last one
 		return
 	}
 	s.pending = false
@@ -78,7 +78,7 @@ func (s *Screen) backspace() {
 	}
 }
 
-// tab goes to the n-th next stop, or to the last column.
+// tab moves to the n-th next stop, or to the last column.
 func (s *Screen) tab(n int) {
 	if s.pending {
 		return
@@ -105,7 +105,7 @@ func (s *Screen) backTab(n int) {
 	s.confine()
 }
 
-// escape does what is introduced by ESC alone.
+// escape executes an escape sequence (ESC without CSI, OSC or DCS).
 func (s *Screen) escape(intermediate, final byte) {
 	s.preceding = 0
 	switch intermediate {
@@ -161,8 +161,8 @@ func (s *Screen) plainEscape(final byte) {
 	}
 }
 
-// designate makes a set one of G0 to G3. Sets other than these are taken for
-// ASCII, which they are but for a few letters.
+// designate assigns a character set to one of G0 to G3. Unknown sets are treated
+// as ASCII, which they equal but for a few letters.
 func (s *Screen) designate(g int, final byte) {
 	switch final {
 	case '0', 'A':
@@ -188,7 +188,7 @@ func translate(set byte, r rune) rune {
 	return r
 }
 
-// align is DECALN, the pattern to focus a picture tube by.
+// align is DECALN, the screen alignment pattern.
 func (s *Screen) align() {
 	s.on.resetMargins(s.rows, s.cols)
 	s.modes.set(origin, false)
@@ -207,8 +207,8 @@ func (s *Screen) saveCursor() {
 	s.on.saved = savedCursor{x: s.x, y: s.y, pen: p, extra: s.extra, sets: s.sets, origin: s.modes.on(origin)}
 }
 
-// restoreCursor does not bring a pending wrap back: the cursor is then on the
-// last column.
+// restoreCursor does not restore a pending wrap: the cursor is then on the last
+// column.
 func (s *Screen) restoreCursor() {
 	c := s.on.saved
 	s.modes.set(origin, c.origin)
@@ -218,7 +218,7 @@ func (s *Screen) restoreCursor() {
 	s.setExtra()
 }
 
-// confine brings the cursor between the margins in origin mode, which it can't
+// confine moves the cursor between the margins in origin mode, which it can't
 // leave.
 func (s *Screen) confine() {
 	if !s.modes.on(origin) {
@@ -229,7 +229,7 @@ func (s *Screen) confine() {
 	s.x, s.y = x, y
 }
 
-// goTo places the cursor, counted from the margins in origin mode.
+// goTo places the cursor, relative to the margins in origin mode.
 func (s *Screen) goTo(x, y int) {
 	s.pending = false
 	left, right, top, bottom := 0, s.cols-1, 0, s.rows-1
@@ -240,7 +240,7 @@ func (s *Screen) goTo(x, y int) {
 	s.y = min(max(top, top+min(y, bottom-top)), bottom)
 }
 
-// toRow and toColumn place one coordinate and leave the other.
+// toRow and toColumn set one coordinate and keep the other.
 func (s *Screen) toRow(y int) {
 	x := s.x
 	s.goTo(0, y)
@@ -253,7 +253,8 @@ func (s *Screen) toColumn(x int) {
 	s.y = y
 }
 
-// move is relative. It stops at the margins, unless it began outside of them.
+// move moves the cursor relatively. It stops at the margins, unless it began
+// outside of them.
 func (s *Screen) move(dx, dy int) {
 	s.pending = false
 	g := s.on
@@ -274,7 +275,7 @@ func (s *Screen) move(dx, dy int) {
 	s.y = min(max(s.y+dy, top), bottom)
 }
 
-// csi does a control sequence.
+// csi executes a control sequence.
 func (s *Screen) csi(q *sequence) {
 	width := s.preceding
 	s.preceding = 0
@@ -308,7 +309,7 @@ func (s *Screen) csi(q *sequence) {
 }
 
 func (s *Screen) plainCSI(q *sequence) {
-	// No count is larger than a screen; this keeps sums from overflowing.
+	// No count exceeds the size of a screen; this keeps sums from overflowing.
 	n := min(q.count(0), 1<<16)
 	switch q.final {
 	case '@':
@@ -458,7 +459,7 @@ func (s *Screen) shiftColumns(x, n int, shift func(l *line, a, b, n int, with ce
 // inside reports whether the cursor is between the left and the right margin.
 func (s *Screen) inside() bool { return s.x >= s.on.left && s.x <= s.on.right }
 
-// deleteLines is DL: what it removes does not go to the scrollback.
+// deleteLines is DL: the lines it removes do not go to the scrollback.
 func (s *Screen) deleteLines(n int) {
 	g := s.on
 	n = min(n, g.bottom-s.y+1)
@@ -474,8 +475,8 @@ func (s *Screen) deleteLines(n int) {
 	}
 }
 
-// resetLeftRight takes the left and right margins away from both screens: only
-// with their mode on may there be any.
+// resetLeftRight resets the left and right margins of both screens: margins exist
+// only while their mode is on.
 func (s *Screen) resetLeftRight() {
 	s.main.left, s.main.right = 0, s.cols-1
 	s.alt.left, s.alt.right = 0, s.cols-1
@@ -491,7 +492,7 @@ func (s *Screen) setLeftRight(left, right int) {
 	}
 }
 
-// column is the cursor's column, one more when a wrap is pending: erasing to
+// column returns the cursor's column, one more if a wrap is pending: erasing to
 // the right then leaves the character that was just written.
 func (s *Screen) column() int {
 	if s.pending {
@@ -542,8 +543,7 @@ func (s *Screen) eraseLine(how int, selective bool) {
 	}
 }
 
-// repeat is REP: the character before the cursor, if it was the last thing
-// printed, n times more.
+// repeat is REP: it repeats the last printed character n times.
 func (s *Screen) repeat(n, width int) {
 	x := s.column() - width
 	if width == 0 || x < 0 {
@@ -551,7 +551,7 @@ func (s *Screen) repeat(n, width int) {
 	}
 	ch := s.line().cells[x].ch & (chValue | chCluster)
 	if full := s.rows * s.cols; n > full {
-		// More than a screen of it only scrolls by lines that are the same.
+		// More than a screen of them would only scroll by identical lines.
 		perLine := max(1, (s.rightEdge()-s.leftEdge()+1)/width)
 		n = full + (n-full)%perLine
 	}

@@ -36,8 +36,8 @@ var byteKeys = map[string]byte{
 	"minus": '-', "plus": '+',
 }
 
-// keypadKeys are the keys at the right of a keyboard: what they print, and
-// what they send after ESC O in application mode.
+// keypadKeys are the keys of the numeric keypad: what they print, and what they
+// send after ESC O in application mode.
 var keypadKeys = map[string][2]byte{
 	"kp-0": {'0', 'p'}, "kp-1": {'1', 'q'}, "kp-2": {'2', 'r'}, "kp-3": {'3', 's'}, "kp-4": {'4', 't'},
 	"kp-5": {'5', 'u'}, "kp-6": {'6', 'v'}, "kp-7": {'7', 'w'}, "kp-8": {'8', 'x'}, "kp-9": {'9', 'y'},
@@ -45,13 +45,13 @@ var keypadKeys = map[string][2]byte{
 	"kp-decimal": {'.', 'n'}, "kp-divide": {'/', 'o'}, "kp-enter": {'\r', 'M'}, "kp-equal": {'=', 'X'},
 }
 
-// Key returns what the terminal sends for a key, given the modes the program
-// has set. A key is a character ("x", "é") or a name: enter, tab, escape, space,
-// backspace, insert, delete, up, down, left, right, home, end, pageup,
-// pagedown, f1 to f20, kp-0 to kp-9, kp-enter, kp-add, kp-subtract,
-// kp-multiply, kp-divide, kp-decimal, kp-comma, kp-equal; with ctrl-, alt- and
-// shift- before it ("ctrl-c", "alt-x", "shift-tab", "ctrl-shift-left"). Case
-// matters only for single characters.
+// Key returns what the terminal sends for a key in the modes the program has set.
+// A key is a character ("x", "é") or a name: enter, tab, escape, space,
+// backspace, insert, delete, up, down, left, right, home, end, pageup, pagedown,
+// f1 to f20, kp-0 to kp-9, kp-enter, kp-add, kp-subtract, kp-multiply, kp-divide,
+// kp-decimal, kp-comma, kp-equal; with prefixes ctrl-, alt- and shift- ("ctrl-c",
+// "alt-x", "shift-tab", "ctrl-shift-left"). Case matters only for single
+// characters.
 func (s *Screen) Key(name string) ([]byte, error) {
 	mods, base := splitKey(name)
 	lower := strings.ToLower(base)
@@ -108,8 +108,8 @@ func (s *Screen) Key(name string) ([]byte, error) {
 	return withAlt(mods, []byte(string(r))...), nil
 }
 
-// splitKey takes the modifiers from the front of a name. The separator may be
-// the key itself, as in "ctrl--".
+// splitKey splits the modifiers from a name. The separator may be the key itself,
+// as in "ctrl--".
 func splitKey(name string) (mods int, base string) {
 	for {
 		i := strings.IndexAny(name, "-+")
@@ -132,7 +132,7 @@ func withAlt(mods int, b ...byte) []byte {
 	return b
 }
 
-// controlOf is what a character becomes with the control key.
+// controlOf returns what a character becomes with the control key.
 func controlOf(r rune) (byte, bool) {
 	switch {
 	case r >= 'a' && r <= 'z', r >= '@' && r <= '_':
@@ -149,10 +149,10 @@ func controlOf(r rune) (byte, bool) {
 	return 0, false
 }
 
-// Paste returns what the terminal sends for pasted text. Lines end as the
-// enter key ends them. When the program has asked for brackets (2004), the text
-// is between them, and loses what could end them early or act by itself:
-// escape, and the controls from U+0080 to U+009F in either form.
+// Paste returns what the terminal sends for pasted text. Lines end as with the
+// enter key. If the program has enabled bracketed paste (2004), the text is
+// bracketed, and characters that could end the brackets early or act as controls
+// are removed: escape, and the controls from U+0080 to U+009F in either form.
 func (s *Screen) Paste(text string) []byte {
 	text = strings.NewReplacer("\r\n", "\r", "\n", "\r").Replace(text)
 	if !s.modes.on(bracketedPaste) {

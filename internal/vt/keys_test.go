@@ -98,7 +98,7 @@ func TestPaste(t *testing.T) {
 		if got := string(s.Paste(c.text)); got != c.want {
 			t.Errorf("%q after %q: got %q, want %q", c.text, c.modes, got, c.want)
 		} else if strings.Count(got, "\x1b") > 2 {
-			t.Errorf("%q has more than its brackets", got)
+			t.Errorf("%q contains more than its brackets", got)
 		}
 	}
 }

@@ -1,10 +1,10 @@
 package vt
 
-// modes are what programs switch on and off.
+// modes are the modes that programs set and reset.
 type modes struct {
 	flags    flag
-	tracking int // which mouse events are wanted: 0, 9, 1000, 1002 or 1003
-	encoding int // how they are sent: 0, 1005, 1006, 1015 or 1016
+	tracking int // requested mouse events: 0, 9, 1000, 1002 or 1003
+	encoding int // mouse encoding: 0, 1005, 1006, 1015 or 1016
 }
 
 type flag uint32
@@ -19,7 +19,7 @@ const (
 	reverseWrap                       // 45
 	appKeypad                         // DECNKM, and ESC = and ESC >
 	leftRightMargins                  // DECLRMM
-	hiddenCursor                      // DECTCEM, the other way round
+	hiddenCursor                      // DECTCEM, inverted
 	altScreen                         // 47, 1047, 1049
 	focusEvents
 	altScroll
@@ -100,8 +100,8 @@ func (s *Screen) setPrivateMode(n int, on bool) {
 	}
 }
 
-// switchScreen goes to the alternate screen, which is then blank, or back. The
-// cursor stays where it is; margins and tabs are each screen's own.
+// switchScreen switches to the alternate screen, which is then blank, or back.
+// The cursor stays where it is; each screen has its own margins and tabs.
 func (s *Screen) switchScreen(alt bool) {
 	if alt == (s.on == &s.alt) {
 		return
@@ -120,13 +120,14 @@ func (s *Screen) switchScreen(alt bool) {
 	s.on = &s.alt
 }
 
-// CursorStyle is how the cursor is drawn. The zero value is a steady block.
+// CursorStyle describes how the cursor is drawn. The zero value is a steady
+// block.
 type CursorStyle struct {
 	Shape string `json:"shape,omitempty"` // "": block; "underline" or "bar"
 	Blink bool   `json:"blink,omitempty"`
 }
 
-// setCursorStyle is DECSCUSR. Its default is what a screen begins with.
+// setCursorStyle is DECSCUSR. Its default is the initial style of a screen.
 func (s *Screen) setCursorStyle(n int) {
 	if n > 6 {
 		return
@@ -140,7 +141,7 @@ func (s *Screen) setCursorStyle(n int) {
 	}
 }
 
-// number is the DECSCUSR parameter of a style.
+// number returns the DECSCUSR parameter of a style.
 func (c CursorStyle) number() int {
 	n := 2
 	switch c.Shape {

@@ -18,17 +18,19 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// xterm.js is the judge: what it shows for a recording, this package shows.
+// xterm.js is the reference: this package must show what it shows for a
+// recording.
 
-// differences are the recordings for which it does not, on purpose.
+// differences are the recordings for which it deliberately does not.
 var differences = map[string]string{
 	"syn-decslrm":  "xterm.js has no left and right margins; DEC's VT420 manual and xterm (ctlseqs, DECSLRM) do",
 	"syn-utf8-bad": "xterm.js drops what is no UTF-8; the Encoding Standard and xterm show U+FFFD, so that a reader sees that something was there",
 }
 
-// unfair are those that xterm.js shows in another way when it gets them byte by
-// byte: its decoder (Utf8ToUtf32, the leftover bytes) takes a continuation byte
-// of 0x80 for the end, and loses U+200B and U+200D. Here both ways are the same.
+// differsBytewise are those that xterm.js shows differently when it gets them
+// byte by byte: its decoder (Utf8ToUtf32, the leftover bytes) takes a
+// continuation byte of 0x80 for the end, and loses U+200B and U+200D. Here both
+// ways are the same.
 var differsBytewise = map[string]bool{
 	"real-cat-unicode": true, "real-less-unicode": true, "real-tmux-split": true, "syn-emoji": true,
 }
@@ -62,13 +64,13 @@ type oracleCase struct {
 	Scrollback int `json:"scrollback"`
 }
 
-// picture is a screen as both sides describe it.
+// oracleScreen is a screen as both sides describe it.
 type oracleScreen struct {
 	Lines []struct {
 		Cells   []string `json:"cells"`
 		Wrapped bool     `json:"wrapped"`
 	} `json:"lines"`
-	X          int  `json:"x"` // equal to the number of columns when a wrap is pending
+	X          int  `json:"x"` // equal to the number of columns if a wrap is pending
 	Y          int  `json:"y"`
 	Alternate  bool `json:"alternate"`
 	Scrollback int  `json:"scrollback"`
@@ -122,7 +124,7 @@ func askOracle(t *testing.T, cases []oracleCase) []oracleScreen {
 
 const blankCell = " \x011\x01\x01\x010\x010\x01\x01"
 
-// describe is a cell in the form of oracle.mjs.
+// describe returns a cell in the form of oracle.mjs.
 func (s *Screen) describe(c cell) string {
 	if c == (cell{}) {
 		return blankCell
@@ -138,13 +140,13 @@ func (s *Screen) describe(c cell) string {
 	}
 	e := s.extras.get(c.extra())
 	if c.underline() == 0 {
-		e.underline = colorDefault // of a line that is not there
+		e.underline = colorDefault // of an underline that does not exist
 	}
 	return fmt.Sprintf("%s\x01%d\x01%s\x01%s\x01%d\x01%d\x01%s\x01%s", text, width,
 		colorName(c.fg), colorName(c.bg), c.attrs&0xff, c.underline(), colorName(e.underline), e.link)
 }
 
-// diff compares a screen with what the oracle shows; "" is the same.
+// diff compares a screen with what the oracle shows; "" means equal.
 func (s *Screen) diff(p oracleScreen, wrapped bool) string {
 	x := s.column()
 	var b strings.Builder
@@ -176,8 +178,8 @@ func write(rows, cols int, parts ...[]byte) *Screen {
 	return s
 }
 
-// Each recording is compared at its end and on the way, written whole; at its
-// end written byte by byte; and in windows of other sizes.
+// Each recording is compared at its end and at intermediate points, written at
+// once; at its end written byte by byte; and in windows of other sizes.
 func TestOracleShowsTheSame(t *testing.T) {
 	recordings := corpus(t)
 	var names []string
@@ -191,7 +193,7 @@ func TestOracleShowsTheSame(t *testing.T) {
 			add(corpusRows, corpusCols, data[:end], false)
 		}
 		add(corpusRows, corpusCols, data, true)
-		// In a window that they were not made for, everything wraps and clamps.
+		// In a window of another size everything wraps and clamps.
 		add(9, 31, data, false)
 		add(40, 132, data, false)
 	}
@@ -209,7 +211,7 @@ func TestOracleShowsTheSame(t *testing.T) {
 	}
 	for name, why := range differences {
 		if !different[name] {
-			t.Errorf("%s is listed as different, and is not: %s", name, why)
+			t.Errorf("%s is listed as different but is equal: %s", name, why)
 		}
 	}
 	t.Logf("%d of %d recordings are exact, in %d comparisons", len(recordings)-len(different), len(recordings), len(cases))
@@ -229,15 +231,15 @@ func TestOracleRestoresSnapshots(t *testing.T) {
 		}
 	}
 	for i, p := range askOracle(t, cases) {
-		// That a line continues another can't be restored where that has gone.
+		// Whether a line continues another can't be restored if that one is gone.
 		if difference := screens[i].diff(p, false); difference != "" {
 			t.Errorf("%s:\n%s%q", names[i], difference, cases[i].Data[0])
 		}
 	}
 }
 
-// cuts are the places where a recording is looked at: every thousandth byte,
-// and the end.
+// cuts returns the positions at which a recording is compared: every thousandth
+// byte, and the end.
 func cuts(n int) []int {
 	var at []int
 	for i := 1000; i < n; i += 1000 {
@@ -246,7 +248,7 @@ func cuts(n int) []int {
 	return append(at, n)
 }
 
-// What is random and plausible shows the same too, but for these pieces of it.
+// Random plausible output shows the same too, except for these pieces of it.
 func TestOraclePlausibleOutput(t *testing.T) {
 	without := map[string]string{
 		"\x1b[?69h":                "xterm.js has no left and right margins",
@@ -268,23 +270,23 @@ func TestOraclePlausibleOutput(t *testing.T) {
 	defer func() { plausible = all }()
 	plausible = slices.DeleteFunc(slices.Clone(all), func(piece string) bool { return without[piece] != "" })
 	if len(plausible) != len(all)-len(without) {
-		t.Fatal("a piece that is left out does not exist")
+		t.Fatal("an excluded piece does not exist")
 	}
 	plausible = append(plausible, "\x1b[1m", "\x1b[3;9%dm", "\x1b[7;4%dm", "\x1b[38:2::1:2:%dm", "\x1b[22;24m")
-	// These many find what is common. Many more find where xterm.js has cases of
-	// its own: what RIS and DECRC leave (LNM, the set in use) is not the same.
+	// This many cases find common problems. Many more find special cases of
+	// xterm.js: what RIS and DECRC leave (LNM, the set in use) differs.
 	cases := make([]oracleCase, 1500)
 	for i := range cases {
 		random := rand.New(rand.NewPCG(uint64(i), 11))
 		// Without a scrollback: with one, xterm.js restores a cursor to the line
-		// that it was on, wherever that has gone, and not to its place. And with
+		// that it was on, wherever that is now, and not to its position. And with
 		// one row, it confuses the line that it leaves with the next.
 		cases[i] = oracleCase{Rows: 2 + random.IntN(6), Cols: 2 + random.IntN(12), Data: [][]byte{plausibleOutput(random, 12)}}
 	}
 	failed := 0
 	for i, p := range askOracle(t, cases) {
 		if p.Error != "" {
-			failed++ // xterm.js did: at ED 1 on the last row, and with links that have gone
+			failed++ // xterm.js itself fails: at ED 1 on the last row, and with links that are gone
 			continue
 		}
 		s := New(Config{Rows: cases[i].Rows, Cols: cases[i].Cols})
@@ -305,6 +307,6 @@ func TestOracleHasTheSameWidths(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("width_table.go is not what xterm.js says: run `go generate`")
+		t.Error("width_table.go does not match xterm.js: run `go generate`")
 	}
 }

@@ -7,19 +7,19 @@ import (
 
 const (
 	// maxParams is how many parameters and sub-parameters of one sequence are
-	// kept; those beyond are read and dropped. Real programs send at most about
-	// twenty, in SGR.
+	// kept; further ones are dropped. Real programs send at most about twenty, in
+	// SGR.
 	maxParams = 32
-	// maxString bounds what is kept of one OSC or DCS. A longer one is read to
-	// its end and dropped whole: half a link or half a title is a wrong one.
-	// Links of browsers end near 2,000 bytes; pictures are not shown anyway.
+	// maxString bounds an OSC or DCS string. A longer one is dropped as a whole:
+	// half a link or half a title would be wrong. Links in browsers end near
+	// 2,000 bytes; images are not supported anyway.
 	maxString = 4096
 )
 
-// sink receives what a parser finds, in the order of the stream. Slices are
-// only valid during the call.
+// sink receives what the parser recognizes, in stream order. Slices are only
+// valid during the call.
 type sink interface {
-	text(ascii []byte)               // one or more of 0x20…0x7e
+	text(ascii []byte)               // one or more bytes of 0x20…0x7e
 	char(r rune)                     // any other character
 	control(c byte)                  // C0, or C1 in its 8-bit form
 	escape(intermediate, final byte) // ESC …
@@ -31,21 +31,21 @@ type sink interface {
 // sequence is a control sequence, or the head of a device control string.
 type sequence struct {
 	prefix       byte // one of <=>?, or 0
-	intermediate byte // 0: none; 0xff: several, which nothing known has
+	intermediate byte // 0 means none; 0xff several, which no known sequence has
 	final        byte
 	n            int
-	params       [maxParams]int32 // -1: empty sub-parameter; an empty parameter is 0
+	params       [maxParams]int32 // -1 means an empty sub-parameter; an empty parameter is 0
 	sub          uint32           // bit i: params[i] is a sub-parameter, after a colon
-	full         bool             // more came than is kept
+	full         bool             // more parameters arrived than are kept
 }
 
 func (q *sequence) reset() {
-	// The parameters after the first are set when they are added.
+	// Later parameters are set when they are added.
 	q.prefix, q.intermediate, q.final, q.sub, q.full = 0, 0, 0, 0, false
 	q.n, q.params[0] = 1, 0
 }
 
-// at is the i-th parameter, not counting sub-parameters; 0 when it is missing.
+// at returns the i-th parameter, not counting sub-parameters; 0 if it is missing.
 func (q *sequence) at(i int) int {
 	if q.sub == 0 {
 		if i < q.n {
@@ -64,7 +64,7 @@ func (q *sequence) at(i int) int {
 	return 0
 }
 
-// count is at(i), where missing and zero mean one.
+// count returns at(i), with 1 for a missing or zero parameter.
 func (q *sequence) count(i int) int { return max(1, q.at(i)) }
 
 func (q *sequence) add(value int32, sub bool) {
@@ -114,16 +114,16 @@ const (
 )
 
 // parser is the state machine of DEC's terminals (vt100.net/emu/dec_ansi_parser)
-// over the code points of a UTF-8 stream. Its state is all in here, so a stream
-// may be cut anywhere.
+// over the code points of a UTF-8 stream. It holds all state, so a stream may be
+// split anywhere.
 type parser struct {
 	state state
 	seq   sequence
 	str   []byte
 	over  bool // str would have grown beyond maxString
 
-	// The character being decoded: bytes still missing, bits so far, and the
-	// bounds of the next byte, which exclude overlong forms and surrogates.
+	// The character being decoded: missing bytes, bits so far, and the bounds of
+	// the next byte, which exclude overlong forms and surrogates.
 	missing uint8
 	low     uint8
 	high    uint8
@@ -148,7 +148,7 @@ func (p *parser) write(to sink, b []byte) {
 			continue
 		}
 		if p.missing == 0 && p.state == ground {
-			// A whole character at once, which is the rule.
+			// The common case: a whole character at once.
 			if r, n := utf8.DecodeRune(b[i:]); r != utf8.RuneError && r >= 0xa0 {
 				to.char(r)
 				i += n
@@ -161,9 +161,9 @@ func (p *parser) write(to sink, b []byte) {
 	}
 }
 
-// decode takes one byte of a character, as the Encoding Standard's UTF-8
-// decoder does: each longest wrong beginning becomes one U+FFFD, and the byte
-// that showed it wrong is looked at again. It reports whether c was used up.
+// decode consumes one byte of a character like the Encoding Standard's UTF-8
+// decoder: each maximal invalid prefix becomes one U+FFFD, and the byte that made
+// it invalid is processed again. It reports whether c was consumed.
 func (p *parser) decode(to sink, c byte) bool {
 	if p.missing == 0 {
 		p.low, p.high = 0x80, 0xbf
@@ -205,9 +205,9 @@ func (p *parser) decode(to sink, c byte) bool {
 	return true
 }
 
-// step takes one code point.
+// step processes one code point.
 func (p *parser) step(to sink, r rune) {
-	// What has the same meaning in every state.
+	// Code points with the same meaning in every state.
 	switch {
 	case r == 0x1b:
 		p.end(to, true)
@@ -281,11 +281,11 @@ func (p *parser) step(to sink, r rune) {
 		if r != 0x7f {
 			p.put(r)
 		}
-	case dcsIgnore, otherString: // up to what ends it
+	case dcsIgnore, otherString: // up to their terminator
 	}
 }
 
-// escape takes the code point after ESC.
+// escape processes the code point after ESC.
 func (p *parser) escape(to sink, r rune) {
 	switch {
 	case r < 0x20:
@@ -309,7 +309,7 @@ func (p *parser) escape(to sink, r rune) {
 	}
 }
 
-// c1 takes a control of the upper half, which ends whatever was under way.
+// c1 processes a C1 control, which ends any sequence in progress.
 func (p *parser) c1(to sink, c byte) {
 	p.end(to, c == 0x9c)
 	switch c {
@@ -329,7 +329,7 @@ func (p *parser) c1(to sink, c byte) {
 	}
 }
 
-// parameters takes what may stand before a final byte.
+// parameters processes the bytes before a final byte.
 func (p *parser) parameters(r rune, param, intermediate, ignore state) {
 	switch {
 	case p.state == ignore || r == 0x7f:
@@ -380,7 +380,8 @@ func (p *parser) put(r rune) {
 	p.str = utf8.AppendRune(p.str, r)
 }
 
-// end leaves the state for the ground; a string that ended well is handed on.
+// end returns to the ground state; a properly terminated string is passed to the
+// sink.
 func (p *parser) end(to sink, well bool) {
 	was := p.state
 	p.state = ground

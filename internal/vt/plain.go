@@ -6,30 +6,31 @@ import (
 )
 
 const (
-	// sheetHeight is how far up a program can go to redraw. It is more than any
-	// terminal has rows, and bounds the memory.
+	// sheetHeight is how far up a program can move to redraw. It exceeds the rows
+	// of any terminal, and bounds the memory.
 	sheetHeight = 500
-	// sheetWidth is how far to the right a program can go without writing there.
+	// sheetWidth is how far to the right a program can move without writing
+	// there.
 	sheetWidth = 1000
-	// spareBlanks is how many blanks may be made by moving and repeating instead
-	// of writing, besides as many as there is input.
+	// spareBlanks is how many blanks moving and repeating may create in addition
+	// to one per byte of input.
 	spareBlanks = 64 << 10
-	// effortPerByte is how many places may be moved or erased for each byte of
-	// input, besides spareEffort: a program that edits a line of a megabyte over
-	// and over is not followed to the end.
+	// effortPerByte is how many cells may be moved or erased for each byte of
+	// input, in addition to spareEffort: a program that edits a line of a
+	// megabyte over and over is not followed to the end.
 	effortPerByte, spareEffort = 100, 10 << 20
 )
 
-// PlainText is output of a program that has no terminal, as a person reads it
-// on one: without control sequences, and with lines that were rewritten in
-// their last form, be it by carriage returns, backspaces, or by going up and
-// erasing. Lines are as long as they are; a line feed begins a new one. Tabs
-// stay tabs, blanks at the end of a line stay if they were written, and bytes
-// that are no UTF-8 become U+FFFD.
+// PlainText returns the output of a program without a terminal as a person would
+// read it on one: without control sequences, and with rewritten lines in their
+// last form, whether they were rewritten by carriage returns, backspaces, or by
+// moving up and erasing. Lines are not wrapped; a line feed begins a new one.
+// Tabs stay tabs, blanks at the end of a line stay if they were written, and
+// invalid UTF-8 becomes U+FFFD.
 //
-// The program has a screen of unlimited width and 500 rows; what has left it at
-// the top is final, also for a program that clears everything. Output that ends
-// on the alternate screen has that below the main one. Memory is a small
+// The screen has unlimited width and 500 rows; rows that have scrolled off the
+// top are final, even if the program clears everything. If output ends on the
+// alternate screen, that follows below the main one. Memory use is a small
 // multiple of the input's size.
 func PlainText(b []byte) []byte {
 	s := &sheet{out: make([]byte, 0, len(b)), spare: len(b) + spareBlanks, effort: effortPerByte*len(b) + spareEffort}
@@ -51,8 +52,8 @@ func PlainText(b []byte) []byte {
 	return s.out
 }
 
-// sheet is the screen of PlainText: rows that grow as they are written, of
-// characters in the form of cell.ch.
+// sheet is the screen of PlainText: rows of characters in the form of cell.ch,
+// which grow as they are written.
 type sheet struct {
 	out       []byte // rows that are final
 	rows      [][]uint32
@@ -60,21 +61,21 @@ type sheet struct {
 	saved     struct{ x, y int }
 	sets      charsets
 	alternate bool
-	under     [][]uint32 // the main rows while alternate
+	under     [][]uint32 // the main rows while the alternate screen is shown
 
 	clusters  []string
 	preceding int      // as in Screen
-	spare     int      // blanks that may still be made
-	effort    int      // places that may still be moved or erased
-	free      []uint32 // a row to use again
+	spare     int      // blanks that may still be created
+	effort    int      // cells that may still be moved or erased
+	free      []uint32 // a row to reuse
 }
 
 const (
 	chTab     = 1 << 24 // where a tab begins
-	chTabRest = 1 << 25 // the other columns it takes
+	chTabRest = 1 << 25 // the other columns of the tab
 )
 
-// row is the row of the cursor.
+// row returns the row of the cursor.
 func (s *sheet) row() *[]uint32 {
 	for len(s.rows) <= s.y {
 		s.rows = append(s.rows, s.free[:0])
@@ -83,8 +84,7 @@ func (s *sheet) row() *[]uint32 {
 	return &s.rows[s.y]
 }
 
-// emit writes a row as text. Places at its end that nothing was written to are
-// left out.
+// emit writes a row as text, without cells at its end that were never written.
 func (s *sheet) emit(row []uint32) {
 	for len(row) > 0 && row[len(row)-1] == 0 {
 		row = row[:len(row)-1]
@@ -115,13 +115,13 @@ func (s *sheet) emit(row []uint32) {
 	}
 }
 
-// affords reports whether there is effort left for n places, and spends it.
+// spend spends effort for n cells, and reports whether there was enough left.
 func (s *sheet) spend(n int) bool {
 	s.effort -= max(n, 0)
 	return s.effort >= 0
 }
 
-// reach makes the row of the cursor at least as long as up to the cursor.
+// reach extends the row of the cursor up to the cursor.
 func (s *sheet) reach() *[]uint32 {
 	row := s.row()
 	if missing := s.x - len(*row); missing > 0 {
@@ -194,7 +194,7 @@ func (s *sheet) combine(r rune) {
 		return
 	}
 	if row[x]&chCluster != 0 {
-		// Nobody else has it: what REP has copied is not the last any more.
+		// It is not shared: a cluster that REP has copied is no longer the last one.
 		if text := &s.clusters[row[x]&chValue]; len(*text)+utf8.RuneLen(r) <= maxCluster {
 			*text += string(r)
 		}
@@ -228,7 +228,7 @@ func (s *sheet) control(c byte) {
 	}
 }
 
-// tab is kept as such where nothing has been written yet.
+// tab is kept as a tab if nothing has been written there yet.
 func (s *sheet) tab() {
 	stop := s.x&^7 + 8
 	row := s.reach()
@@ -242,8 +242,8 @@ func (s *sheet) tab() {
 	s.x = stop
 }
 
-// down makes room for one more row, and lets the first one go if there are
-// enough.
+// down makes room for one more row, and emits the first one if there are too
+// many.
 func (s *sheet) down() {
 	s.row()
 	if s.y == sheetHeight-1 {
@@ -286,7 +286,7 @@ func (s *sheet) escape(intermediate, final byte) {
 	}
 }
 
-// goTo places the cursor. Where there is something, it may be far away.
+// goTo places the cursor. In an existing row it may go as far as the row's end.
 func (s *sheet) goTo(x, y int) {
 	s.y = min(max(y, 0), sheetHeight-1)
 	limit := sheetWidth
@@ -348,7 +348,7 @@ func (s *sheet) csi(q *sequence) {
 		if row := s.reach(); s.x < len(*row) && s.spend(len(*row)-s.x) {
 			n = min(n, max(s.spare, 0))
 			s.spare -= n
-			s.erase(s.x, s.x) // a wide character is not to be cut
+			s.erase(s.x, s.x) // do not cut a wide character
 			*row = slices.Insert(*row, s.x, make([]uint32, n)...)
 		}
 	case 'P':
@@ -367,7 +367,7 @@ func (s *sheet) csi(q *sequence) {
 	}
 }
 
-// erase blanks what is from a up to b, and shortens a row that then ends there.
+// erase blanks the cells from a up to b, and shortens a row that then ends there.
 func (s *sheet) erase(a, b int) {
 	row := s.row()
 	r := *row
@@ -448,7 +448,8 @@ func (s *sheet) repeat(n, width int) {
 	}
 }
 
-// enter and leave are the alternate screen, of which nothing stays.
+// enter and leave switch to the alternate screen and back; its content is
+// dropped.
 func (s *sheet) enter() {
 	if !s.alternate {
 		s.alternate = true

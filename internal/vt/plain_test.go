@@ -60,7 +60,7 @@ func TestPlainText(t *testing.T) {
 	}
 }
 
-// Output that only moves and repeats does not become much more than it was.
+// Output that only moves and repeats does not grow much.
 func TestPlainTextIsBounded(t *testing.T) {
 	for _, piece := range []string{"\x1b[999Cx\n", "x\x1b[65535b\n", "\x1b[499Bx\x1b[H\n", "\x1b[65535@", "x\r\x1b[999@\n", "\x1b[500Lx\n", "\x1b[999;999Hx\x1b[2J", "\t\n"} {
 		in := bytes.Repeat([]byte(piece), 20_000)
@@ -70,7 +70,7 @@ func TestPlainTextIsBounded(t *testing.T) {
 	}
 }
 
-// Nor does it take long, whatever it does to a line that is long.
+// It takes linear time, whatever the program does to a long line.
 func TestPlainTextIsLinear(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	for _, piece := range []string{"\x1b[@", "\r\x1b[@", "\r\x1b[P", "\x1b[1K", "\x1b[K", "\x1b[1J", "\n", "\r\x1b[X", "e\u0301", "\u0301", "\x1b[L", "\x1b[H\x1b[J", "\x1b[2J", "\t", "\x1b[?1049h\x1b[?1049l"} {

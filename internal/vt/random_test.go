@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// difference tells in what two screens are not the same; "" is in nothing that
-// a person or a program could notice. Whether a line continues the one above is
-// left out: it can't be restored where that line is gone.
+// difference describes how two screens differ; "" means in nothing that a person
+// or a program could notice. It ignores whether a line continues the one above:
+// that can't be restored if that line is gone.
 func difference(a, b *Screen) string {
 	var d strings.Builder
 	compare := func(what string, x, y any) {
@@ -53,7 +53,7 @@ func difference(a, b *Screen) string {
 	return d.String()
 }
 
-// check fails when the screen is not in a state that it may be in.
+// check fails the test if the screen is in an invalid state.
 func (s *Screen) check(t testing.TB) {
 	t.Helper()
 	if s.x < 0 || s.x >= s.cols || s.y < 0 || s.y >= s.rows {
@@ -73,7 +73,7 @@ func (s *Screen) check(t testing.TB) {
 			t.Fatalf("margins %d to %d and %d to %d", g.top, g.bottom, g.left, g.right)
 		}
 		if g.narrow(s.cols) && !s.modes.on(leftRightMargins) {
-			t.Fatal("margins without their mode")
+			t.Fatal("margins while their mode is off")
 		}
 		seen := map[*line]bool{}
 		for y, l := range g.lines {
@@ -87,7 +87,7 @@ func (s *Screen) check(t testing.TB) {
 					t.Fatalf("row %d column %d: half of a wide character", y, x)
 				}
 				if c.ch&chCluster != 0 && s.clusters.get(c.ch&chValue) == "" {
-					t.Fatalf("row %d column %d: a cluster of nothing", y, x)
+					t.Fatalf("row %d column %d: an empty cluster", y, x)
 				}
 				if int(c.extra()) >= max(1, len(s.extras.items)) {
 					t.Fatalf("row %d column %d: extra %d of %d", y, x, c.extra(), len(s.extras.items))
@@ -99,11 +99,11 @@ func (s *Screen) check(t testing.TB) {
 		}
 	}
 	if s.clusters.used > internBudget || s.extras.used > internBudget || len(s.answers) > maxAnswers+64 {
-		t.Fatalf("%d, %d and %d bytes beside the cells", s.clusters.used, s.extras.used, len(s.answers))
+		t.Fatalf("%d, %d and %d bytes outside of the cells", s.clusters.used, s.extras.used, len(s.answers))
 	}
 }
 
-// plausible are pieces of output as programs write it; %d is a number.
+// plausible are typical pieces of program output; %d is a number.
 var plausible = strings.Split(strings.ReplaceAll(
 	"ESC[%dA|ESC[%dB|ESC[%dC|ESC[%dD|ESC[%dE|ESC[%dF|ESC[%dG|ESC[%d;%dH|ESC[%dI|ESC[%dJ|ESC[%dK|ESC[%dL|ESC[%dM|ESC[%dP|ESC[%dS|ESC[%dT|"+
 		"ESC[%dX|ESC[%dZ|ESC[%d@|ESC[%d`|ESC[%da|ESC[%db|ESC[%dd|ESC[%de|ESC[%dg|ESC[%d;%df|ESC[%d;%dr|ESC[%d;%ds|ESC[s|ESC[u|"+
@@ -131,14 +131,14 @@ func plausibleOutput(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// Whatever programs write, and however the window changes, the screen is one
-// that may be, a snapshot restores it, and pieces are the same as the whole.
+// Whatever programs write, and however the window changes, the screen stays
+// valid, a snapshot restores it, and splitting the output makes no difference.
 func TestPlausibleOutput(t *testing.T) {
 	total := 50_000
 	if os.Getenv("TRL_LONG") == "1" {
 		total = 1_000_000
 	}
-	const each = 25 // long enough for states to meet, short enough to read
+	const each = 25 // long enough to combine states, short enough to read
 	for i := range total / each {
 		random := rand.New(rand.NewPCG(uint64(i), 7))
 		rows, cols := 1+random.IntN(8), 2+random.IntN(14)

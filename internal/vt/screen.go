@@ -1,24 +1,24 @@
 package vt
 
-// Limits of a screen. They keep a wrong number from becoming a gigabyte.
+// Limits of a screen. They keep a wrong number from costing a gigabyte.
 const (
 	minRows, minCols = 1, 2 // a wide character needs two columns
 	maxSide          = 2000 // larger than any window; 64 MB when both are
 	maxScrollback    = 100_000
-	// maxCluster bounds the bytes of one place: a letter and more marks than
-	// any script needs.
+	// maxCluster bounds the bytes of one cell: a letter and more marks than any
+	// script needs.
 	maxCluster = 128
 )
 
-// Config says what screen to make. Zero values mean 24 rows, 80 columns, and no
+// Config configures a Screen. Zero values mean 24 rows, 80 columns, and no
 // scrollback.
 type Config struct {
 	Rows, Cols int
-	Scrollback int // lines kept that have left the main screen at its top
+	Scrollback int // lines kept after they leave the top of the main screen
 }
 
-// Screen is a terminal without a window: bytes go in, and what a person would
-// see can be read at any time. It belongs to one goroutine at a time.
+// Screen is a terminal emulator without a window: bytes go in, and what a person
+// would see can be read at any time. It is not safe for concurrent use.
 type Screen struct {
 	rows, cols int
 	parser     parser
@@ -26,17 +26,17 @@ type Screen struct {
 	main, alt grid  // alt has no lines before it is first used
 	on        *grid // main or alt
 
-	// The cursor. x is a column of the screen always; pending means that the
-	// last column (or the right margin) has been written, and the next
-	// character goes to the next line.
+	// The cursor. x is always a column of the screen; pending means that the last
+	// column (or the right margin) has been written, and the next character goes
+	// to the next line.
 	x, y    int
 	pending bool
 	pen     pen
-	extra   extra // what pen's extra is made of
+	extra   extra // content of pen's extra
 	sets    charsets
 
-	// preceding is the width of the character just printed, for marks that
-	// join it and for REP; 0 after anything else.
+	// preceding is the width of the last printed character, for marks that join
+	// it and for REP; 0 after anything else.
 	preceding int
 
 	modes   modes
@@ -56,32 +56,32 @@ type Screen struct {
 	answers []byte
 }
 
-// grid is one of the two screens, with what each has of its own.
+// grid is one of the two screens, with its own state.
 type grid struct {
 	lines                    []*line
 	top, bottom, left, right int // margins, inclusive
 	tabs                     []bool
 	saved                    savedCursor
-	row                      int // of the cursor, when the other screen came
+	row                      int // of the cursor, when the other screen was entered
 }
 
-// savedCursor is what DECSC keeps.
+// savedCursor is the state that DECSC saves.
 type savedCursor struct {
 	x, y   int
-	pen    pen // without its extra, which extra has
+	pen    pen // without its extra, which is in extra
 	extra  extra
 	sets   charsets
 	origin bool
 }
 
-// charsets are the four sets, each by its final byte (0 is ASCII), and which of
-// them is in use.
+// charsets are the four character sets, each by its final byte (0 is ASCII), and
+// which of them is in use.
 type charsets struct {
 	g  [4]byte
 	gl uint8
 }
 
-// New makes a blank screen.
+// New returns a blank screen.
 func New(c Config) *Screen {
 	s := &Screen{rows: 24, cols: 80}
 	if c.Rows > 0 {
@@ -97,14 +97,14 @@ func New(c Config) *Screen {
 	return s
 }
 
-// Write takes output of a program. It always takes all of it and never fails,
-// and how output is cut into writes makes no difference.
+// Write processes output of a program. It always consumes all of it and never
+// fails, and how output is split into writes makes no difference.
 func (s *Screen) Write(b []byte) (int, error) {
 	s.parser.write(s, b)
 	return len(b), nil
 }
 
-// reset is RIS: everything but the size is as it was in the beginning.
+// reset is RIS: everything but the size returns to its initial state.
 func (s *Screen) reset() {
 	if s.main.lines == nil {
 		s.main.lines = newLines(s.rows, s.cols)
@@ -121,8 +121,7 @@ func (s *Screen) reset() {
 	s.history.clear()
 }
 
-// reset blanks a screen and takes its margins and tabs back. The saved cursor
-// stays.
+// reset blanks a screen and resets its margins and tabs. The saved cursor stays.
 func (g *grid) reset(rows, cols int, with cell) {
 	for _, l := range g.lines {
 		l.fill(with)
@@ -143,17 +142,17 @@ func defaultTabs(tabs []bool, cols int) []bool {
 	return tabs[:cols]
 }
 
-// blank is what erasing leaves: the background color stays (BCE).
+// blank returns the cell that erasing leaves: the background color stays (BCE).
 func (s *Screen) blank() cell { return cell{pen: pen{bg: s.pen.bg}} }
 
-// space is what stays of a wide character that was cut.
+// space returns the cell that replaces a wide character that was cut.
 func (s *Screen) space() cell { return cell{ch: ' ', pen: s.pen} }
 
 func (s *Screen) line() *line { return s.on.lines[s.y] }
 
 // ---------------------------------------------------------------- printing
 
-// text prints a run of ASCII. This is where nearly all output goes through.
+// text prints a run of ASCII. Nearly all output goes through it.
 func (s *Screen) text(b []byte) {
 	if s.modes.on(insertMode|leftRightMargins) || s.sets.g[s.sets.gl] != 0 {
 		for _, c := range b {
@@ -184,7 +183,7 @@ func (s *Screen) text(b []byte) {
 		}
 		s.x, s.pending = s.cols-1, true
 		if len(b) > 0 && !s.modes.on(autoWrap) {
-			// All that does not fit is written over the last column.
+			// Text that does not fit overwrites the last column.
 			b = b[len(b)-1:]
 		}
 	}
@@ -193,7 +192,7 @@ func (s *Screen) text(b []byte) {
 
 // char prints any character.
 func (s *Screen) char(r rune) {
-	if r == '\ufeff' { // a byte order mark is no character
+	if r == '\ufeff' { // a byte order mark is not a character
 		return
 	}
 	if r < 0x7f {
@@ -207,7 +206,7 @@ func (s *Screen) char(r rune) {
 			s.combine(r)
 			return
 		}
-		// A mark with nothing before it takes a place of its own.
+		// A mark without a preceding character gets its own cell.
 		s.put(uint32(r), 1)
 		s.preceding = 0
 		return
@@ -241,7 +240,7 @@ func (s *Screen) combine(r rune) {
 	}
 }
 
-// alone reports whether a cell is a mark that stands by itself.
+// alone reports whether a cell is a mark without a base character.
 func alone(ch uint32) bool {
 	return ch&(chCluster|chTail) == 0 && ch&chValue != 0 && runeWidth(rune(ch&chValue)) == 0
 }
@@ -259,7 +258,7 @@ func (s *Screen) put(ch uint32, w int) {
 	}
 	if w == 2 && s.x >= right {
 		if !wraps {
-			return // it does not fit, and there is nowhere to go
+			return // it does not fit, and cannot wrap
 		}
 		s.line().erase(s.x, right+1, s.space(), false)
 		s.wrap()
@@ -285,7 +284,7 @@ func (s *Screen) put(ch uint32, w int) {
 	}
 }
 
-// rightEdge is the last column that text fills before it wraps.
+// rightEdge returns the last column that text fills before it wraps.
 func (s *Screen) rightEdge() int {
 	if s.x <= s.on.right {
 		return s.on.right
@@ -293,7 +292,7 @@ func (s *Screen) rightEdge() int {
 	return s.cols - 1
 }
 
-// leftEdge is where a carriage return goes.
+// leftEdge returns the column that a carriage return moves to.
 func (s *Screen) leftEdge() int {
 	if s.x >= s.on.left || s.modes.on(origin) {
 		return s.on.left
@@ -301,15 +300,14 @@ func (s *Screen) leftEdge() int {
 	return 0
 }
 
-// wrap goes to the beginning of the next line, which it marks as a
-// continuation.
+// wrap moves to the beginning of the next line and marks it as a continuation.
 func (s *Screen) wrap() {
 	s.x = s.leftEdge()
 	s.down()
 	s.line().wrapped = true
 }
 
-// down is one line down, scrolling at the bottom margin.
+// down moves one line down, scrolling at the bottom margin.
 func (s *Screen) down() {
 	switch {
 	case s.y == s.on.bottom:
@@ -319,7 +317,7 @@ func (s *Screen) down() {
 	}
 }
 
-// up is one line up, scrolling at the top margin.
+// up moves one line up, scrolling at the top margin.
 func (s *Screen) up() {
 	switch {
 	case s.y == s.on.top:
@@ -331,11 +329,11 @@ func (s *Screen) up() {
 
 // ---------------------------------------------------------------- scrolling
 
-// narrow reports whether the margins leave out columns.
+// narrow reports whether the margins exclude columns.
 func (g *grid) narrow(cols int) bool { return g.left > 0 || g.right < cols-1 }
 
-// scrollUp moves the lines from top to bottom up by n. What leaves a whole main
-// screen at its top goes to the scrollback.
+// scrollUp moves the lines from top to bottom up by n. Lines that leave the top
+// of the whole main screen go to the scrollback.
 func (s *Screen) scrollUp(top, bottom, n int, with cell) {
 	n = min(n, bottom-top+1)
 	g := s.on
@@ -383,7 +381,7 @@ func (s *Screen) scrollDown(top, bottom, n int, with cell) {
 	}
 }
 
-// copyColumns copies what is between the left and the right margin.
+// copyColumns copies the cells between the left and the right margin.
 func (s *Screen) copyColumns(to, from int, with cell) {
 	left, right := s.on.left, s.on.right
 	src, dst := s.on.lines[from], s.on.lines[to]
@@ -425,7 +423,7 @@ func (h *history) push(l *line, cols int) *line {
 	return old
 }
 
-// pop takes the newest line back; nil when there is none.
+// pop removes and returns the newest line; nil if there is none.
 func (h *history) pop() *line {
 	n := len(h.lines)
 	if n == 0 {
@@ -443,7 +441,7 @@ func (h *history) pop() *line {
 
 func (h *history) clear() { h.lines, h.first = nil, 0 }
 
-// at is the i-th line, the oldest first.
+// at returns the i-th line, the oldest first.
 func (h *history) at(i int) *line {
 	i += h.first
 	if i >= len(h.lines) {
@@ -454,14 +452,14 @@ func (h *history) at(i int) *line {
 
 // ---------------------------------------------------------------- size
 
-// Size is the number of rows and columns.
+// Size returns the number of rows and columns.
 func (s *Screen) Size() (rows, cols int) { return s.rows, s.cols }
 
-// Resize changes the size, within the limits of New. Lines are not broken anew:
-// what is right of a narrower screen is cut off. A lower screen loses lines
-// below the cursor first; then lines go to the scrollback at the top, and come
-// back from there when the screen grows. The line of the cursor always stays.
-// Margins are reset, as terminals do.
+// Resize changes the size, within the limits of New. Lines are not rewrapped:
+// cells right of a narrower screen are cut off. A lower screen loses lines below
+// the cursor first; then lines at the top go to the scrollback, and come back
+// from there when the screen grows. The line of the cursor always stays. Margins
+// are reset, as terminals do.
 func (s *Screen) Resize(rows, cols int) {
 	rows, cols = min(max(rows, minRows), maxSide), min(max(cols, minCols), maxSide)
 	if rows == s.rows && cols == s.cols {
@@ -471,7 +469,7 @@ func (s *Screen) Resize(rows, cols int) {
 	if s.on == &s.alt {
 		s.resizeGrid(&s.alt, rows, cols)
 	} else {
-		s.alt.lines = nil // it is blank when it comes back
+		s.alt.lines = nil // it is blank when it is entered again
 		s.alt.saved.x, s.alt.saved.y = min(s.alt.saved.x, cols-1), min(s.alt.saved.y, rows-1)
 	}
 	if s.pending && cols != s.cols {
@@ -524,9 +522,9 @@ func (s *Screen) resizeGrid(g *grid, rows, cols int) {
 	g.resetMargins(rows, cols)
 }
 
-// ---------------------------------------------------------------- shelves
+// ---------------------------------------------------------------- intern tables
 
-// setExtra makes the pen's extra what s.extra says.
+// setExtra sets the pen's extra to s.extra.
 func (s *Screen) setExtra() { s.pen.setExtra(s.extras.put(s.extra, s.visitExtras)) }
 
 func (s *Screen) visitExtras(keep func(uint32), renumber func(uint32) uint32) {

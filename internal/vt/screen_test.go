@@ -13,8 +13,8 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// Each feature, on a screen of 5 rows and 10 columns: what is shown, and where
-// the cursor is then ("row,column", with a "!" when a wrap is pending).
+// Each feature on a screen of 5 rows and 10 columns: the content and the cursor
+// afterwards ("row,column", with a "!" if a wrap is pending).
 func TestScreen(t *testing.T) {
 	const lines = "1\r\n2\r\n3\r\n4\r\n5"
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// A screen has links that lead somewhere, and none that do something.
+// A screen keeps links to places, and none that could run something.
 func TestLinks(t *testing.T) {
 	for link, want := range map[string]string{
 		"http://a/":               "http://a/",
@@ -172,7 +172,7 @@ func TestLinks(t *testing.T) {
 		"http://a/\x7fx":          "",
 	} {
 		s := New(Config{Rows: 2, Cols: 9})
-		// In place of the link before it, which must not go on either.
+		// It replaces the link before it, which must not continue either.
 		s.Write([]byte("\x1b]8;id=0;http://before/\x1b\\a\x1b]8;id=1\u202e:id=2;" + link + "\x1b\\b\x1b]8;;\x1b\\c"))
 		got := map[string]string{}
 		for _, run := range s.Cells().Lines[0].Runs {
@@ -267,7 +267,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// Erasing leaves the background color, and nothing else.
+// Erasing leaves the background color and nothing else.
 func TestBackgroundColorErase(t *testing.T) {
 	for _, in := range []string{"\x1b[2J", "\x1b[K", "\x1b[4X", "\x1b[4P", "\x1b[4@", "\x1b[M", "\x1b[L", "\x1b[S", "\x1bM", "\n\n", "\x1b[?1049h"} {
 		s := New(Config{Rows: 2, Cols: 4})
@@ -345,7 +345,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What a program writes never comes back as input.
+// Nothing that a program writes comes back as input.
 func TestAnswersRepeatNothing(t *testing.T) {
 	s := New(Config{})
 	secret := "rm -rf"
@@ -427,7 +427,7 @@ func TestResize(t *testing.T) {
 			t.Errorf("%s: got %q at %d,%d, want %q at %d,%d", c.name, got, s.y, s.x, c.want, c.y, c.x)
 		}
 	}
-	// There and back again nothing is lost but what was cut.
+	// Shrinking and growing again loses only what was cut.
 	s := New(Config{Rows: 3, Cols: 10, Scrollback: 10})
 	s.Write([]byte("1\r\n2\r\n3\r\n4"))
 	s.Resize(1, 10)
@@ -435,7 +435,7 @@ func TestResize(t *testing.T) {
 	if got := s.Text(9); got != "1\n2\n3\n4" || s.y != 2 {
 		t.Errorf("%q, %d", got, s.y)
 	}
-	// What a program saved before a full-screen program is where it was.
+	// The cursor saved before a full-screen program is where it was.
 	s = New(Config{Rows: 3, Cols: 10, Scrollback: 10})
 	s.Write([]byte("a\r\nb\r\n$ \x1b[?1049h\x1b[2;2H"))
 	s.Resize(2, 10)
@@ -445,7 +445,7 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// How a stream is cut makes no difference.
+// How a stream is split makes no difference.
 func TestSplits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, data := range corpus(t) {
@@ -474,7 +474,7 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// A snapshot restores the screen, wherever it is taken.
+// A snapshot restores the screen wherever it is taken.
 func TestSnapshotRestores(t *testing.T) {
 	for name, data := range corpus(t) {
 		for _, end := range cuts(len(data)) {
@@ -491,16 +491,16 @@ func TestSnapshotRestores(t *testing.T) {
 	}
 }
 
-// The shelves do not grow, whatever a program does, and what is on the screen
-// stays on them.
-func TestShelvesAreBounded(t *testing.T) {
+// The intern tables are bounded, whatever a program does, and keep what is on the
+// screen.
+func TestInternTablesAreBounded(t *testing.T) {
 	s := New(Config{Rows: 10, Cols: 40, Scrollback: 50})
 	for i := range 40_000 {
 		fmt.Fprintf(s, "\x1b[58;2;%d;%d;%dm\x1b]8;;http://host/%d\x1b\\a%c%c", i&255, i>>8&255, i>>16, i, 0x300+i%100, 0x300+i/100%100)
 	}
 	s.check(t)
 	fmt.Fprintf(s, "\x1b[2J\x1b[3J\x1b[H")
-	for i := range 10_000 { // a program that uses few gets what it asks for soon
+	for i := range 10_000 { // a program that uses few entries soon gets them again
 		fmt.Fprintf(s, "\x1b[H\x1b]8;;http://few/%d\x1b\\e\u0301", i%3)
 	}
 	run := s.Cells().Lines[0].Runs[0]

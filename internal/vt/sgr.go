@@ -1,6 +1,6 @@
 package vt
 
-// sgr is SGR: how what is printed from now on looks.
+// sgr is SGR: it sets the appearance of characters printed from now on.
 func (s *Screen) sgr(q *sequence) {
 	p := &s.pen
 	for i := 0; i < q.n; i++ {
@@ -94,8 +94,8 @@ func (s *Screen) sgr(q *sequence) {
 	}
 }
 
-// color reads what follows a 38, 48 or 58 at i, whose sub-parameters end
-// before end, and says where to go on.
+// color parses what follows a 38, 48 or 58 at i, whose sub-parameters end before
+// end, and returns the index to continue at.
 //
 //	38:5:n   38;5;n   38:2::r:g:b   38:2:r:g:b   38;2;r;g;b
 func (q *sequence) color(i, end int) (color uint32, next int, ok bool) {

@@ -9,9 +9,9 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// Cursor is where the next character goes, counted from 0. When PendingWrap is
-// set, the column is the last one, which is full: the next character goes to
-// the line below.
+// Cursor is the position of the next character, counted from 0. If PendingWrap is
+// set, the column is the last one, which is full: the next character goes to the
+// line below.
 type Cursor struct {
 	Row         int         `json:"row"`
 	Column      int         `json:"column"`
@@ -25,7 +25,7 @@ func (s *Screen) Cursor() Cursor {
 	return Cursor{Row: s.y, Column: s.x, PendingWrap: s.pending, Hidden: s.modes.on(hiddenCursor), Style: s.style}
 }
 
-// Modes are the modes that matter to who sends input or shows the screen.
+// Modes are the modes that matter for sending input or showing the screen.
 type Modes struct {
 	Alternate      bool `json:"alternate,omitempty"` // the alternate screen is shown
 	AppCursor      bool `json:"application_cursor,omitempty"`
@@ -33,10 +33,10 @@ type Modes struct {
 	BracketedPaste bool `json:"bracketed_paste,omitempty"`
 	FocusEvents    bool `json:"focus_events,omitempty"`
 	ReverseVideo   bool `json:"reverse_video,omitempty"`
-	Mouse          int  `json:"mouse,omitempty"`          // 9, 1000, 1002 or 1003; 0: none
-	MouseEncoding  int  `json:"mouse_encoding,omitempty"` // 1005, 1006, 1015 or 1016; 0: as X10
-	// Synchronized means that the program is in the middle of a redraw (2026).
-	// It is for the reader to wait, and to set a limit to that.
+	Mouse          int  `json:"mouse,omitempty"`          // 9, 1000, 1002 or 1003; 0 means none
+	MouseEncoding  int  `json:"mouse_encoding,omitempty"` // 1005, 1006, 1015 or 1016; 0 means X10
+	// Synchronized means that the program is in the middle of a redraw (2026). A
+	// reader should wait for its end, with a time limit.
 	Synchronized bool `json:"synchronized,omitempty"`
 }
 
@@ -50,29 +50,29 @@ func (s *Screen) Modes() Modes {
 	}
 }
 
-// Title is the window's title, IconName its short form, and Directory the URL of
-// the working directory, all as the program has said (OSC 0, 1, 2 and 7): text
-// of an untrusted source, without control characters.
+// Title returns the window's title, IconName its short form, and Directory the
+// URL of the working directory, as the program has set them (OSC 0, 1, 2 and 7):
+// untrusted text without control characters.
 func (s *Screen) Title() string { return s.title }
 
-// IconName is described at Title.
+// IconName returns the short form of the title; see Title.
 func (s *Screen) IconName() string { return s.icon }
 
-// Directory is described at Title.
+// Directory returns the URL of the working directory; see Title.
 func (s *Screen) Directory() string { return s.dir }
 
-// Bells is how often the bell has rung.
+// Bells returns how often the bell has rung.
 func (s *Screen) Bells() int { return s.bells }
 
-// Scrollback is the number of lines that Text and ANSI can give besides those
-// on the screen.
+// Scrollback returns the number of lines that Text and ANSI can return in
+// addition to those on the screen.
 func (s *Screen) Scrollback() int { return len(s.history.lines) }
 
 // ---------------------------------------------------------------- text
 
-// Text is what a person sees: a line for each row, without the blanks at its
-// end and without the blank lines at the end of it all. Before them come up to
-// scrollback lines of what has scrolled away.
+// Text returns what a person sees: one line per row, without trailing blanks and
+// without trailing blank lines. It is preceded by up to scrollback lines that
+// have scrolled off the screen.
 func (s *Screen) Text(scrollback int) string {
 	var b []byte
 	s.lines(scrollback, func(l *line) {
@@ -106,12 +106,13 @@ type Snapshot struct {
 	Cursor Cursor `json:"cursor"`
 	Modes  Modes  `json:"modes,omitzero"`
 	Title  string `json:"title,omitempty"`
-	// Lines has one entry a row. What is after the last run of a line is blank.
+	// Lines has one entry per row. Everything after the last run of a line is
+	// blank.
 	Lines []api.ScreenLine `json:"lines"`
 }
 
-// Cells returns the screen as runs of styled text. Blanks of the default style
-// at the end of a row are left out.
+// Cells returns the screen as runs of styled text. It omits blanks of the default
+// style at the end of a row.
 func (s *Screen) Cells() Snapshot {
 	snapshot := Snapshot{
 		Rows: s.rows, Cols: s.cols, Cursor: s.Cursor(), Modes: s.Modes(), Title: s.title,
@@ -140,7 +141,7 @@ func (s *Screen) Cells() Snapshot {
 	return snapshot
 }
 
-// used is how much of a line is not blank.
+// used returns the length of a line without trailing blanks.
 func (l *line) used() int {
 	n := len(l.cells)
 	for n > 0 && (l.cells[n-1].ch == 0 || l.cells[n-1].ch == ' ') && l.cells[n-1].pen == (pen{}) {
@@ -151,7 +152,7 @@ func (l *line) used() int {
 
 var underlineNames = [...]string{"", "single", "double", "curly", "dotted", "dashed", "", ""}
 
-// styleOf is nil for the default.
+// styleOf returns the style of a pen, nil for the default.
 func (s *Screen) styleOf(p pen) *api.ScreenStyle {
 	e := s.extras.get(p.extra())
 	style := api.ScreenStyle{
@@ -179,14 +180,14 @@ func colorName(c uint32) string {
 
 // ---------------------------------------------------------------- ANSI
 
-// ANSI returns bytes which, written to a fresh terminal of the same size, make
-// it show this screen and behave as this one would: contents and attributes,
-// both screens if the alternate one is shown, cursor with its style and pending
-// wrap, saved cursors, margins, tabs, character sets, modes, colors, titles.
-// Before the screen come up to scrollback lines of what has scrolled away.
+// ANSI returns bytes that make a fresh terminal of the same size show this screen
+// and behave like it: contents and attributes, both screens if the alternate one
+// is shown, cursor with its style and pending wrap, saved cursors, margins, tabs,
+// character sets, modes, colors, titles. The screen is preceded by up to
+// scrollback lines that have scrolled off it.
 //
-// What is not in it: a sequence or character of which only a part has arrived,
-// what the bell did, and titles that programs have pushed.
+// It does not include a sequence or character of which only a part has arrived,
+// bells, and titles that programs have pushed.
 func (s *Screen) ANSI(scrollback int) []byte {
 	w := &painter{s: s}
 	w.history(scrollback)
@@ -203,15 +204,15 @@ func (s *Screen) ANSI(scrollback int) []byte {
 	return w.out
 }
 
-// Whole reports whether all that has arrived is in what ANSI returns: no sequence
-// or character of which only a part has come.
+// Whole reports whether ANSI includes everything that has arrived: no sequence or
+// character is incomplete.
 func (s *Screen) Whole() bool { return s.parser.state == ground && s.parser.missing == 0 }
 
 // painter writes what makes a fresh terminal look like s.
 type painter struct {
 	s   *Screen
 	out []byte
-	// Of that terminal:
+	// State of that terminal:
 	pen     pen
 	columns bool // left and right margins are on
 }
@@ -220,7 +221,7 @@ func (w *painter) print(format string, args ...any) {
 	w.out = fmt.Appendf(w.out, format, args...)
 }
 
-// use makes p the pen.
+// use selects p as the pen.
 func (w *painter) use(p pen) {
 	if p == w.pen {
 		return
@@ -233,7 +234,7 @@ func (w *painter) use(p pen) {
 	if shown != was {
 		w.out = s.appendSGR(w.out, p)
 	}
-	// Some terminals take protection for an attribute that SGR 0 ends.
+	// Some terminals treat protection as an attribute that SGR 0 ends.
 	if protect := p.attrs & protected; protect != w.pen.attrs&protected || protect != 0 && shown != was {
 		w.print("\x1b[%d\"q", protect/protected)
 	}
@@ -243,7 +244,8 @@ func (w *painter) use(p pen) {
 	w.pen = p
 }
 
-// appendLink adds the sequence that begins a link, or ends it if that is empty.
+// appendLink appends the sequence that begins a link, or ends it if link is
+// empty.
 func appendLink(b []byte, id, link string) []byte {
 	if id != "" {
 		id = "id=" + id
@@ -251,12 +253,12 @@ func appendLink(b []byte, id, link string) []byte {
 	return fmt.Appendf(b, "\x1b]8;%s;%s\x1b\\", id, link)
 }
 
-// appendSGR adds the sequence that selects p from whatever was before.
+// appendSGR appends the sequence that selects p from any state.
 func (s *Screen) appendSGR(b []byte, p pen) []byte {
 	return appendSGR(b, p, s.extras.get(p.extra()).underline)
 }
 
-// appendSGR does it for a pen whose extra is known to have that underline color.
+// appendSGR is the same for a pen whose underline color is known.
 func appendSGR(b []byte, p pen, underline uint32) []byte {
 	b = append(b, "\x1b[0"...)
 	for i, code := range [...]int{1, 2, 3, 5, 7, 8, 9, 53} { // in the order of the bits
@@ -279,7 +281,7 @@ func appendSGR(b []byte, p pen, underline uint32) []byte {
 	return append(b, 'm')
 }
 
-// appendColor adds a color; base is 30, 40, or 50 for the underline.
+// appendColor appends a color; base is 30, 40, or 50 for the underline.
 func appendColor(b []byte, c uint32, base int) []byte {
 	v := int(c & colorValue)
 	switch c & colorKind {
@@ -302,7 +304,7 @@ func appendColor(b []byte, c uint32, base int) []byte {
 	return b
 }
 
-// history writes lines of the scrollback and scrolls them away.
+// history writes lines of the scrollback and scrolls them off the screen.
 func (w *painter) history(n int) {
 	s := w.s
 	n = min(max(n, 0), len(s.history.lines))
@@ -322,7 +324,7 @@ func (w *painter) history(n int) {
 
 // grid writes the contents of a screen, and its tabs.
 func (w *painter) grid(g *grid) {
-	wraps := false // the cursor is after the last column: printing on wraps
+	wraps := false // the cursor is after the last column: printing more wraps
 	for y, l := range g.lines {
 		end := l.used()
 		goesOn := y+1 < len(g.lines) && continued(l, g.lines[y+1])
@@ -345,7 +347,7 @@ func continued(l, below *line) bool {
 	return below.wrapped && last.ch != 0 && first.ch != 0 && !alone(first.ch)
 }
 
-// cells writes the cells of a line from a up to b, where the cursor is at a.
+// cells writes the cells of a line from a up to b, with the cursor at a.
 func (w *painter) cells(l *line, a, b int) {
 	for x := a; x < b; {
 		c := l.cells[x]
@@ -438,14 +440,15 @@ func (w *painter) settings() {
 	}
 }
 
-// saved writes what DECSC has kept, if it is not what a fresh screen has.
+// saved writes the state that DECSC has saved, if it differs from that of a fresh
+// screen.
 func (w *painter) saved(g *grid) {
 	c := g.saved
 	if c == (savedCursor{}) {
 		return
 	}
 	if c.origin {
-		// Margins are full here, so that places are counted from the corner.
+		// Margins are full here, so positions count from the corner.
 		w.print("\x1b[?6h")
 	}
 	w.print("\x1b[%d;%dH", c.y+1, c.x+1)
@@ -487,7 +490,7 @@ func (w *painter) margins(g *grid) {
 	}
 }
 
-// leftRight switches left and right margins on, which resets them: once.
+// leftRight enables left and right margins, which resets them, once.
 func (w *painter) leftRight() {
 	if !w.columns {
 		w.columns = true
@@ -495,7 +498,7 @@ func (w *painter) leftRight() {
 	}
 }
 
-// cursor writes margins, the cursor, and the modes that would have changed how
+// cursor writes margins, the cursor, and the modes that would have affected how
 // the rest is written. It must come last.
 func (w *painter) cursor() {
 	s := w.s

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The memory of a common screen, full of everything but links.
+// The memory of a typical screen, full of everything but links.
 func TestMustStaySmall(t *testing.T) {
 	const n = 20
 	heap := func() uint64 {
@@ -35,12 +35,12 @@ func TestMustStaySmall(t *testing.T) {
 	full := (heap() - before) / n
 	t.Logf("idle %d kB, full %d kB", idle>>10, full>>10)
 	if idle > 128<<10 || full > 3<<20 {
-		t.Error("too much")
+		t.Error("too much memory")
 	}
 	runtime.KeepAlive(screens)
 }
 
-// Printing allocates nothing.
+// Printing does not allocate.
 func TestMustNotAllocate(t *testing.T) {
 	s := New(Config{Rows: 24, Cols: 80, Scrollback: 100})
 	out := bytes.Repeat([]byte("\x1b[32mINFO\x1b[0m plain text 日本 \x1b[38;5;208mthat\x1b[m goes by\r\n"), 200)
@@ -50,11 +50,11 @@ func TestMustNotAllocate(t *testing.T) {
 	}
 }
 
-// Plain text at 40 MB/s is more than any program writes and any pipe carries
-// to a terminal; it is a tenth of what an idle machine does.
+// 40 MB/s of plain text is more than any program writes and any pipe carries to a
+// terminal; it is a tenth of what an idle machine reaches.
 func TestMustBeFast(t *testing.T) {
-	// In pieces that are shorter than what a process is given at once: some of
-	// them are not interrupted, also on a busy machine.
+	// Pieces are shorter than a time slice: some of them are not interrupted,
+	// even on a busy machine.
 	data := bytes.Repeat([]byte(strings.Repeat("lorem ipsum ", 8)+"\r\n"), 1000)
 	s := New(Config{Rows: 24, Cols: 80, Scrollback: 1000})
 	best := 0.0

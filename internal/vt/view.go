@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// View shows a Screen on a real terminal, of any size: it makes the bytes that
-// change what that terminal shows into what it should show, and no more. A
-// terminal that is smaller sees the part with the cursor. Queries and whatever
-// else has no place in the cells never get there, so the real terminal answers
-// nothing, and text of a program can do no more to it than be seen.
+// View shows a Screen on a real terminal of any size: it produces only the bytes
+// that change what the terminal shows into what it should show. A smaller
+// terminal shows the part with the cursor. Queries and anything else that is not
+// in the cells are never forwarded, so the real terminal answers nothing, and a
+// program's text can only be displayed.
 //
-// It belongs to one goroutine at a time.
+// It is not safe for concurrent use.
 type View struct {
 	rows, cols int
-	top, left  int // the part of the screen that is shown begins here
+	top, left  int // top left corner of the part of the screen that is shown
 
-	fresh       bool       // the terminal is not known to show what shown says
+	fresh       bool       // the terminal may not show what shown says
 	shown, want []viewCell // row by row
-	style       cellStyle  // what the terminal writes with
-	x, y        int        // where it writes; x < 0: not known
+	style       cellStyle  // the terminal's current style
+	x, y        int        // the terminal's cursor; x < 0 means unknown
 
 	set    terminalModes
 	title  string
@@ -30,51 +30,51 @@ type View struct {
 	out    []byte
 }
 
-// face is a cell by itself: what refers to the shelves of a screen, which may
-// renumber them or be replaced, is resolved.
+// viewCell is a self-contained cell: references into the intern tables of a
+// screen, which may renumber them or be replaced, are resolved.
 type viewCell struct {
-	ch      uint32 // as that of a cell; a cluster has no number
+	ch      uint32 // like that of a cell; a cluster has no number
 	cluster string
 	style   cellStyle
 }
 
-// look is a pen by itself.
+// cellStyle is a self-contained pen.
 type cellStyle struct {
-	pen   pen // without its extra, and without what is not seen
+	pen   pen // without its extra and without protected
 	extra extra
 }
 
-// terminalModes are the modes that the real terminal gets.
+// terminalModes are the modes that are set on the real terminal.
 type terminalModes struct {
 	appCursor, appKeypad, bracketedPaste, focus, altScroll, reverse bool
 	mouse, encoding                                                 int
 }
 
-// Painting is what a View shows besides the screen.
+// Painting is what a View shows in addition to the screen.
 type Painting struct {
-	// Typing says that what is typed on the real terminal goes to the program:
-	// then it is given the modes that decide what keys and the mouse send.
+	// Typing means that input on the real terminal goes to the program: then the
+	// terminal gets the modes that decide what keys and the mouse send.
 	Typing bool
-	// Status is shown in the last row if the screen leaves that free.
+	// Status is shown in the last row if the screen leaves it free.
 	Status string
 	// Notice is shown in place of the status, or else over the screen.
 	Notice string
 }
 
-// NewView makes a view for a terminal of that size, of which nothing is known.
+// NewView returns a view for a terminal of that size with unknown content.
 func NewView(rows, cols int) *View {
 	v := &View{}
 	v.Resize(rows, cols)
 	return v
 }
 
-// Begin takes the real terminal over: its alternate screen, without wrapping,
-// and its title to be given back.
+// Begin takes over the real terminal: it selects its alternate screen, without
+// wrapping, and saves its title.
 func (v *View) Begin() []byte {
 	return []byte("\x1b[?1049h\x1b[22;2t\x1b[?7l\x1b[?1l\x1b>")
 }
 
-// End gives it back as it was before Begin.
+// End restores the terminal to its state before Begin.
 func (v *View) End() []byte {
 	v.out = v.out[:0]
 	v.modes(terminalModes{})
@@ -85,24 +85,24 @@ func (v *View) End() []byte {
 	return v.out
 }
 
-// Resize says that the real terminal has another size.
+// Resize tells the view that the real terminal has another size.
 func (v *View) Resize(rows, cols int) {
 	v.rows, v.cols = max(rows, 1), max(cols, 1)
 	v.shown, v.want = make([]viewCell, v.rows*v.cols), make([]viewCell, v.rows*v.cols)
 	v.Forget()
 }
 
-// Forget says that what the real terminal shows is not known any more.
+// Forget tells the view that the content of the real terminal is unknown.
 func (v *View) Forget() { v.fresh = true }
 
-// Shows is the part of the screen that was painted last.
+// Shows returns the part of the screen that was painted last.
 func (v *View) Shows() (top, left, rows, cols int) { return v.top, v.left, v.rows, v.cols }
 
-// Paint returns what to write to the real terminal; nil is nothing. It is valid
-// until the next call.
+// Paint returns what to write to the real terminal; nil means nothing. It is
+// valid until the next call.
 func (v *View) Paint(s *Screen, p Painting) []byte {
 	v.out = v.out[:0]
-	// The terminal may wait for the end of it with showing it.
+	// The terminal may delay showing it until the end.
 	v.print("\x1b[?2026h\x1b[?25l")
 	start := len(v.out)
 	v.follow(s)
@@ -133,7 +133,7 @@ func (v *View) Paint(s *Screen, p Painting) []byte {
 		return nil
 	}
 	if cursor.Style != v.cursor.Style {
-		n := 0 // that of the terminal's own settings
+		n := 0 // the terminal's own style
 		if cursor.Style != (CursorStyle{}) {
 			n = cursor.Style.number()
 		}
@@ -148,13 +148,13 @@ func (v *View) Paint(s *Screen, p Painting) []byte {
 	return v.out
 }
 
-// follow moves the part that is shown no further than the cursor demands.
+// follow moves the shown part no further than the cursor requires.
 func (v *View) follow(s *Screen) {
 	v.top = min(max(v.top, s.y-v.rows+1), s.y, max(0, s.rows-v.rows))
 	v.left = min(max(v.left, s.x-v.cols+1), s.x, max(0, s.cols-v.cols))
 }
 
-// compose makes want what the terminal should show.
+// compose fills want with what the terminal should show.
 func (v *View) compose(s *Screen, p Painting) {
 	for y := range v.rows {
 		row := v.row(v.want, y)
@@ -189,7 +189,8 @@ func (v *View) row(of []viewCell, y int) []viewCell { return of[y*v.cols : (y+1)
 
 var blankViewCell = viewCell{ch: ' '}
 
-// cut blanks the halves of wide characters whose other half is not in the row.
+// blankHalves blanks the halves of wide characters whose other half is not in the
+// row.
 func blankHalves(row []viewCell) {
 	if len(row) == 0 {
 		return
@@ -202,7 +203,7 @@ func blankHalves(row []viewCell) {
 	}
 }
 
-// caption writes a line of this program's own over a row.
+// caption writes a line of text over a row.
 func (v *View) caption(y int, text string, as cellStyle) {
 	row := v.row(v.want, y)
 	x := 0
@@ -230,7 +231,7 @@ func (v *View) caption(y int, text string, as cellStyle) {
 	}
 }
 
-// printable is text without what would act on a terminal.
+// printable removes what would act on a terminal from text.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -240,8 +241,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// face resolves a cell. Colors that the program has changed are given by their
-// values: the real terminal keeps its own.
+// viewCell resolves a cell. Colors that the program has changed are resolved to
+// their values: the real terminal keeps its own palette.
 func (s *Screen) viewCell(c cell) viewCell {
 	f := viewCell{ch: c.ch, style: cellStyle{pen: c.pen}}
 	if extra := c.extra(); extra != 0 {
@@ -261,8 +262,8 @@ func (s *Screen) viewCell(c cell) viewCell {
 	return f
 }
 
-// resolve is a color, or what the program has made of it. special says which of
-// the special colors is its default; none if negative.
+// resolve returns a color, or the value to which the program has changed it.
+// special is which of the special colors is its default; none if negative.
 func (p *palette) resolve(color uint32, special int) uint32 {
 	switch {
 	case color&colorKind == colorIndexed:
@@ -295,12 +296,12 @@ func (v *View) difference() {
 	}
 }
 
-// shortGap is how many cells that have not changed are written again rather
-// than passed over: moving the cursor costs about as many bytes.
+// shortGap is how many unchanged cells are rewritten rather than skipped: moving
+// the cursor costs about as many bytes.
 const shortGap = 4
 
 func (v *View) paintRow(y int, shown, want []viewCell) {
-	blank := len(want) // from here on the row is to be blank
+	blank := len(want) // from here on the row is blank
 	for blank > 0 && want[blank-1] == blankViewCell {
 		blank--
 	}
@@ -329,14 +330,13 @@ func (v *View) paintRow(y int, shown, want []viewCell) {
 		copy(shown[:from], want[:from])
 		x = from - 1
 		if from < len(want) && ambiguousWidth(want[x]) {
-			// The terminal may have written over the next place too.
+			// The terminal may have overwritten the next cell too.
 			shown[from] = viewCell{}
 		}
 	}
 }
 
-// plain reports whether cells can be written again for little: ASCII of one
-// look.
+// plain reports whether cells are cheap to rewrite: ASCII of one style.
 func plain(cells []viewCell) bool {
 	for _, c := range cells {
 		if c.ch >= utf8.RuneSelf || c.style != cells[0].style {
@@ -346,8 +346,8 @@ func plain(cells []viewCell) bool {
 	return true
 }
 
-// contested reports whether terminals differ about the width of a character, as
-// they do for emoji.
+// ambiguousWidth reports whether terminals differ about the width of a character,
+// as they do for emoji.
 func ambiguousWidth(f viewCell) bool {
 	return f.ch&chCluster != 0 || f.ch&(chWide|chTail) == 0 && f.ch&chValue >= 0x2000
 }
@@ -373,7 +373,7 @@ func (v *View) put(row []viewCell, x int) int {
 	}
 	v.x += width
 	if f.ch >= utf8.RuneSelf || v.x >= v.cols {
-		v.x = -1 // where other terminals are now is not sure
+		v.x = -1 // the position on other terminals is uncertain
 	}
 	if v.x < 0 && x+width < len(row) {
 		v.print("\x1b[%dG", x+width+1)
@@ -394,7 +394,7 @@ func (v *View) goTo(y, x int) {
 	v.y, v.x = y, x
 }
 
-// use makes the terminal write with a look.
+// use makes the terminal write with a style.
 func (v *View) use(l cellStyle) {
 	if l == v.style {
 		return
@@ -409,7 +409,7 @@ func (v *View) use(l cellStyle) {
 	}
 }
 
-// modes gives the terminal modes, as far as it has others.
+// modes sets the terminal's modes where they differ.
 func (v *View) modes(m terminalModes) {
 	old := v.set
 	v.set = m
@@ -428,13 +428,13 @@ func (v *View) modes(m terminalModes) {
 		}
 	}
 	if old.appKeypad != m.appKeypad {
-		v.print("\x1b%c", ">="[bit(m.appKeypad)]) // which more terminals know than ?66
+		v.print("\x1b%c", ">="[bit(m.appKeypad)]) // more terminals support it than ?66
 	}
 	v.switchMode(old.mouse, m.mouse)
 	v.switchMode(old.encoding, m.encoding)
 }
 
-// exclusive replaces one of several modes by another; 0 is none.
+// switchMode replaces one of several exclusive modes by another; 0 means none.
 func (v *View) switchMode(old, now int) {
 	if old == now {
 		return
@@ -454,9 +454,10 @@ func bit(on bool) int {
 	return 0
 }
 
-// Undo returns what takes a real terminal that got the same bytes back to where
-// a command finds it: the main screen, the usual modes, no color. It is for the
-// end of a program that did not clean up; nil if there is nothing to do.
+// ResetSequence returns the bytes that restore a real terminal, which got the
+// same output, to the state that a command expects: the main screen, default
+// modes, no color. Use it after a program that did not clean up. Nil means that
+// there is nothing to do.
 func (s *Screen) ResetSequence() []byte {
 	v := View{set: terminalModes{
 		appCursor: s.modes.on(appCursor), appKeypad: s.modes.on(appKeypad), bracketedPaste: s.modes.on(bracketedPaste),
@@ -464,7 +465,7 @@ func (s *Screen) ResetSequence() []byte {
 		mouse: s.modes.tracking, encoding: s.modes.encoding,
 	}}
 	v.modes(terminalModes{})
-	back := s.modes.on(altScreen) // with whatever was saved when it came
+	back := s.modes.on(altScreen) // with whatever was saved when it was entered
 	if back {
 		v.print("\x1b[?1049l")
 	}

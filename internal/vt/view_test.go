@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// viewed is a real terminal and the view that paints it; the terminal is a
-// Screen too.
+// viewed is a real terminal and the view that paints it; the terminal is a Screen
+// too.
 type viewed struct {
 	view *View
 	real *Screen
@@ -22,7 +22,7 @@ func newViewed(rows, cols int) *viewed {
 	return v
 }
 
-// paint shows s, and tells what the terminal then shows wrongly.
+// paint shows s, and describes what the terminal then shows wrongly.
 func (v *viewed) paint(s *Screen, p Painting) string {
 	v.real.Write(v.view.Paint(s, p))
 	var wrong strings.Builder
@@ -45,7 +45,7 @@ func (v *viewed) paint(s *Screen, p Painting) string {
 	got, want := v.real.Cursor(), s.Cursor()
 	want.Row, want.Column, want.PendingWrap = want.Row-top, want.Column-left, false
 	if want.Row < 0 || want.Row >= rows || want.Column < 0 || want.Column >= cols {
-		fmt.Fprintf(&wrong, "the cursor is not in what is shown\n")
+		fmt.Fprintf(&wrong, "the cursor is outside of the shown part\n")
 	}
 	if got.Hidden && want.Hidden {
 		got.Row, got.Column, got.PendingWrap = want.Row, want.Column, false
@@ -57,13 +57,13 @@ func (v *viewed) paint(s *Screen, p Painting) string {
 		fmt.Fprintf(&wrong, "the terminal answers %q\n", answers)
 	}
 	if v.view.Paint(s, p) != nil {
-		fmt.Fprintf(&wrong, "it is painted again\n")
+		fmt.Fprintf(&wrong, "a second paint is not empty\n")
 	}
 	return wrong.String()
 }
 
-// Whatever programs write, on terminals of whatever sizes: what was painted by
-// differences is what is on the screen, as far as it is to be seen.
+// Whatever programs write, on terminals of any size: painting differences results
+// in what is on the screen, as far as it is visible.
 func TestViewShowsTheScreen(t *testing.T) {
 	total := 3000
 	if os.Getenv("TRL_LONG") == "1" {
@@ -79,16 +79,16 @@ func TestViewShowsTheScreen(t *testing.T) {
 		var trace []string
 		for range 8 {
 			switch random.IntN(8) {
-			case 0: // the session's terminal has another size
+			case 0: // the session's terminal is resized
 				rows, cols = size()
 				s.Resize(rows, cols)
 				trace = append(trace, fmt.Sprintf("resize %d %d", rows, cols))
-			case 1: // so has the person's
+			case 1: // the person's terminal is resized
 				rows, cols = size()
 				v.real.Resize(rows, cols)
 				v.view.Resize(rows, cols)
 				trace = append(trace, fmt.Sprintf("view %d %d", rows, cols))
-			case 2: // the screen is fetched anew
+			case 2: // the screen is fetched again
 				again := New(Config{Rows: s.rows, Cols: s.cols})
 				again.Write(s.ANSI(0))
 				s = again
@@ -127,7 +127,7 @@ func TestViewResolvesColors(t *testing.T) {
 	}
 }
 
-// Who only looks on does not get the modes that change what keys send.
+// A read-only view does not set the modes that change what keys send.
 func TestViewOfAReader(t *testing.T) {
 	s := write(2, 10, []byte("\x1b[?1h\x1b=\x1b[?2004h\x1b[?1003h\x1b[?1006h\x1b[?1004h\x1b[5 q\x1b]2;a title\x1b\\"))
 	v := newViewed(2, 10)
@@ -181,7 +181,7 @@ func TestViewStatusAndNotice(t *testing.T) {
 	}
 }
 
-// What has changed little costs little, and what has not nothing.
+// Small changes cost little, and no changes cost nothing.
 func TestViewPaintsDifferences(t *testing.T) {
 	s := write(50, 200, bytes.Repeat([]byte("some text "), 900))
 	v := NewView(50, 200)
@@ -194,14 +194,15 @@ func TestViewPaintsDifferences(t *testing.T) {
 	}
 }
 
-// A terminal that got what a program wrote is as before after Undo.
-func TestUndo(t *testing.T) {
+// ResetSequence restores a terminal that got a program's output.
+func TestResetSequence(t *testing.T) {
 	if undo := write(3, 10, []byte("some text\r\n")).ResetSequence(); undo != nil {
 		t.Errorf("nothing to undo: %q", undo)
 	}
 	for i := range 2000 {
 		out := plausibleOutput(rand.New(rand.NewPCG(uint64(i), 13)), 10)
-		// What is cut off in the middle, and a mode nobody sets, are not undone.
+		// An incomplete sequence, and a mode that no program sets, are not
+		// undone.
 		out = append(bytes.ReplaceAll(out, []byte("\x1b[20h"), nil), "\x1b\\\x1b[m"...)
 		s := write(5, 10, out)
 		s.Write(s.ResetSequence())

@@ -2,10 +2,10 @@ package vt
 
 import "slices"
 
-// Widths are those of xterm.js as it comes, which are those of Unicode 6: a
-// screen here and a screen there then never disagree about a column. An emoji
-// is as wide as a letter in them, unless it is in one of the ranges of wide
-// scripts. The table is made by the oracle (oracle/oracle.mjs), and a test
+// Widths are the default widths of xterm.js, which are those of Unicode 6, so
+// that a screen here and a screen there never disagree about a column. In them an
+// emoji is as wide as a letter, unless it is in one of the ranges of wide
+// scripts. The oracle (oracle/oracle.mjs) generates the table, and a test
 // compares the two.
 //
 //go:generate sh -c "cd oracle && npm ci && node oracle.mjs widths > ../width_table.go"
@@ -15,8 +15,8 @@ type widthRange struct {
 	width       uint8
 }
 
-// runeWidth is the number of columns that a printable character takes: 0 for
-// those that join the one before them.
+// runeWidth returns the number of columns of a printable character: 0 for those
+// that join the one before them.
 func runeWidth(r rune) int {
 	if r < widthTable[0].first {
 		return 1
@@ -36,6 +36,6 @@ func runeWidth(r rune) int {
 	return int(widthTable[i].width)
 }
 
-// Columns is how many columns of a screen a character takes: none if it joins
+// Columns returns how many columns of a screen a character takes: 0 if it joins
 // the one before it.
 func Columns(r rune) int { return runeWidth(r) }

@@ -36,7 +36,7 @@ func TestChunkJSON(t *testing.T) {
 			}
 			fast, ok := bytes.CutPrefix(fast, []byte("before"))
 			if !ok {
-				t.Fatal("what was there is gone")
+				t.Fatal("AppendJSON overwrote the existing bytes")
 			}
 			var slow, quick Chunk
 			if err := json.Unmarshal(fast, &slow); err != nil {
@@ -59,7 +59,7 @@ func TestChunkJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c, quick); diff != "" {
-				t.Errorf("of encoding/json: %s", diff)
+				t.Errorf("differs from encoding/json: %s", diff)
 			}
 		})
 	}
@@ -72,12 +72,12 @@ func TestChunkJSONRefused(t *testing.T) {
 	} {
 		var c Chunk
 		if err := c.ParseJSON([]byte(text)); err == nil {
-			t.Errorf("%s was read as %+v", text, c)
+			t.Errorf("%s was decoded as %+v", text, c)
 		}
 	}
 }
 
-// What is pushed is what was captured, whatever it is.
+// FuzzChunkJSON checks that a chunk round-trips any captured bytes.
 func FuzzChunkJSON(f *testing.F) {
 	for _, s := range []string{"", "a\nb", "\x00", "\xff\xfe", "é\"\\", strings.Repeat("x", 100) + "\n" + strings.Repeat("z", 100)} {
 		f.Add([]byte(s), int64(len(s)))
@@ -107,7 +107,7 @@ func FuzzChunkJSON(f *testing.F) {
 	})
 }
 
-// FuzzChunkParse: what a daemon sends, or something that is none.
+// FuzzChunkParse parses what a daemon, or something that is not one, may send.
 func FuzzChunkParse(f *testing.F) {
 	f.Add([]byte(`{"stream_id":"st-1","type":"stdout","offset":1,"data":"a\n\u0001","next":5}`))
 	f.Add([]byte(`{"data":"\ud83d\ude00","type":"x"}`))
@@ -115,7 +115,7 @@ func FuzzChunkParse(f *testing.F) {
 		quick, ok := quickChunk(b)
 		var slow Chunk
 		if err := json.Unmarshal(b, &slow); err != nil || !ok {
-			return // encoding/json decides, or refuses raw control characters where one pass does not look
+			return // encoding/json decides; it also rejects raw control characters, which the fast path does not check
 		}
 		if diff := cmp.Diff(slow, quick); diff != "" {
 			t.Fatal(diff)

@@ -10,8 +10,9 @@ import (
 	"unsafe"
 )
 
-// ParseJSON reads a chunk. One that AppendJSON made, without a result and without
-// times, is read in one pass; any other form of JSON by encoding/json.
+// ParseJSON decodes a chunk. It parses the output of AppendJSON, without a
+// result and without times, in one pass, and leaves any other form of JSON to
+// encoding/json.
 func (c *Chunk) ParseJSON(b []byte) error {
 	if parsed, ok := quickChunk(b); ok {
 		*c = parsed
@@ -21,8 +22,8 @@ func (c *Chunk) ParseJSON(b []byte) error {
 	return json.Unmarshal(b, c)
 }
 
-// quickChunk reads the members one after the other. ok is false at the first
-// surprise.
+// quickChunk reads the members one after the other. ok is false if anything is
+// not in the form that AppendJSON writes.
 func quickChunk(b []byte) (c Chunk, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte("{"))
 	for ok {
@@ -82,7 +83,7 @@ func quickName(b []byte) (name, rest []byte, ok bool) {
 	return name, rest, ok
 }
 
-// quickWord reads a short string of plain characters.
+// quickWord reads a string of printable ASCII without escapes.
 func quickWord(b []byte) (word, rest []byte, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte(`"`))
 	if !ok {
@@ -108,7 +109,7 @@ func quickNumber(b []byte) (n int64, rest []byte, ok bool) {
 	return n, b[end:], err == nil
 }
 
-// quickText reads a string in which every escape is one that AppendJSON makes.
+// quickText reads a string in which every escape is one that AppendJSON writes.
 func quickText(b []byte) (text string, rest []byte, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte(`"`))
 	if !ok {
@@ -124,7 +125,7 @@ func quickText(b []byte) (text string, rest []byte, ok bool) {
 		at += copy(out[at:], b[:n])
 		if b[n] == '"' {
 			out = out[:at:at]
-			return unsafe.String(unsafe.SliceData(out), at), b[n+1:], utf8.Valid(out) // nobody else has out
+			return unsafe.String(unsafe.SliceData(out), at), b[n+1:], utf8.Valid(out) // out is not shared
 		}
 		size := 2
 		if n+1 < len(b) {
@@ -139,13 +140,13 @@ func quickText(b []byte) (text string, rest []byte, ok bool) {
 		b = b[n+size:]
 		n = plain(b)
 	}
-	return "", nil, false // it has no end
+	return "", nil, false // unterminated
 }
 
-// plain is how many bytes of b come before a quote or a backslash.
+// plain returns the number of bytes of b before the first quote or backslash.
 func plain(b []byte) int {
 	rest := b
-	for len(rest) >= 16 { // two words at once: the loop costs as much as the look
+	for len(rest) >= 16 { // two words per iteration: the loop overhead costs as much as the test
 		x, y := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		if quoting(x)|quoting(y) != 0 {
 			break
@@ -166,14 +167,14 @@ func plain(b []byte) int {
 	return len(b)
 }
 
-// quoting has the high bit of a byte of x set if that byte is a quote or a
-// backslash. Of the bytes above the lowest that is, it may say so wrongly.
+// quoting sets the high bit of each byte of x that is a quote or a backslash.
+// Only the lowest set bit is reliable; bits above it may be set wrongly.
 func quoting(x uint64) uint64 {
 	quote, slash := x^(ones*'"'), x^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
-// escapedCode reads \u00XX at the start of b. The length is 0 for any other.
+// escapedCode reads \u00XX at the start of b. size is 0 for anything else.
 func escapedCode(b []byte) (c byte, size int) {
 	if len(b) < 6 || b[1] != 'u' || b[2] != '0' || b[3] != '0' {
 		return 0, 0
@@ -185,5 +186,6 @@ func escapedCode(b []byte) (c byte, size int) {
 	return byte(v), 6
 }
 
-// unescapes is the byte that a backslash and a letter stand for; 0: none.
+// unescapes maps the letter after a backslash to the byte it stands for; 0
+// means none.
 var unescapes = [256]byte{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', '"': '"', '\\': '\\', '/': '/'}

@@ -1,17 +1,17 @@
-// Package api is TRL's vocabulary: the methods of the wire contract, their
-// parameters and results, the session and exec states, and the error codes.
+// Package api defines the wire contract of TRL: the methods, their parameters
+// and results, the session and exec states, and the error codes.
 //
-// It is the one place where these words are defined. The daemon serves them,
-// the client sends them, and nothing in between maps them into other types.
-// It depends on the standard library alone, so that a program can speak to
+// These names are defined here and nowhere else. The daemon serves these types,
+// the client sends them, and nothing in between maps them to other types. The
+// package depends on the standard library alone, so that a program can talk to
 // TRL without linking the daemon.
 package api
 
-// Protocol is the version of the wire contract, answered by system.ping.
+// Protocol is the version of the wire contract. system.ping returns it.
 const Protocol = 1
 
-// Method names. The set is closed: the service's method table is checked
-// against it by a test.
+// Method names. The set is closed: a test compares it with the service's method
+// table.
 const (
 	MethodSystemPing    = "system.ping"
 	MethodSystemInfo    = "system.info"
@@ -41,7 +41,7 @@ const (
 	MethodStreamClose = "stream.close"
 )
 
-// Names of the notifications that follow the answer to a method which opened a
+// Names of the notifications that follow the answer to a method that opens a
 // stream.
 const (
 	NotifyExecChunk    = "exec.chunk"

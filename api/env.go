@@ -2,14 +2,14 @@ package api
 
 import "encoding/json"
 
-// Env is environment variables by name. In JSON a value of null is Unset.
+// Env holds environment variables by name. In JSON, null stands for Unset.
 type Env map[string]string
 
-// Unset is the value of a variable that is not to be there, where it would be
-// inherited. No variable can have it: it is a NUL byte. It is never on the wire.
+// Unset marks a variable that must be removed from the inherited environment.
+// It is a NUL byte, which no real value can contain, and is never on the wire.
 var Unset = "\x00"
 
-// MarshalJSON has null for Unset.
+// MarshalJSON writes Unset as null.
 func (e Env) MarshalJSON() ([]byte, error) {
 	if e == nil {
 		return []byte("null"), nil
@@ -24,7 +24,7 @@ func (e Env) MarshalJSON() ([]byte, error) {
 	return json.Marshal(values)
 }
 
-// UnmarshalJSON takes Unset for null.
+// UnmarshalJSON reads null as Unset.
 func (e *Env) UnmarshalJSON(text []byte) error {
 	var values map[string]*string
 	if err := json.Unmarshal(text, &values); err != nil || values == nil {

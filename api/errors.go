@@ -8,7 +8,7 @@ import (
 )
 
 // Code is the stable name of an error. Clients switch on it; the JSON-RPC
-// number beside it is for JSON-RPC libraries.
+// number sent with it is for JSON-RPC libraries.
 type Code string
 
 // The error codes of the contract.
@@ -38,9 +38,9 @@ const (
 	CodeInputFull          Code = "INPUT_FULL"
 )
 
-// numbers are the JSON-RPC error numbers. The first five are fixed by
-// JSON-RPC; the others count down from the start of the server-defined range
-// and never change once published.
+// numbers holds the JSON-RPC error numbers. JSON-RPC fixes the first five; the
+// others count down from the start of the server-defined range and never change
+// once published.
 var numbers = map[Code]int{
 	CodeParseError:         -32700,
 	CodeInvalidRequest:     -32600,
@@ -67,13 +67,13 @@ var numbers = map[Code]int{
 	CodeInputFull:          -32018,
 }
 
-// Codes lists every error code of the contract, for documentation and tests.
+// Codes returns every error code of the contract, for documentation and tests.
 func Codes() map[Code]int { return maps.Clone(numbers) }
 
-// Error is the one error type that crosses the wire. Message says what is
-// wrong, Hint names the next call to make (it is written for a model), Details
-// carries facts under stable names. Cause is for errors.Is and errors.As on
-// the side where it happened, and is never sent.
+// Error is the only error type that crosses the wire. Message says what is
+// wrong, Hint names the next call to make (it is written for a model), and
+// Details carries facts under stable names. Cause is for errors.Is and
+// errors.As in the process where the error occurred, and is never sent.
 type Error struct {
 	Code    Code
 	Message string
@@ -82,7 +82,7 @@ type Error struct {
 	Cause   error
 }
 
-// Errorf makes an Error with a formatted message; %w sets its Cause.
+// Errorf returns an Error with a formatted message; %w sets its Cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
@@ -103,7 +103,7 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Error reads as one line: the message, then the hint.
+// Error returns the code, the message and the hint in one line.
 func (e *Error) Error() string {
 	if e.Hint == "" {
 		return string(e.Code) + ": " + e.Message
@@ -114,7 +114,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// AsError returns err as an *Error; anything else becomes INTERNAL.
+// AsError returns err as an *Error. Any other error becomes INTERNAL.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -123,7 +123,7 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: err.Error(), Cause: err}
 }
 
-// IsCode reports whether err is an *Error with that code.
+// IsCode reports whether err is an *Error with the given code.
 func IsCode(err error, code Code) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Code == code
@@ -136,8 +136,8 @@ type wireError struct {
 	Data    map[string]any `json:"data,omitempty"`
 }
 
-// MarshalJSON writes the JSON-RPC error object, with the stable name, the hint
-// and the details in its data.
+// MarshalJSON writes the JSON-RPC error object. Its data holds the stable name,
+// the hint and the details.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	data := make(map[string]any, len(e.Details)+2)
 	maps.Copy(data, e.Details)
@@ -152,7 +152,8 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireError{Number: number, Message: e.Message, Data: data})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and any JSON-RPC error object.
+// UnmarshalJSON reads the output of MarshalJSON, and any other JSON-RPC error
+// object.
 func (e *Error) UnmarshalJSON(b []byte) error {
 	var w wireError
 	if err := json.Unmarshal(b, &w); err != nil {

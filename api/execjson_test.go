@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// indented makes two encodings of one value equal.
+// indented formats JSON so that two encodings of one value compare equal.
 func indented(t *testing.T, text []byte) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -21,8 +21,8 @@ func indented(t *testing.T, text []byte) string {
 	return b.String()
 }
 
-// same fails unless the result is encoded as encoding/json does it, member by
-// member and in the same order.
+// same fails unless the result is encoded as by encoding/json, member by member
+// and in the same order.
 func same(t *testing.T, what string, r *ExecResult) {
 	t.Helper()
 	got, err := r.AppendJSON([]byte(`x`))
@@ -40,7 +40,7 @@ func same(t *testing.T, what string, r *ExecResult) {
 	}
 }
 
-// fill gives a value something that is not zero, all the way down.
+// fill sets a value to something that is not zero, recursively.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

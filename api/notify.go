@@ -10,23 +10,23 @@ import (
 	"strconv"
 )
 
-// Notification is what the daemon sends after the answer to a method that
-// opened a stream.
+// Notification is a message that the daemon sends after the answer to a method
+// that opened a stream.
 type Notification interface {
 	Method() string
 	// AppendJSON appends the params of the notification.
 	AppendJSON(b []byte) ([]byte, error)
 }
 
-// Feed sends the notifications of one stream, in order, and returns when the
-// stream has ended or ctx is done. send returns when the notification has been
-// handed on; an error of it ends the feed.
+// Feed sends the notifications of one stream in order. It returns when the
+// stream has ended or ctx is done. send returns once the notification has been
+// handed on; an error from send ends the feed.
 type Feed func(ctx context.Context, send func(Notification) error) error
 
-// Method is exec.chunk.
+// Method returns exec.chunk.
 func (*Chunk) Method() string { return NotifyExecChunk }
 
-// Method is session.event.
+// Method returns session.event.
 func (*SessionEvent) Method() string { return NotifySessionEvent }
 
 // AppendJSON appends the event as JSON.
@@ -37,21 +37,21 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// Content is the bytes that the chunk carries.
+// Content returns the decoded bytes of the chunk.
 func (c *Chunk) Content() ([]byte, error) { return DecodeBytes(c.Data, c.Encoding) }
 
-// RawChunk is a chunk with its content as bytes, in place of Data and Encoding,
-// on its way to the wire.
+// RawChunk is a chunk that is about to be sent: Raw holds its content as bytes,
+// in place of Data and Encoding.
 type RawChunk struct {
 	Chunk
 	Raw []byte
 }
 
-// AppendJSON appends the chunk with its content in the form that suits it.
+// AppendJSON appends the chunk, with its content as text or as base64.
 func (c *RawChunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, c.Raw) }
 
-// AppendJSON appends what json.Marshal makes of the chunk, many times faster:
-// a stream is as fast as this is. Data must be valid UTF-8, as EncodeBytes
+// AppendJSON appends the same JSON as json.Marshal, many times faster: it
+// decides how fast a stream is. Data must be valid UTF-8, as EncodeBytes
 // returns it.
 func (c *Chunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, nil) }
 
@@ -115,8 +115,8 @@ func appendName(b []byte, name string) []byte {
 	return append(b, '"', ':')
 }
 
-// escapes says how a byte is written in a JSON string: 0 as it is, 'u' as
-// \u00XX, else as a backslash and this letter.
+// escapes says how to write a byte in a JSON string: 0 means as it is, 'u' as
+// \u00XX, anything else as a backslash and that letter.
 var escapes = func() (t [256]byte) {
 	for c := range 0x20 {
 		t[c] = 'u'
@@ -132,19 +132,19 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special has the high bit of a byte of x set if that byte needs escaping. Of
-// the bytes above the lowest that does, it may say so wrongly.
+// special sets the high bit of each byte of x that needs escaping. Only the
+// lowest set bit is reliable; bits above it may be set wrongly.
 func special(x uint64) uint64 {
 	quote, slash := x^(ones*'"'), x^(ones*'\\')
 	return ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
-// appendEscaped appends s as the inside of a JSON string. It looks at eight
-// bytes at a time, since most need no escaping.
+// appendEscaped appends s as the inside of a JSON string. It tests eight bytes
+// at a time, since most need no escaping.
 func appendEscaped[T string | []byte](b []byte, s T) []byte {
 	const (
 		block = 4 << 10
-		most  = len(`\u0000`) // what one byte can become
+		most  = len(`\u0000`) // the longest escape of one byte
 	)
 	for len(s) > 0 {
 		part := s[:min(len(s), block)]
@@ -155,15 +155,15 @@ func appendEscaped[T string | []byte](b []byte, s T) []byte {
 		for len(part) >= 8 {
 			x := uint64(part[0]) | uint64(part[1])<<8 | uint64(part[2])<<16 | uint64(part[3])<<24 |
 				uint64(part[4])<<32 | uint64(part[5])<<40 | uint64(part[6])<<48 | uint64(part[7])<<56
-			binary.LittleEndian.PutUint64(b[at:], x) // what follows a special byte is overwritten
+			binary.LittleEndian.PutUint64(b[at:], x) // bytes after a special byte are overwritten below
 			m := special(x)
 			if m == 0 {
 				at += 8
 				part = part[8:]
 				continue
 			}
-			// Where one byte needs escaping, others often do: the rest of the
-			// eight goes byte by byte.
+			// Bytes that need escaping often come together, so the rest of the
+			// eight is handled byte by byte.
 			n := bits.TrailingZeros64(m) / 8
 			at += n
 			for i := n; i < 8; i++ {
@@ -179,7 +179,7 @@ func appendEscaped[T string | []byte](b []byte, s T) []byte {
 	return b
 }
 
-// putByte writes c, escaped if it must be, and returns where the next goes.
+// putByte writes c, escaped if necessary, and returns the next write position.
 func putByte(b []byte, at int, c byte) int {
 	letter := escapes[c]
 	if letter == 0 {

@@ -1,27 +1,27 @@
 package api
 
-// SessionScreenParams asks what is on a session's terminal.
+// SessionScreenParams requests the contents of a session's terminal.
 type SessionScreenParams struct {
 	SessionID  string       `json:"session_id"`
 	Format     ScreenFormat `json:"format,omitempty"`     // default text
-	Scrollback int          `json:"scrollback,omitempty"` // of text and ansi: so many lines that have scrolled away come first
+	Scrollback int          `json:"scrollback,omitempty"` // text and ansi: include this many lines of scrollback first
 }
 
-// TerminalType is what the terminal of a session is: the TERM of its programs.
+// TerminalType is the terminal type of a session: the TERM of its programs.
 const TerminalType = "xterm-256color"
 
-// ScreenFormat is a form of what is on a terminal.
+// ScreenFormat is the format in which a screen is returned.
 type ScreenFormat string
 
 // The formats.
 const (
-	ScreenText ScreenFormat = "text" // what a person reads
-	ScreenANSI ScreenFormat = "ansi" // what makes another terminal of the size look the same
+	ScreenText ScreenFormat = "text" // plain text
+	ScreenANSI ScreenFormat = "ansi" // bytes that reproduce the screen in another terminal of the same size
 	ScreenJSON ScreenFormat = "json" // lines of runs of one style
 )
 
-// SessionScreenResult is what is on a terminal, and where: ExecID and Offset say
-// after which byte of which journal it looks like this.
+// SessionScreenResult is the contents of a terminal. ExecID and Offset name the
+// journal and the byte after which the screen looked like this.
 type SessionScreenResult struct {
 	SessionID string       `json:"session_id"`
 	ExecID    string       `json:"exec_id,omitempty"` // of the last command; empty before the first
@@ -29,35 +29,35 @@ type SessionScreenResult struct {
 	Rows      int          `json:"rows"`
 	Cols      int          `json:"cols"`
 	Cursor    ScreenCursor `json:"cursor"`
-	Alternate bool         `json:"alternate,omitempty"` // a program has the whole screen, as editors do
+	Alternate bool         `json:"alternate,omitempty"` // the alternate screen is active, as in editors
 	Title     string       `json:"title,omitempty"`
-	Text      string       `json:"text,omitempty"` // of the formats text and ansi
+	Text      string       `json:"text,omitempty"` // formats text and ansi
 	Lines     []ScreenLine `json:"lines,omitempty"`
-	Waiting   *Waiting     `json:"waiting,omitempty"` // null: it does not wait for input
+	Waiting   *Waiting     `json:"waiting,omitempty"` // null: the command does not wait for input
 }
 
-// ScreenCursor is where the next character goes, from 0 on.
+// ScreenCursor is the position of the cursor, counted from 0.
 type ScreenCursor struct {
 	Row    int  `json:"row"`
 	Column int  `json:"column"`
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// ScreenLine is one row. What comes after its last run is blank.
+// ScreenLine is one row. Everything after its last run is blank.
 type ScreenLine struct {
 	Runs    []ScreenRun `json:"runs,omitempty"`
-	Wrapped bool        `json:"wrapped,omitempty"` // it goes on from the row above
+	Wrapped bool        `json:"wrapped,omitempty"` // continues the row above
 }
 
-// ScreenRun is text of one style.
+// ScreenRun is a run of text in one style.
 type ScreenRun struct {
 	Text  string       `json:"text"`
 	Width int          `json:"width"` // in columns
 	Style *ScreenStyle `json:"style,omitempty"`
 }
 
-// ScreenStyle is how text looks. A color is "" for the default, the number of a
-// palette color, or #rrggbb.
+// ScreenStyle describes how text looks. A color is "" for the default, the
+// number of a palette color, or #rrggbb.
 type ScreenStyle struct {
 	Foreground     string `json:"fg,omitempty"`
 	Background     string `json:"bg,omitempty"`
@@ -74,19 +74,19 @@ type ScreenStyle struct {
 	Link           string `json:"link,omitempty"`
 }
 
-// Waiting says that the command on a terminal waits for something to be typed.
+// Waiting says that the command on a terminal waits for input.
 type Waiting struct {
 	For     WaitingFor `json:"for"`
-	Since   Time       `json:"since"` // when something was last written or typed
+	Since   Time       `json:"since"` // last output or input
 	PID     int        `json:"pid"`
-	Process string     `json:"process"` // its arguments in one line
+	Process string     `json:"process"` // its arguments on one line
 }
 
-// WaitingFor is what is to be typed.
+// WaitingFor says which kind of input a command waits for.
 type WaitingFor string
 
-// What a command can wait for.
+// Kinds of input that a command can wait for.
 const (
 	WaitingInput    WaitingFor = "input"
-	WaitingPassword WaitingFor = "password" // a line that the terminal does not show
+	WaitingPassword WaitingFor = "password" // a line that the terminal does not echo
 )

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// State is where a session is in its life. It only changes by the transition
-// table of the session package.
+// State is the lifecycle state of a session. It changes only through the
+// transition table of the session package.
 type State string
 
 // The session states.
@@ -22,32 +22,32 @@ type SessionCreateParams struct {
 	Shell      string         `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
 	Argv       []string       `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
 	Cwd        string         `json:"cwd,omitempty"`         // default: the daemon's
-	Env        Env            `json:"env,omitempty"`         // added to what is inherited; null takes away
+	Env        Env            `json:"env,omitempty"`         // added to the inherited environment; null removes a variable
 	InheritEnv string         `json:"inherit_env,omitempty"` // base (default), all or none
 	Login      bool           `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
 	Name       string         `json:"name,omitempty"`
 	Tags       []string       `json:"tags,omitempty"`
-	Client     string         `json:"client,omitempty"` // the program that makes it, for its owner: see IsClientName
+	Client     string         `json:"client,omitempty"` // the program that creates it, shown in its owner: see IsClientName
 	TTY        *TTYSize       `json:"tty,omitempty"`
-	TimeoutMS  int64          `json:"timeout_ms,omitempty"`  // default of every exec in it; 0 = the daemon's
-	IdleTTLMS  *int64         `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for so long; 0 = never
+	TimeoutMS  int64          `json:"timeout_ms,omitempty"`  // default for every exec in it; 0 = the daemon's
+	IdleTTLMS  *int64         `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for this long; 0 = never
 	Limits     map[string]any `json:"limits,omitempty"`
 	Isolation  map[string]any `json:"isolation,omitempty"`
 	Runtime    string         `json:"runtime,omitempty"` // default "host"
-	Key        string         `json:"key,omitempty"`     // a repeat with the same key returns the first session
-	// CreateTimeoutMS is how long its shell may take to start, and then its login
-	// files; 0 is 10 s.
+	Key        string         `json:"key,omitempty"`     // a call repeated with the same key returns the first session
+	// CreateTimeoutMS limits how long its shell may take to start, and then how
+	// long its login files may take; 0 is 10 s.
 	CreateTimeoutMS int64 `json:"create_timeout_ms,omitempty"`
-	// Parent is a session that this one ends with, at the latest.
+	// Parent is a session with which this one ends, at the latest.
 	Parent string `json:"parent,omitempty"`
-	// WhileConnected ends it when the last connection that used it has ended, and
-	// none has come for ReconnectMS; 0 is 15 s.
+	// WhileConnected ends the session once the last connection that used it has
+	// closed and no other has used it for ReconnectMS; 0 is 15 s.
 	WhileConnected bool  `json:"while_connected,omitempty"`
 	ReconnectMS    int64 `json:"reconnect_ms,omitempty"`
 }
 
-// MaxTTYSide bounds the rows and columns of a terminal: larger ones are a
-// mistake, and a screen is memory.
+// MaxTTYSide limits the rows and columns of a terminal: larger ones are a
+// mistake, and a screen costs memory.
 const MaxTTYSide = 1000
 
 // TTYSize is the size of a terminal in characters.
@@ -63,25 +63,25 @@ const (
 	InheritNone = "none"
 )
 
-// baseEnv is what programs need to work, and what says how to talk to the user:
-// nothing that may be a secret.
+// baseEnv lists the variables that programs need to work and to talk to the
+// user. None of them may hold a secret.
 var baseEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"}
 
-// IsBaseEnv says whether a variable is one of those that InheritBase passes on.
+// IsBaseEnv reports whether InheritBase passes the variable on.
 func IsBaseEnv(name string) bool {
 	return slices.Contains(baseEnv, name) || strings.HasPrefix(name, "LC_")
 }
 
-// RuntimeHost is the runtime of sessions that live on the daemon's own host.
+// RuntimeHost is the runtime of sessions on the daemon's own host.
 const RuntimeHost = "host"
 
-// Session is a session as every method returns it. Environment values are
-// never returned, only their names.
+// Session describes a session; every method returns it in this form. Values of
+// environment variables are never returned, only their names.
 type Session struct {
 	SessionID      string      `json:"session_id"`
 	Name           string      `json:"name,omitempty"`
 	Tags           []string    `json:"tags,omitempty"`
-	Owner          string      `json:"owner,omitempty"` // who made it: see Account; "" of one that an earlier version made
+	Owner          string      `json:"owner,omitempty"` // who created it: see Account; "" if an earlier version created it
 	Runtime        string      `json:"runtime"`
 	State          State       `json:"state"`
 	Shell          string      `json:"shell,omitempty"`
@@ -95,36 +95,36 @@ type Session struct {
 	TimeoutMS      int64       `json:"timeout_ms"`
 	IdleTTLMS      int64       `json:"idle_ttl_ms"`
 	EnvKeys        []string    `json:"env_keys,omitempty"`
-	Parent         string      `json:"parent,omitempty"`          // the session that it ends with
-	WhileConnected bool        `json:"while_connected,omitempty"` // it ends with the connections that use it
-	ExecID         string      `json:"exec_id,omitempty"`         // the running exec; of a direct session, its only one
+	Parent         string      `json:"parent,omitempty"`          // the session with which it ends
+	WhileConnected bool        `json:"while_connected,omitempty"` // ends with the connections that use it
+	ExecID         string      `json:"exec_id,omitempty"`         // the running exec; in a direct session, its only one
 	Login          *Login      `json:"login,omitempty"`           // how its login files ended, if it read them
-	Ending         bool        `json:"ending,omitempty"`          // session.destroy or its end is under way
-	Held           *Hold       `json:"held,omitempty"`            // who has its keyboard, if it is not free
-	Unreadable     string      `json:"unreadable,omitempty"`      // why the daemon can't go on with what an earlier one left of it
+	Ending         bool        `json:"ending,omitempty"`          // being destroyed or ending
+	Held           *Hold       `json:"held,omitempty"`            // who holds its keyboard; null: it is free
+	Unreadable     string      `json:"unreadable,omitempty"`      // why the daemon cannot restore the state that an earlier daemon saved
 	Terminated     *Terminated `json:"terminated,omitempty"`
 }
 
-// Login says how the login files of a session ended: as a command does.
+// Login says how the login files of a session ended, in the terms of a command.
 type Login struct {
 	Outcome  Outcome `json:"outcome"`
 	ExitCode *int    `json:"exit_code"`
-	TimedOut bool    `json:"timed_out"` // they took longer than create_timeout_ms, and were stopped
+	TimedOut bool    `json:"timed_out"` // took longer than create_timeout_ms and were stopped
 }
 
-// Account is the part of an owner that the daemon vouches for: the user or the
-// token that made the session. What follows it, behind a slash, is what the
-// client calls itself.
+// Account returns the part of an owner that the daemon vouches for: the user or
+// the token that created the session. The rest, after a slash, is the name that
+// the client gave itself.
 func Account(owner string) string {
 	account, _, _ := strings.Cut(owner, "/")
 	return account
 }
 
-// MaxClientName is how long the name of a client may be, in bytes: it stands in
-// lists beside others.
+// MaxClientName is the maximum length of a client name in bytes. Names appear
+// in lists next to others.
 const MaxClientName = 64
 
-// IsClientName reports whether a client may call itself so: a word of ASCII
+// IsClientName reports whether name is a valid client name: one word of ASCII
 // letters, digits and . _ + @ -.
 func IsClientName(name string) bool {
 	return name != "" && len(name) <= MaxClientName && strings.IndexFunc(name, func(r rune) bool {
@@ -144,18 +144,18 @@ type Terminated struct {
 const (
 	ReasonDestroyed    = "destroyed"    // session.destroy
 	ReasonIdle         = "idle"         // idle for longer than its idle_ttl_ms
-	ReasonParent       = "parent"       // the session that it belonged to has ended
-	ReasonDisconnected = "disconnected" // the connections that used it have
-	ReasonShutdown     = "shutdown"     // the daemon was told to stop
+	ReasonParent       = "parent"       // its parent session ended
+	ReasonDisconnected = "disconnected" // the connections that used it have closed
+	ReasonShutdown     = "shutdown"     // the daemon was stopped
 	ReasonExited       = "exited"       // the command of a direct session ended
-	ReasonLost         = "lost"         // the process that kept it died, or it could not be taken over
+	ReasonLost         = "lost"         // the process that held it died, or it could not be taken over
 	ReasonShellLost    = "shell_lost"   // the shell died and no copy of it could take over
 )
 
-// SessionListParams selects sessions; every field given must match.
+// SessionListParams selects sessions; every field that is set must match.
 type SessionListParams struct {
 	State   State  `json:"state,omitempty"`
-	Alive   bool   `json:"alive,omitempty"` // none that has ended
+	Alive   bool   `json:"alive,omitempty"` // exclude sessions that have ended
 	Tag     string `json:"tag,omitempty"`
 	Runtime string `json:"runtime,omitempty"`
 }
@@ -170,19 +170,19 @@ type SessionParams struct {
 	SessionID string `json:"session_id"`
 }
 
-// SessionInfo is a session with what is going on in it.
+// SessionInfo is a session together with its execs and processes.
 type SessionInfo struct {
 	Session
 	Exec      *ExecResult `json:"exec,omitempty"`      // the running one, without output
 	LastExec  *ExecResult `json:"last_exec,omitempty"` // the last finished one, without output
 	Processes []Process   `json:"processes"`           // every live process in its tree
 	Usage     *Usage      `json:"usage,omitempty"`
-	Waiting   *Waiting    `json:"waiting,omitempty"`  // on a terminal: what the running command waits for
-	TypedAt   *Time       `json:"typed_at,omitempty"` // when exec.input was last used without a hold
+	Waiting   *Waiting    `json:"waiting,omitempty"`  // on a terminal: the input that the running command waits for
+	TypedAt   *Time       `json:"typed_at,omitempty"` // last exec.input without a keyboard lease
 }
 
-// Process is one live process of a session. Exec names the command that
-// started it, where that is known.
+// Process is one live process of a session. ExecID names the command that
+// started it, if known.
 type Process struct {
 	PID      int    `json:"pid"`
 	PPID     int    `json:"ppid"`
@@ -190,14 +190,14 @@ type Process struct {
 	RSSBytes int64  `json:"rss_bytes"`
 	Command  string `json:"command"`
 	ExecID   string `json:"exec_id,omitempty"`
-	Role     string `json:"role,omitempty"` // "shell" for the session's shell, "standby" for its safety copy, "leader" for who holds its terminal, "" for what commands started
+	Role     string `json:"role,omitempty"` // "shell" for the session's shell, "standby" for its standby copy, "leader" for the session leader of its terminal, "" for processes that commands started
 }
 
-// Roles of a process that TRL itself keeps in a session.
+// Roles of the processes that TRL itself keeps in a session.
 const (
 	RoleShell   = "shell"
 	RoleStandby = "standby"
-	RoleLeader  = "leader" // of the session that a terminal belongs to
+	RoleLeader  = "leader" // session leader of the terminal
 )
 
 // SessionDestroyParams ends a session. Force skips the grace period.
@@ -206,16 +206,16 @@ type SessionDestroyParams struct {
 	Force     bool   `json:"force,omitempty"`
 }
 
-// SessionDestroyResult is answered when the session's tree is verified empty.
-// Survivors is then an empty list; it names what could not be killed, if
-// anything ever is (a process in uninterruptible sleep).
+// SessionDestroyResult is sent once the session's process tree is verified
+// empty. Survivors is then an empty list. It names processes that could not be
+// killed, if there are any (a process in uninterruptible sleep).
 type SessionDestroyResult struct {
 	SessionID string    `json:"session_id"`
 	State     State     `json:"state"`
 	Survivors []Process `json:"survivors"`
 }
 
-// SessionWatchParams asks for what happens to one session, or to all.
+// SessionWatchParams requests the events of one session, or of all.
 type SessionWatchParams struct {
 	SessionID string `json:"session_id,omitempty"`
 }
@@ -232,14 +232,14 @@ type SessionEventType string
 const (
 	EventCreated   SessionEventType = "created"
 	EventState     SessionEventType = "state"     // it became idle or running
-	EventDestroyed SessionEventType = "destroyed" // it is terminated, for Reason
-	EventHeld      SessionEventType = "held"      // Holder has its keyboard from now on
+	EventDestroyed SessionEventType = "destroyed" // terminated, see Reason
+	EventHeld      SessionEventType = "held"      // Holder has taken its keyboard
 	EventReleased  SessionEventType = "released"  // its keyboard is free
-	EventResized   SessionEventType = "resized"   // its terminal has the size TTY
-	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events are not told
+	EventResized   SessionEventType = "resized"   // its terminal now has the size TTY
+	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events were dropped
 )
 
-// SessionEvent is one thing that happened to a session.
+// SessionEvent is one event of a session.
 type SessionEvent struct {
 	StreamID  string           `json:"stream_id"`
 	Type      SessionEventType `json:"type"`
@@ -248,7 +248,7 @@ type SessionEvent struct {
 	Tags      []string         `json:"tags,omitempty"`
 	Owner     string           `json:"owner,omitempty"`
 	State     State            `json:"state,omitempty"`
-	ExecID    string           `json:"exec_id,omitempty"` // the exec that runs, of a session that became running
+	ExecID    string           `json:"exec_id,omitempty"` // state running: the exec that runs
 	At        Time             `json:"at"`
 	Reason    string           `json:"reason,omitempty"`
 	Holder    string           `json:"holder,omitempty"`
@@ -261,10 +261,10 @@ type SessionResizeParams struct {
 	SessionID string `json:"session_id"`
 	Rows      int    `json:"rows"`
 	Cols      int    `json:"cols"`
-	Lease     string `json:"lease,omitempty"` // of the session's hold, if it is held
+	Lease     string `json:"lease,omitempty"` // from session.hold, while the keyboard is held
 }
 
-// SessionResizeResult is the size that the terminal has now.
+// SessionResizeResult is the new size of the terminal.
 type SessionResizeResult struct {
 	SessionID string  `json:"session_id"`
 	TTY       TTYSize `json:"tty"`

@@ -8,28 +8,28 @@ type PingResult struct {
 	Version  string `json:"version"`
 	Protocol int    `json:"protocol"`
 	UptimeMS int64  `json:"uptime_ms"`
-	Caller   string `json:"caller,omitempty"` // who asks, as the owner of a session it makes; "" from a daemon that knows no owners
+	Caller   string `json:"caller,omitempty"` // the caller, as it appears in the owner of its sessions; "" from a daemon without owners
 }
 
-// SystemInfo says what this daemon is and what this machine lets it enforce.
+// SystemInfo describes the daemon and what it can enforce on its machine.
 type SystemInfo struct {
 	Version  string         `json:"version"`
 	Protocol int            `json:"protocol"`
 	OS       string         `json:"os"`
 	Arch     string         `json:"arch"`
 	PID      int            `json:"pid"`
-	Config   map[string]any `json:"config"` // in force; holds no secrets
+	Config   map[string]any `json:"config"` // effective settings; no secrets
 	Runtimes []string       `json:"runtimes"`
-	Shells   []string       `json:"shells"` // the supported ones found on this host
+	Shells   []string       `json:"shells"` // supported shells found on this host
 	Process  ProcessSupport `json:"process"`
 	Limits   []string       `json:"limits"`    // limits that can be enforced here
 	Isolates []string       `json:"isolation"` // isolations that can be enforced here
 }
 
-// ProcessSupport says by which means this daemon finds and kills processes.
+// ProcessSupport says how this daemon finds and kills processes.
 type ProcessSupport struct {
 	Tracking  string `json:"tracking"`         // "cgroup" or "tags" (process walk)
-	Cgroup    string `json:"cgroup,omitempty"` // where session cgroups are made
+	Cgroup    string `json:"cgroup,omitempty"` // parent of the session cgroups
 	Reason    string `json:"reason,omitempty"` // why not cgroup
 	Subreaper bool   `json:"subreaper"`
 }

@@ -11,16 +11,16 @@ import (
 // timeLayout is RFC 3339 in UTC with exactly three digits of milliseconds.
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// Time is a moment on the wire.
+// Time is a point in time on the wire.
 type Time struct{ time.Time }
 
-// MarshalJSON writes RFC 3339 with milliseconds in UTC.
+// MarshalJSON writes RFC 3339 in UTC with milliseconds.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return t.append(make([]byte, 0, len(timeLayout)+2)), nil
 }
 
-// append appends what timeLayout makes of the time, for the years that have four
-// digits. AppendFormat reads the layout anew each time.
+// append appends t in timeLayout, for years of four digits. AppendFormat would
+// parse the layout each time.
 func (t Time) append(b []byte) []byte {
 	u := t.UTC()
 	year, month, day := u.Date()
@@ -38,7 +38,8 @@ func (t Time) append(b []byte) []byte {
 	return append(b, 'Z', '"')
 }
 
-// appendDigits appends a number of at most so many digits, with leading zeros.
+// appendDigits appends v with leading zeros to the given number of digits, at
+// most four. v must fit.
 func appendDigits(b []byte, v, digits int) []byte {
 	b = append(b, "0000"[:digits]...)
 	for at := len(b) - 1; v > 0; at-- {
@@ -62,7 +63,7 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 const Base64 = "base64"
 
 // EncodeBytes returns bytes as a JSON string value and its encoding: the text
-// itself with "" when it is valid UTF-8 without NUL, else base64.
+// itself and "" if they are valid UTF-8 without NUL, otherwise base64.
 func EncodeBytes(b []byte) (data, encoding string) {
 	if isText(b) {
 		return string(b), ""
@@ -70,7 +71,7 @@ func EncodeBytes(b []byte) (data, encoding string) {
 	return base64.StdEncoding.EncodeToString(b), Base64
 }
 
-// isText reports whether bytes go over the wire as they are.
+// isText reports whether bytes are sent as they are.
 func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // DecodeBytes is the inverse of EncodeBytes.
@@ -85,6 +86,6 @@ func DecodeBytes(data, encoding string) ([]byte, error) {
 		}
 		return b, nil
 	default:
-		return nil, Errorf(CodeInvalidParams, "the encoding is not known").WithHint(`leave it out for text, or use "base64"`)
+		return nil, Errorf(CodeInvalidParams, "unknown encoding").WithHint(`leave it out for text, or use "base64"`)
 	}
 }

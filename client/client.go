@@ -1,12 +1,12 @@
-// Package client speaks to a TRL daemon, over any of its carriers.
+// Package client talks to a TRL daemon over any of its transports.
 //
-// A Client is safe for concurrent use. What it can repeat without harm, it
-// repeats after a lost connection: calls that only look, and those that make a
-// session, run a command or give it input, which carry a key that keeps the daemon
-// from doing it twice. A Stream goes on where it was cut, byte for byte.
+// A Client is safe for concurrent use. After a lost connection it repeats the
+// calls that are safe to repeat: calls that only read, and those that create a
+// session, run a command or send input, which carry a key so that the daemon
+// never acts on them twice. A Stream resumes at the byte where it was cut off.
 //
-// Errors that the daemon answers are *api.Error, to be told apart by their
-// code; see api.IsCode.
+// Errors returned by the daemon are *api.Error; tell them apart by code with
+// api.IsCode.
 package client
 
 import (
@@ -23,25 +23,29 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// ErrNoDaemon is what Dial's error is when nobody listens at the address.
+// ErrNoDaemon is wrapped by the error of Dial if nothing listens at the
+// address.
 var ErrNoDaemon = errors.New("no TRL daemon is running")
 
-// ErrClosed is what the error of a call is when its connection has ended,
-// whichever side ended it. Whether the daemon got the call is then unknown.
+// ErrClosed is wrapped by the error of a call whose connection has ended,
+// whichever side ended it. Whether the daemon received the call is then
+// unknown.
 var ErrClosed = errors.New("the connection to the daemon is closed")
 
-// Options are how to reach a daemon. Zero values are the defaults.
+// Options says how to reach a daemon. Zero values are the defaults.
 type Options struct {
-	// Token goes with every request over HTTP and WebSocket.
+	// Token is sent with every request over HTTP and WebSocket.
 	Token string
-	// TLS is for https and wss. Default: the system's authorities.
+	// TLS is used for https and wss. Default: the system's certificate
+	// authorities.
 	TLS *tls.Config
-	// Patience is how long a daemon that was lost is looked for, by what can
-	// be repeated. Default 10 s, longer than a daemon takes to restart; less
-	// than 0 is not at all.
+	// Patience is how long a call that is safe to repeat, or a stream, tries to
+	// reach a daemon again after losing it. Default 10 s, which is longer than
+	// a daemon takes to restart; a negative value disables retries.
 	Patience time.Duration
-	// Also are other addresses at which the same sessions are found. When the one
-	// in use can't be reached, the next is tried, and after the last the first.
+	// Also lists other addresses that serve the same sessions. When the address
+	// in use cannot be reached, the client tries the next one, and after the
+	// last one the first.
 	Also []string
 }
 
@@ -51,37 +55,38 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Client is a way to a daemon. It is safe for concurrent use.
+// Client is a connection to a daemon. It is safe for concurrent use.
 type Client struct {
 	transport daemonTransport
 	opts      Options
-	keyless   atomic.Bool // the daemon is of a version that takes keys with commands alone
+	keyless   atomic.Bool // the daemon is an older version that accepts keys only for commands
 }
 
-// carrier is one of the ways to reach a daemon. Its errors are *api.Error, or
-// wrap ErrClosed or ErrNoDaemon, or that of a context.
+// daemonTransport is one way to reach a daemon. Its errors are *api.Error, wrap
+// ErrClosed or ErrNoDaemon, or are the error of a context.
 type daemonTransport interface {
 	call(ctx context.Context, method string, params, result any) error
-	// stream runs a command and follows it. The feed is nil when only its exec
-	// is known, to be attached to.
+	// stream runs a command and follows it. A nil feed means that the caller
+	// must attach to the exec.
 	stream(ctx context.Context, p api.ExecStreamParams) (execID string, f *feed[api.Chunk], err error)
 	attach(ctx context.Context, execID string, from int64) (*feed[api.Chunk], error)
 	watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error)
-	// redials reports whether a lost connection can be made again.
+	// canRedial reports whether a lost connection can be made again.
 	canRedial() bool
 	close()
 }
 
 // Dial connects to the daemon at addr with the default options:
 //
-//	unix:/path        a Unix socket; so is a path alone. It is refused where another
-//	                  user could have made it: the process that listens must be the
-//	                  caller's or root's, and so must the directories of the path;
-//	                  root may also use a daemon of the user in whose directory it is
-//	http://host:port  and https://: calls are requests, streams Server-Sent Events
+//	unix:/path        a Unix socket; a plain path means the same. Dial refuses a
+//	                  socket that another user could have made: the process that
+//	                  listens and the directories of the path must belong to the
+//	                  caller or root; root may also use the daemon of the user who
+//	                  owns the directory
+//	http://host:port  and https://: calls are requests, streams are Server-Sent Events
 //	ws://host:port    and wss://: one WebSocket for calls, one for each stream
 //	stdio:trl serve --stdio
-//	                  a daemon of its own, started for this client
+//	                  a private daemon, started for this client
 func Dial(ctx context.Context, addr string) (*Client, error) {
 	return DialWith(ctx, addr, Options{})
 }
@@ -93,52 +98,54 @@ func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 	if len(opts.Also) > 0 {
 		connect = dialFailover
 	}
-	carrier, err := connect(ctx, addr, opts)
+	t, err := connect(ctx, addr, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{transport: carrier, opts: opts}, nil
+	return &Client{transport: t, opts: opts}, nil
 }
 
-// NewConn speaks over a connection that already exists, such as the standard
-// input and output of a daemon that was started for it. Close closes conn,
-// which must make a Read of it return.
+// NewConn returns a client that uses an existing connection, such as the
+// standard input and output of a daemon that the caller started. Close closes
+// conn, which must unblock its Read.
 func NewConn(conn io.ReadWriteCloser) *Client {
 	var opts Options
 	opts.setDefaults()
 	return &Client{transport: &lineTransport{conn: newConn(newLineWire(conn))}, opts: opts}
 }
 
-// Close ends the connection. The daemon stops waiting on behalf of the calls
-// that are unanswered, which fail; commands that run go on.
+// Close ends the connection. Unanswered calls fail, and the daemon stops
+// waiting on their behalf; running commands continue.
 func (c *Client) Close() error {
 	c.transport.close()
 	return nil
 }
 
-// Call calls a method. params is encoded as its parameters, unless it is nil;
-// the result is decoded into result, unless that is nil. When ctx is done the
-// call is abandoned and returns; what the daemon does of it, it does. A call that
-// the daemon put off (RUNTIME_UNAVAILABLE with retry_after_ms) is made again then.
+// Call calls a method. It encodes params as the parameters unless params is
+// nil, and decodes the result into result unless result is nil. When ctx is
+// done, Call returns; the daemon may still execute the call. If the daemon
+// defers a call (RUNTIME_UNAVAILABLE with retry_after_ms), Call repeats it
+// after that time.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
 	try := func() error { return c.transport.call(ctx, method, params, result) }
 	safe := c.transport.canRedial() && repeatable(method, params)
 	err := try()
 	if errors.Is(err, ErrNoDaemon) && !errors.Is(err, ErrClosed) {
-		return err // there was none to lose
+		return err // there was no connection to lose
 	}
 	return c.retry(ctx, err, try, func(err error) bool { return retryAfter(err) > 0 || safe && lost(err) })
 }
 
-// readOnly are the methods that can be called twice without harm.
+// readOnly lists the methods that only read, so that calling them twice is
+// harmless.
 var readOnly = map[string]bool{
 	api.MethodSystemPing: true, api.MethodSystemInfo: true, api.MethodSystemStats: true,
 	api.MethodSessionList: true, api.MethodSessionInfo: true, api.MethodSessionScreen: true,
 	api.MethodExecOutput: true, api.MethodExecInfo: true, api.MethodExecList: true,
 }
 
-// repeatable reports whether a call has its effect once, however often it is
-// made.
+// repeatable reports whether repeating the call has the same effect as making
+// it once.
 func repeatable(method string, params any) bool {
 	switch p := params.(type) {
 	case api.ExecRunParams:
@@ -150,27 +157,27 @@ func repeatable(method string, params any) bool {
 	case api.ExecInputParams:
 		return p.Key != "" || p.At != nil
 	case api.ExecCancelParams:
-		return p.ExecID != "" // by session it could hit the next command
+		return p.ExecID != "" // by session it could cancel the next command
 	default:
 		return readOnly[method]
 	}
 }
 
-// newKey makes the key of a call whose caller gave none.
+// newKey returns a key for a call whose caller set none.
 func newKey() string { return "k-" + rand.Text() }
 
-// The pauses between two attempts to reach a daemon that was lost: one that
-// was cut off is there at once, one that restarts takes a while.
+// The pauses between two attempts to reach a lost daemon: after a broken
+// connection it is usually back at once, after a restart it takes a while.
 const (
 	firstPause = 20 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// persist repeats try, which has failed with err, as long as that may be mended by
-// doing so and the patience is not over.
-func (c *Client) retry(ctx context.Context, err error, try func() error, mend func(error) bool) error {
+// retry repeats try, which has failed with err, as long as the error is
+// retryable and Patience has not run out.
+func (c *Client) retry(ctx context.Context, err error, try func() error, retryable func(error) bool) error {
 	deadline := time.Now().Add(c.opts.Patience)
-	for pause := firstPause; err != nil && mend(err); pause = min(2*pause, maxPause) {
+	for pause := firstPause; err != nil && retryable(err); pause = min(2*pause, maxPause) {
 		wait := max(jitter(pause), retryAfter(err))
 		if time.Now().Add(wait).After(deadline) {
 			break
@@ -183,7 +190,8 @@ func (c *Client) retry(ctx context.Context, err error, try func() error, mend fu
 	return err
 }
 
-// putOff is after how long a daemon wants to be asked again; 0: it did not say.
+// retryAfter returns how long the daemon asked the client to wait before it
+// repeats the call; 0 means that it did not say.
 func retryAfter(err error) time.Duration {
 	if !api.IsCode(err, api.CodeRuntimeUnavailable) {
 		return 0
@@ -192,9 +200,8 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// lost reports whether an error says nothing of the call but that the daemon
-// could not be reached. One that refused the caller was reached, and will refuse
-// again.
+// lost reports whether err only says that the daemon could not be reached. A
+// daemon that refused the caller was reached, and will refuse it again.
 func lost(err error) bool {
 	if api.IsCode(err, api.CodeUnauthorized) {
 		return false
@@ -202,10 +209,10 @@ func lost(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)
 }
 
-// jitter spreads the attempts of many clients that were cut off together.
+// jitter spreads the attempts of many clients that were disconnected together.
 func jitter(d time.Duration) time.Duration {
 	var b [1]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // never fails
 	return d/2 + d*time.Duration(b[0])/256/2
 }
 
@@ -220,19 +227,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// lines is the carrier of daemons that speak a message at a time both ways.
+// lineTransport is the transport over connections that carry one message at a
+// time in both directions.
 type lineTransport struct {
-	dial func(context.Context) (*conn, error) // nil: there is one connection only
+	dial func(context.Context) (*conn, error) // nil: there is only one connection
 
 	mu      sync.Mutex
-	conn    *conn // the one for calls; it may have ended
-	refused *conn // the last one whose refusal was told
+	conn    *conn // for calls; it may have ended
+	refused *conn // the last one whose refusal was reported
 	closed  bool
 }
 
 func (l *lineTransport) canRedial() bool { return l.dial != nil }
 
-// current returns the connection for calls, and makes it again if it has ended.
+// current returns the connection for calls. It reconnects if that has ended.
 func (l *lineTransport) current(ctx context.Context) (*conn, error) {
 	l.mu.Lock()
 	c, closed := l.conn, l.closed
@@ -254,8 +262,9 @@ func (l *lineTransport) current(ctx context.Context) (*conn, error) {
 	return fresh, nil
 }
 
-// refusal reports whether the daemon has refused the caller on a connection, which
-// the next call is to say before another connection is tried.
+// refusal reports whether the daemon refused the caller on c and the refusal
+// has not been reported yet. The next call reports it before another connection
+// is tried.
 func (l *lineTransport) refusal(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +275,7 @@ func (l *lineTransport) refusal(c *conn) bool {
 	return true
 }
 
-// redial connects once more. That it fails is the end of what there was.
+// redial connects again. A failure means that the previous connection is lost.
 func (l *lineTransport) redial(ctx context.Context) (*conn, error) {
 	c, err := l.dial(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -290,8 +299,9 @@ func (l *lineTransport) close() {
 	l.conn.close()
 }
 
-// streamConn returns a connection for one stream: one of its own, so that a
-// reader who lags is nobody's but the stream's, if there can be more than one.
+// streamConn returns a connection for one stream. If more than one connection
+// is possible the stream gets its own, so that a slow reader delays only its
+// own stream.
 func (l *lineTransport) streamConn(ctx context.Context) (c *conn, own bool, err error) {
 	if l.dial == nil {
 		return l.conn, false, nil

@@ -52,7 +52,7 @@ func tableWith(run runFunc) *service.Table {
 	})
 }
 
-// daemon serves on a Unix socket until the test ends, or until it is stopped.
+// daemon serves on a Unix socket until the test ends or stop is called.
 func daemon(t *testing.T, cfg transport.Config) (path string, stop func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "trl.sock")
@@ -117,7 +117,7 @@ func TestNoDaemon(t *testing.T) {
 }
 
 func TestCallsAreMultiplexed(t *testing.T) {
-	// Each call waits until all have arrived, and answers with its own command.
+	// Each call waits until all have arrived, and returns its own command.
 	const n = 200
 	var arrived sync.WaitGroup
 	arrived.Add(n)
@@ -188,9 +188,9 @@ func TestAbandonedCall(t *testing.T) {
 		case <-open:
 		case <-ctx.Done():
 			select {
-			case <-open: // the test is over
+			case <-open: // the test has ended
 			default:
-				t.Error("the daemon was told to stop waiting")
+				t.Error("the daemon's request was cancelled")
 			}
 		}
 		return &api.ExecResult{Stdout: "late"}, nil
@@ -207,7 +207,7 @@ func TestAbandonedCall(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), api.MethodExecRun) {
 		t.Error(err)
 	}
-	close(open) // its answer comes to nobody
+	close(open) // the abandoned call's answer is dropped
 	for range 3 {
 		if _, err := c.Ping(t.Context()); err != nil {
 			t.Error(err)
@@ -215,7 +215,7 @@ func TestAbandonedCall(t *testing.T) {
 	}
 }
 
-// A daemon that does not read must not hold a call past its context.
+// A daemon that does not read must not block a call past its context.
 func TestAbandonedWhileWriting(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -223,7 +223,7 @@ func TestAbandonedWhileWriting(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	for range 2 { // the first is being written, the second waits for that
+	for range 2 { // the first is being written, the second waits for it
 		if err := c.Call(ctx, "x", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -267,7 +267,8 @@ func TestConnectionLost(t *testing.T) {
 	}
 }
 
-// serveRaw answers the first request with fixed text, and closes.
+// serveRaw answers the first request with a fixed text, and closes the
+// connection.
 func serveRaw(t *testing.T, answer string) *Client {
 	t.Helper()
 	near, far := net.Pipe()
@@ -318,7 +319,7 @@ func TestAnswersInAnyForm(t *testing.T) {
 	}
 }
 
-// A daemon that refuses the caller is asked once: it will not change its mind.
+// A daemon that refuses the caller is called once: it would refuse again.
 func TestRefusedCallerDoesNotComeBack(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -348,7 +349,7 @@ func TestRefusedCallerDoesNotComeBack(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if n := asked.Load(); n != 1 {
-		t.Errorf("the daemon was asked %d times", n)
+		t.Errorf("the daemon was called %d times", n)
 	}
 }
 
@@ -359,7 +360,7 @@ func TestAnswerOfAnotherTypeIsAnError(t *testing.T) {
 	}
 }
 
-// recorder answers every method with nothing, and tells which was called.
+// recorder answers every method with an empty result, and records the calls.
 type recorder struct{ calls chan string }
 
 func (r recorder) Call(_ context.Context, method string, _ json.RawMessage) (any, error) {
@@ -367,11 +368,11 @@ func (r recorder) Call(_ context.Context, method string, _ json.RawMessage) (any
 	return struct{}{}, nil
 }
 
-// opening are the methods of a Client that open streams, and those of the table
-// that they are for.
+// streamMethods maps the methods of a Client that open streams to the methods
+// of the table that they call.
 var streamMethods = map[string]string{
 	"Stream": api.MethodExecStream, "Attach": api.MethodExecAttach, "Watch": api.MethodSessionWatch,
-	"": api.MethodStreamClose, // the Close of what they return
+	"": api.MethodStreamClose, // Close of the returned stream
 }
 
 func TestEveryMethodHasACall(t *testing.T) {
@@ -388,7 +389,7 @@ func TestEveryMethodHasACall(t *testing.T) {
 			continue
 		}
 		if _, opens := streamMethods[name]; opens {
-			continue // with streams, in stream_test.go
+			continue // tested in stream_test.go
 		}
 		fn := c.Method(i)
 		args := []reflect.Value{reflect.ValueOf(t.Context())}
@@ -443,8 +444,9 @@ func BenchmarkPing(b *testing.B) {
 	}
 }
 
-// TestPutOff: a call that the daemon puts off is made again when it said, whatever
-// it does; one that is put off for longer than the client's patience is not.
+// TestPutOff: a call that the daemon defers is repeated after the time that the
+// daemon gave, whatever its effect; a call deferred for longer than Patience is
+// not.
 func TestPutOff(t *testing.T) {
 	var calls atomic.Int32
 	handler := tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
@@ -465,11 +467,11 @@ func TestPutOff(t *testing.T) {
 		return nil, api.Errorf(api.CodeRuntimeUnavailable, "much later").With("retry_after_ms", 3_600_000)
 	})})
 	if _, err := connectPatiently(t, path).Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}}); !api.IsCode(err, api.CodeRuntimeUnavailable) {
-		t.Errorf("put off for an hour: %v", err)
+		t.Errorf("deferred for an hour: %v", err)
 	}
 }
 
-// TestSeveralAddresses: a client goes on at the next address when one is lost.
+// TestSeveralAddresses: a client switches to the next address when one is lost.
 func TestSeveralAddresses(t *testing.T) {
 	says := func(text string) transport.Config {
 		return transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
@@ -498,19 +500,19 @@ func TestSeveralAddresses(t *testing.T) {
 	endFirst()
 	for range 2 {
 		if got := ask(); got != "second" {
-			t.Errorf("when the first is gone the %s answers", got)
+			t.Errorf("after the first is gone, the %s answers", got)
 		}
 	}
 	if _, err := DialWith(t.Context(), none, Options{Also: []string{none}}); !errors.Is(err, ErrNoDaemon) {
 		t.Errorf("with no daemon at all: %v", err)
 	}
 	if _, err := DialWith(t.Context(), "stdio:trl serve --stdio", Options{Also: []string{first}}); err == nil {
-		t.Error("a daemon that is started is one of several")
+		t.Error("a stdio address was accepted as one of several")
 	}
 }
 
-// A caller that connects holds up no other: each waits as long as its own context
-// allows, and a client can be closed meanwhile.
+// A caller that connects does not block others: each waits as long as its own
+// context allows, and the client can be closed meanwhile.
 func TestConnectingDelaysNobody(t *testing.T) {
 	trying, release := make(chan struct{}), make(chan struct{})
 	path, _ := daemon(t, transport.Config{Handler: tableWith(nil)})
@@ -530,7 +532,7 @@ func TestConnectingDelaysNobody(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.current(gone); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that has left gets %v", err)
+		t.Errorf("a caller whose context is cancelled gets %v", err)
 	}
 	second := make(chan error, 1)
 	go func() {

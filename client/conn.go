@@ -15,25 +15,26 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// wire carries whole messages, each one JSON object. One goroutine sends, one
-// receives; close ends both.
+// wire sends and receives whole messages, each one JSON object. One goroutine
+// sends, one receives; close ends both.
 type wire interface {
 	send(message []byte) error
 	receive() ([]byte, error) // valid until the next call
 	close() error
-	// hurry bounds how long receive waits from now on. It is false when that
-	// can't be done.
+	// setReceiveTimeout limits how long receive waits from now on. It returns
+	// false if that is not possible.
 	setReceiveTimeout(d time.Duration) bool
 }
 
-// lineWire is a byte stream with a message a line.
+// lineWire is a byte stream with one message per line.
 type lineWire struct {
 	conn io.ReadWriteCloser
 	in   *bufio.Reader
-	long []byte // a line that is longer than the buffer of in
+	long []byte // a line longer than the buffer of in
 }
 
-// wireBuffer holds most answers whole, and most chunks of a busy stream.
+// wireBuffer is large enough for most answers, and for most chunks of a busy
+// stream.
 const wireBuffer = 256 << 10
 
 func newLineWire(conn io.ReadWriteCloser) *lineWire {
@@ -66,28 +67,29 @@ func (w *lineWire) setReceiveTimeout(d time.Duration) bool {
 	return ok && c.SetReadDeadline(time.Now().Add(d)) == nil
 }
 
-// conn is one connection, over which any number of goroutines call at once.
+// conn is one connection. Any number of goroutines may call over it
+// concurrently.
 type conn struct {
 	wire  wire
-	lines chan []byte   // to the goroutine that writes
+	lines chan []byte   // to the write goroutine
 	done  chan struct{} // closed when the connection has ended
 
-	mu      sync.Mutex // guards what follows; held for moments only
+	mu      sync.Mutex // guards the fields below; never held during I/O
 	lastID  uint64
 	waiting map[uint64]*pending
 	subs    map[string]subscriber // by stream id
-	notice  *api.Error            // the last error that answered no call in particular
+	notice  *api.Error            // the last error without a request id
 	err     error                 // why the connection has ended; set before done is closed
 }
 
-// pending is a call without an answer yet.
+// pending is a call that has not been answered yet.
 type pending struct {
-	answer chan []byte // with room for its line
-	sub    subscriber  // of a call that opens a stream
+	answer chan []byte // buffered
+	sub    subscriber  // set for a call that opens a stream
 }
 
-// subscriber takes the notifications of a stream, in the goroutine that reads:
-// while it does not return, nothing else is read.
+// subscriber receives the notifications of a stream. It is called by the read
+// goroutine: until it returns, nothing else is read.
 type subscriber func(params []byte)
 
 func newConn(w wire) *conn {
@@ -111,7 +113,8 @@ func (c *conn) ended() bool {
 	}
 }
 
-// call calls a method. If it opens a stream, sub takes what follows.
+// call calls a method. If the method opens a stream, sub receives the
+// notifications.
 func (c *conn) call(ctx context.Context, method string, params, result any, sub subscriber) error {
 	id, answer, err := c.register(sub)
 	if err != nil {
@@ -134,7 +137,7 @@ func (c *conn) call(ctx context.Context, method string, params, result any, sub 
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", method, ctx.Err())
 	case <-c.done:
-		// The answer may have come right before the end.
+		// The answer may have arrived just before the connection ended.
 		select {
 		case line = <-answer:
 		default:
@@ -162,14 +165,14 @@ func (c *conn) forget(id uint64) {
 	delete(c.waiting, id)
 }
 
-// unsubscribe drops what still comes of a stream.
+// unsubscribe drops further notifications of a stream.
 func (c *conn) unsubscribe(stream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.subs, stream)
 }
 
-// fail ends the connection, for the first reason given.
+// fail ends the connection. Only the first reason is recorded.
 func (c *conn) fail(reason error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -179,10 +182,10 @@ func (c *conn) fail(reason error) {
 	c.err = reason
 	close(c.done)
 	c.mu.Unlock()
-	_ = c.wire.close() // nothing is lost: all that was asked has failed
+	_ = c.wire.close() // nothing is lost: all pending calls have failed
 }
 
-// encode makes a request. The id goes first, where a daemon that refuses the
+// encode builds a request. The id goes first, where a daemon that refuses the
 // request for its length still finds it.
 func encode(id uint64, method string, params any) ([]byte, error) {
 	var b bytes.Buffer
@@ -194,7 +197,7 @@ func encode(id uint64, method string, params any) ([]byte, error) {
 	if err := enc.Encode(method); err != nil {
 		return nil, err
 	}
-	b.Truncate(b.Len() - 1) // Encode ends with a newline of its own
+	b.Truncate(b.Len() - 1) // Encode appends a newline
 	if params != nil {
 		b.WriteString(`,"params":`)
 		if err := enc.Encode(params); err != nil {
@@ -216,7 +219,7 @@ func decode(method string, line []byte, result any) error {
 		Error  *api.Error `json:"error"`
 	}{Result: result}
 	if err := json.Unmarshal(line, &answer); err != nil {
-		return fmt.Errorf("%s: the daemon's answer: %w", method, err)
+		return fmt.Errorf("%s: decode answer: %w", method, err)
 	}
 	if answer.Error != nil {
 		return answer.Error
@@ -224,19 +227,20 @@ func decode(method string, line []byte, result any) error {
 	return nil
 }
 
-// lastWords is how long, once writing has failed, the daemon's last lines are
-// waited for: they say why. They are already on their way.
+// closeTimeout is how long to wait for the daemon's final lines after a write
+// has failed. They say why it closed the connection, and are already on their
+// way.
 const closeTimeout = time.Second
 
-// write is the goroutine that writes, so that a call can be abandoned while a
-// daemon that is busy lets its line wait.
+// write sends the queued requests. It runs in its own goroutine, so that a call
+// can be abandoned while a busy daemon is not reading.
 func (c *conn) write() {
 	for {
 		select {
 		case line := <-c.lines:
 			if err := c.wire.send(line); err != nil {
 				if c.wire.setReceiveTimeout(closeTimeout) {
-					return // the reader finds the end, with its reason
+					return // read finds the end and its reason
 				}
 				c.fail(c.closeError(err))
 				return
@@ -247,8 +251,8 @@ func (c *conn) write() {
 	}
 }
 
-// read is the goroutine that reads, and hands on each answer to its call and
-// each notification to its stream.
+// read receives messages in its own goroutine, and delivers each answer to its
+// call and each notification to its stream.
 func (c *conn) read() {
 	for {
 		line, err := c.wire.receive()
@@ -262,8 +266,8 @@ func (c *conn) read() {
 	}
 }
 
-// lost is the error of calls whose connection ended with err. If the daemon
-// has said why, that counts.
+// closeError returns the error for calls whose connection ended with err. It
+// prefers the reason that the daemon gave.
 func (c *conn) closeError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +275,7 @@ func (c *conn) closeError(err error) error {
 		return fmt.Errorf("%w: %w", ErrClosed, c.notice)
 	}
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: the daemon has ended it", ErrClosed)
+		return fmt.Errorf("%w: closed by the daemon", ErrClosed)
 	}
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
@@ -296,7 +300,7 @@ func (c *conn) deliver(line []byte) error {
 	delete(c.waiting, id)
 	line = bytes.Clone(line)
 	if p.sub != nil {
-		// Before the next line is read: it may be the first of the stream.
+		// Before the next line is read, since it may be the stream's first.
 		var head struct {
 			Result struct {
 				StreamID string `json:"stream_id"`
@@ -306,11 +310,12 @@ func (c *conn) deliver(line []byte) error {
 			c.subs[head.Result.StreamID] = p.sub
 		}
 	}
-	p.answer <- line // never blocks: it has room
+	p.answer <- line // buffered, never blocks
 	return nil
 }
 
-// notify hands a notification to the subscriber of its stream, if there is one.
+// notify passes a notification to the subscriber of its stream, if there is
+// one.
 func (c *conn) notify(method string, params []byte) error {
 	if method != api.NotifyExecChunk && method != api.NotifySessionEvent {
 		return nil
@@ -321,7 +326,7 @@ func (c *conn) notify(method string, params []byte) error {
 			StreamID string `json:"stream_id"`
 		}
 		if err := json.Unmarshal(params, &head); err != nil {
-			return fmt.Errorf("a notification: %w", err)
+			return fmt.Errorf("notification: %w", err)
 		}
 		stream = head.StreamID
 	}
@@ -334,8 +339,8 @@ func (c *conn) notify(method string, params []byte) error {
 	return nil
 }
 
-// quickNotification takes a notification apart as this daemon writes it, so
-// that a large one is read once.
+// quickNotification splits a notification in the form that the daemon writes,
+// so that a large one is parsed only once.
 func quickNotification(line []byte) (method string, params []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","method":"`))
 	if !ok {
@@ -349,7 +354,7 @@ func quickNotification(line []byte) (method string, params []byte, ok bool) {
 	return string(name), params, ok
 }
 
-// quickStream finds the stream's id where this daemon writes it.
+// quickStream returns the stream id from the place where the daemon writes it.
 func quickStream(params []byte) (string, bool) {
 	rest, ok := bytes.CutPrefix(params, []byte(`{"stream_id":"`))
 	if !ok {
@@ -359,8 +364,8 @@ func quickStream(params []byte) (string, bool) {
 	return string(id), ok && !bytes.Contains(id, []byte(`\`))
 }
 
-// quickID finds the id where this daemon writes it, so that a large answer is
-// not read twice.
+// quickID returns the id from the place where the daemon writes it, so that a
+// large answer is not parsed twice.
 func quickID(line []byte) (uint64, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
 	if !ok {
@@ -374,9 +379,9 @@ func quickID(line []byte) (uint64, bool) {
 	return id, err == nil
 }
 
-// slowID reads the id of a message in any form of JSON. It is 0 for one that
-// answers no call: a notification, which is handed on, or an error without an
-// id, which is kept as the reason for what comes after it.
+// slowID parses the id of a message in any form of JSON. It returns 0 for a
+// message that answers no call: a notification, which it delivers, or an error
+// without an id, which it keeps as the reason for a later close.
 func (c *conn) slowID(line []byte) (uint64, error) {
 	var head struct {
 		Version string          `json:"jsonrpc"`
@@ -386,7 +391,7 @@ func (c *conn) slowID(line []byte) (uint64, error) {
 		Error   *api.Error      `json:"error"`
 	}
 	if err := json.Unmarshal(line, &head); err != nil || head.Version != "2.0" {
-		return 0, errors.New("what is there does not speak JSON-RPC: is it a TRL daemon?")
+		return 0, errors.New("the peer does not speak JSON-RPC: is it a TRL daemon?")
 	}
 	if head.Method != "" {
 		return 0, c.notify(head.Method, head.Params)

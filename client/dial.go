@@ -15,7 +15,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// dial makes the carrier for an address.
+// dial returns the transport for an address.
 func dial(ctx context.Context, addr string, opts Options) (daemonTransport, error) {
 	scheme, rest, _ := strings.Cut(addr, ":")
 	switch {
@@ -37,7 +37,7 @@ func dial(ctx context.Context, addr string, opts Options) (daemonTransport, erro
 	}
 }
 
-// dialLines makes the first connection, and keeps the way to make more.
+// dialLines makes the first connection, and keeps connect to make more.
 func dialLines(ctx context.Context, connect func(context.Context) (wire, error)) (daemonTransport, error) {
 	l := &lineTransport{dial: func(ctx context.Context) (*conn, error) {
 		w, err := connect(ctx)
@@ -52,7 +52,7 @@ func dialLines(ctx context.Context, connect func(context.Context) (wire, error))
 }
 
 func dialUnix(ctx context.Context, path string) (wire, error) {
-	// Whoever listens gets commands, environments and secrets.
+	// The listener receives commands, environments and secrets.
 	user, err := trust.ServerUser(path)
 	if err != nil {
 		return nil, noDaemon(path, err)
@@ -69,7 +69,7 @@ func dialUnix(ctx context.Context, path string) (wire, error) {
 	return newLineWire(c), nil
 }
 
-// noDaemon says so if that is what an error of connecting means.
+// noDaemon wraps err in ErrNoDaemon if it means that nothing listens.
 func noDaemon(where string, err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w at %s: %w", ErrNoDaemon, where, err)
@@ -77,22 +77,25 @@ func noDaemon(where string, err error) error {
 	return err
 }
 
-// stdioGrace is how long a daemon that was started for a client has to end its
-// sessions when the client closes: a little more than the grace of commands.
+// stdioGrace is how long a daemon started for a client may take to end its
+// sessions after the client closes: a little more than the grace period of
+// commands.
 const stdioGrace = 10 * time.Second
 
-// stdioPipe is the standard input and output of a daemon of one's own.
+// stdioPipe is the standard input and output of a daemon started for this
+// client.
 type stdioPipe struct {
 	io.Reader
 	io.WriteCloser
 	cmd *exec.Cmd
 }
 
-// startStdio starts a daemon by a command line of words, without a shell.
+// startStdio starts a daemon. It splits the command line into words, without a
+// shell.
 func startStdio(command string) (wire, error) {
 	words := strings.Fields(command)
 	if len(words) == 0 {
-		return nil, errors.New("address stdio: names no command, such as stdio:trl serve --stdio")
+		return nil, errors.New("address stdio: missing command, such as stdio:trl serve --stdio")
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stderr = os.Stderr
@@ -110,7 +113,7 @@ func startStdio(command string) (wire, error) {
 	return newLineWire(stdioPipe{out, in, cmd}), nil
 }
 
-// Close ends the daemon, which ends its sessions, and waits for it.
+// Close stops the daemon, which ends its sessions, and waits for it.
 func (p stdioPipe) Close() error {
 	err := p.WriteCloser.Close()
 	kill := time.AfterFunc(stdioGrace, func() { _ = p.cmd.Process.Kill() })

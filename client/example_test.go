@@ -10,7 +10,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// A session is a shell: what one command leaves behind, the next one finds.
+// A session is a shell: its state persists from one command to the next.
 func Example() {
 	if err := greet(context.Background(), "unix:/run/user/1000/trl/trl.sock"); err != nil {
 		log.Fatal(err)
@@ -36,7 +36,7 @@ func greet(ctx context.Context, addr string) error {
 	for _, command := range []string{"greeting=hello", "echo $greeting"} {
 		result, err := c.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: command}})
 		if api.IsCode(err, api.CodeSessionBusy) {
-			return fmt.Errorf("something else runs in this session: %w", err)
+			return fmt.Errorf("another command runs in this session: %w", err)
 		}
 		if err != nil {
 			return err

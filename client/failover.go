@@ -9,15 +9,15 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// several is the carrier of a client with more than one address. It uses one at a
-// time, and goes on to the next when that can't be reached.
+// failoverTransport is the transport of a client with more than one address. It
+// uses one at a time, and switches to the next when that cannot be reached.
 type failoverTransport struct {
 	connect []func(context.Context) (daemonTransport, error)
 
 	mu         sync.Mutex
 	index      int             // of the address in use
-	active     daemonTransport // nil: none yet, or it was lost
-	connecting chan struct{}   // closed when the call that connects has finished; nil: none does
+	active     daemonTransport // nil: not connected yet, or lost
+	connecting chan struct{}   // closed when the current connection attempt ends; nil: none in progress
 	closed     bool
 }
 
@@ -25,7 +25,7 @@ func dialFailover(ctx context.Context, addr string, opts Options) (daemonTranspo
 	s := &failoverTransport{}
 	for _, a := range append([]string{addr}, opts.Also...) {
 		if strings.HasPrefix(a, "stdio:") {
-			return nil, errors.New("address " + a + ": a daemon that is started for the client can't be one of several")
+			return nil, errors.New("address " + a + ": a stdio daemon cannot be one of several addresses")
 		}
 		s.connect = append(s.connect, func(ctx context.Context) (daemonTransport, error) { return dial(ctx, a, opts) })
 	}
@@ -96,8 +96,8 @@ func (s *failoverTransport) connectLocked(ctx context.Context) (daemonTransport,
 	return nil, all
 }
 
-// with does something with the carrier in use. If that is lost, the next is used
-// from then on.
+// with calls do with the transport in use. If that is lost, later calls use the
+// next one.
 func (s *failoverTransport) with(ctx context.Context, do func(daemonTransport) error) error {
 	c, err := s.current(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *failoverTransport) with(ctx context.Context, do func(daemonTransport) e
 	return err
 }
 
-// leave goes on to the next address, unless another call has.
+// advance switches to the next address, unless another call already has.
 func (s *failoverTransport) advance(c daemonTransport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,15 +18,15 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// overHTTP is the carrier of http and https addresses: a call is a POST, a
-// stream a response of Server-Sent Events.
+// httpTransport is the transport for http and https addresses: a call is a
+// POST, a stream is a response of Server-Sent Events.
 type httpTransport struct {
-	base   string // without a slash at the end
+	base   string // without a trailing slash
 	opts   Options
 	client *http.Client
 
 	mu     sync.Mutex
-	events []*lineTransport // the connections of watches, which only a WebSocket carries
+	events []*lineTransport // connections of watches, which need a WebSocket
 }
 
 func newHTTP(addr string, opts Options) (daemonTransport, error) {
@@ -37,23 +37,24 @@ func newHTTP(addr string, opts Options) (daemonTransport, error) {
 	return &httpTransport{base: strings.TrimSuffix(addr, "/"), opts: opts, client: httpClient(opts)}, nil
 }
 
-// httpClient makes a client that shares nothing with others of the program.
+// httpClient returns a client that shares nothing with other clients of the
+// program.
 func httpClient(opts Options) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = opts.TLS
-	t.DisableCompression = true // the network between an agent and its hands is short
+	t.DisableCompression = true // the daemon is usually nearby
 	t.ReadBufferSize = wireBuffer
-	// HTTP/1.1: a stream has a connection of its own, and its own flow control.
+	// HTTP/1.1: each stream has its own connection and flow control.
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
 	t.MaxIdleConnsPerHost = maxIdleConns
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a token must not travel on
+		return http.ErrUseLastResponse // never send the token to a redirect target
 	}}
 }
 
-// maxIdleConns is how many connections stay for calls to come: as many as
-// goroutines an agent's program may call from at once.
+// maxIdleConns is the number of idle connections kept for later calls: one for
+// each goroutine that an agent's program may call from concurrently.
 const maxIdleConns = 64
 
 func (h *httpTransport) canRedial() bool { return true }
@@ -75,8 +76,8 @@ func (h *httpTransport) request(ctx context.Context, method, path string, body i
 	return r, err
 }
 
-// do sends a request. An error is that of ctx, or says that the connection
-// failed.
+// do sends a request. Its error is the context's, or wraps ErrClosed or
+// ErrNoDaemon.
 func (h *httpTransport) do(r *http.Request) (*http.Response, error) {
 	res, err := h.client.Do(r)
 	if err != nil {
@@ -193,9 +194,9 @@ func (h *httpTransport) watch(ctx context.Context, p api.SessionWatchParams) (*f
 	return f, nil
 }
 
-// readEvents calls fn with the data of each event, until it or reading fails.
-// The end of the input is io.EOF: whether that is the end of the stream, the
-// events say.
+// readEvents calls fn with the data of each event until fn or reading fails. At
+// the end of the input it returns io.EOF: only the events say whether the
+// stream is complete.
 func readEvents(r io.Reader, fn func(data []byte) error) error {
 	w := lineWire{in: bufio.NewReaderSize(r, wireBuffer)}
 	var data []byte
@@ -206,7 +207,7 @@ func readEvents(r io.Reader, fn func(data []byte) error) error {
 			return err
 		}
 		line = bytes.TrimRight(line, "\r\n")
-		if len(line) == 0 { // it ends an event
+		if len(line) == 0 { // end of an event
 			if have {
 				if err := fn(data); err != nil {
 					return err
@@ -215,7 +216,7 @@ func readEvents(r io.Reader, fn func(data []byte) error) error {
 			data, have = data[:0], false
 			continue
 		}
-		// The only other fields are id and event, which the data repeats.
+		// The other fields, id and event, repeat what is in the data.
 		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			if have {
 				data = append(data, '\n')
@@ -226,7 +227,7 @@ func readEvents(r io.Reader, fn func(data []byte) error) error {
 	}
 }
 
-// appendAll appends what r has to b.
+// appendAll reads r to the end and appends the bytes to b.
 func appendAll(b []byte, r io.Reader) ([]byte, error) {
 	for {
 		if len(b) == cap(b) {

@@ -24,8 +24,9 @@ func (c *Client) SystemInfo(ctx context.Context) (*api.SystemInfo, error) {
 	return call[api.SystemInfo](ctx, c, api.MethodSystemInfo, nil)
 }
 
-// Upgrade has the binary that is now at the daemon's path take over its sessions,
-// if it can, and returns before it does. It is for a Unix socket.
+// Upgrade lets the binary that is now at the daemon's path take over its
+// sessions, if it can, and returns before the takeover. It works only over a
+// Unix socket.
 func (c *Client) Upgrade(ctx context.Context) (*api.UpgradeResult, error) {
 	return call[api.UpgradeResult](ctx, c, api.MethodSystemUpgrade, nil)
 }
@@ -35,8 +36,9 @@ func (c *Client) Stats(ctx context.Context) (*api.SystemStats, error) {
 	return call[api.SystemStats](ctx, c, api.MethodSystemStats, nil)
 }
 
-// CreateSession starts a session. Without a key it is given one, so that it can be
-// asked for again after a lost connection and is made once.
+// CreateSession starts a session. If p has no key, CreateSession sets one, so
+// that it can be repeated after a lost connection and still creates only one
+// session.
 func (c *Client) CreateSession(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
 	return keyed(c, p.Key, func(key string) (*api.Session, error) {
 		p.Key = key
@@ -44,8 +46,8 @@ func (c *Client) CreateSession(ctx context.Context, p api.SessionCreateParams) (
 	})
 }
 
-// keyed makes a call that may have to be made again with a key, unless the daemon
-// is of a version that has none for it.
+// keyed makes a call with a generated key if none is given, unless the daemon
+// is an older version that does not accept a key for this method.
 func keyed[R any](c *Client, given string, call func(key string) (*R, error)) (*R, error) {
 	if given != "" || !c.transport.canRedial() || c.keyless.Load() {
 		return call(given)
@@ -63,7 +65,7 @@ func (c *Client) ListSessions(ctx context.Context, p api.SessionListParams) (*ap
 	return call[api.SessionListResult](ctx, c, api.MethodSessionList, p)
 }
 
-// SessionInfo shows one session and what goes on in it.
+// SessionInfo returns a session with its execs and processes.
 func (c *Client) SessionInfo(ctx context.Context, p api.SessionParams) (*api.SessionInfo, error) {
 	return call[api.SessionInfo](ctx, c, api.MethodSessionInfo, p)
 }
@@ -74,8 +76,8 @@ func (c *Client) DestroySession(ctx context.Context, p api.SessionDestroyParams)
 }
 
 // Run runs a command in a session. Abandoning the call does not stop the
-// command: Cancel does. Without a key it is given one, so that it can be asked
-// for again after a lost connection and still runs once.
+// command: use Cancel. If p has no key, Run sets one, so that it can be
+// repeated after a lost connection and still runs the command only once.
 func (c *Client) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 	if p.Key == "" && c.transport.canRedial() {
 		p.Key = newKey()
@@ -83,14 +85,14 @@ func (c *Client) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult,
 	return call[api.ExecResult](ctx, c, api.MethodExecRun, p)
 }
 
-// Output reads a command's output from an offset on.
+// Output reads a command's output, starting at an offset.
 func (c *Client) Output(ctx context.Context, p api.ExecOutputParams) (*api.ExecOutputResult, error) {
 	return call[api.ExecOutputResult](ctx, c, api.MethodExecOutput, p)
 }
 
-// Input writes to a command's standard input. Without a key and an offset it is
-// given a key, so that it can be sent again after a lost connection and is written
-// once.
+// Input writes to a command's standard input. If p has neither a key nor an
+// offset, Input sets a key, so that it can be repeated after a lost connection
+// and still writes only once.
 func (c *Client) Input(ctx context.Context, p api.ExecInputParams) (*api.ExecInputResult, error) {
 	if p.At != nil {
 		return call[api.ExecInputResult](ctx, c, api.MethodExecInput, p)
@@ -111,7 +113,7 @@ func (c *Client) Cancel(ctx context.Context, p api.ExecCancelParams) (*api.ExecC
 	return call[api.ExecCancelResult](ctx, c, api.MethodExecCancel, p)
 }
 
-// ExecInfo shows how a command ended, or that it still runs.
+// ExecInfo returns how a command ended, or that it still runs.
 func (c *Client) ExecInfo(ctx context.Context, p api.ExecParams) (*api.ExecResult, error) {
 	return call[api.ExecResult](ctx, c, api.MethodExecInfo, p)
 }
@@ -126,17 +128,17 @@ func (c *Client) ResizeSession(ctx context.Context, p api.SessionResizeParams) (
 	return call[api.SessionResizeResult](ctx, c, api.MethodSessionResize, p)
 }
 
-// Hold takes the keyboard of a session, or renews a hold with its lease.
+// Hold takes the keyboard lease of a session, or renews it.
 func (c *Client) Hold(ctx context.Context, p api.SessionHoldParams) (*api.SessionHoldResult, error) {
 	return call[api.SessionHoldResult](ctx, c, api.MethodSessionHold, p)
 }
 
-// Release gives the keyboard of a session back.
+// Release releases the keyboard lease of a session.
 func (c *Client) Release(ctx context.Context, p api.SessionReleaseParams) (*api.SessionReleaseResult, error) {
 	return call[api.SessionReleaseResult](ctx, c, api.MethodSessionRelease, p)
 }
 
-// Screen shows what is on a session's terminal.
+// Screen returns the contents of a session's terminal.
 func (c *Client) Screen(ctx context.Context, p api.SessionScreenParams) (*api.SessionScreenResult, error) {
 	return call[api.SessionScreenResult](ctx, c, api.MethodSessionScreen, p)
 }

@@ -12,25 +12,26 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// feed is what follows a call that opened a stream, for as long as one
-// connection lasts.
+// feed delivers the notifications of one stream for as long as one connection
+// lasts.
 type feed[T any] struct {
 	notifications chan *T
-	closed        chan struct{}   // by close: nobody takes notes any more
-	ended         <-chan struct{} // the connection has ended, for reason
+	closed        chan struct{}   // by close: no reader is left
+	ended         <-chan struct{} // closed when the connection has ended
 	reason        func() error
-	stop          func() // gives up what the feed holds
+	stop          func() // releases the feed's resources
 }
 
-// feedRoom is how many notes wait for a reader: enough that it need not wait
-// for the next one to be read. A reader that lags makes the daemon wait.
+// feedBuffer is how many notifications are buffered for a reader: enough that
+// it does not wait for the next one to be read. A slow reader makes the daemon
+// wait.
 const feedBuffer = 4
 
 func newFeed[T any]() *feed[T] {
 	return &feed[T]{notifications: make(chan *T, feedBuffer), closed: make(chan struct{})}
 }
 
-// put hands a note to the reader, and says whether it could.
+// put passes a notification to the reader, and reports whether it could.
 func (f *feed[T]) put(n *T) bool {
 	select {
 	case f.notifications <- n:
@@ -41,8 +42,8 @@ func (f *feed[T]) put(n *T) bool {
 	return false
 }
 
-// next returns the next note. What came before the end of the connection comes
-// before its error.
+// next returns the next notification. It returns everything received before the
+// end of the connection before it returns the error.
 func (f *feed[T]) next(ctx context.Context) (*T, error) {
 	select {
 	case n := <-f.notifications:
@@ -64,7 +65,7 @@ func (f *feed[T]) next(ctx context.Context) (*T, error) {
 	}
 }
 
-// close is called once.
+// close must be called exactly once.
 func (f *feed[T]) close() {
 	close(f.closed)
 	f.stop()
@@ -78,7 +79,7 @@ func follow[T any](ctx context.Context, l *lineTransport, method string, params,
 	}
 	f := newFeed[T]()
 	f.ended, f.reason = c.done, func() error { return c.err }
-	torn := false // a note was dropped: those after it would not follow
+	torn := false // a notification was dropped, so later ones would not be contiguous
 	var raw json.RawMessage
 	err = c.call(ctx, method, params, &raw, func(params []byte) {
 		if torn {
@@ -86,7 +87,7 @@ func follow[T any](ctx context.Context, l *lineTransport, method string, params,
 		}
 		n, err := parse(params)
 		if err != nil {
-			c.fail(fmt.Errorf("%w: %s sent what can't be read: %w", ErrClosed, method, err))
+			c.fail(fmt.Errorf("%w: %s: malformed notification: %w", ErrClosed, method, err))
 		}
 		torn = err != nil || !f.put(n)
 	})
@@ -108,7 +109,7 @@ func follow[T any](ctx context.Context, l *lineTransport, method string, params,
 			c.unsubscribe(opened.StreamID)
 			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 			defer cancel()
-			_ = c.call(ctx, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil, nil) // it may have ended
+			_ = c.call(ctx, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil, nil) // the stream may have ended
 		}
 	}
 	return f, nil
@@ -124,26 +125,27 @@ func parseEvent(b []byte) (*api.SessionEvent, error) {
 	return &e, json.Unmarshal(b, &e)
 }
 
-// Stream follows the output of one command. After a lost connection it goes on
-// where it was, so each byte comes once. It is for one goroutine at a time.
+// Stream follows the output of one command. After a lost connection it resumes
+// at its offset, so that each byte is received exactly once. It is not safe for
+// concurrent use.
 //
-// A reader that takes its time delays nobody. If the daemon's quota overtakes
-// it, a chunk of type gap says what is missing.
+// A slow reader delays no other client. If the daemon's quota overtakes it, a
+// chunk of type gap says how many bytes are missing.
 type Stream struct {
 	client *Client
 	ctx    context.Context
 	cancel context.CancelFunc
 	execID string
 	next   int64
-	feed   *feed[api.Chunk] // nil: none now
+	feed   *feed[api.Chunk] // nil: not connected
 	result *api.ExecResult
 
-	failingSince time.Time // since when nothing has come; zero: something has
+	failingSince time.Time // zero: the last attempt received something
 	pause        time.Duration
 }
 
 // Stream runs a command and follows it. ctx bounds the stream, not the command:
-// to stop that, use Cancel.
+// use Cancel to stop that.
 func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, error) {
 	if p.Key == "" {
 		p.Key = newKey()
@@ -164,7 +166,7 @@ func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, e
 	return s, nil
 }
 
-// Attach follows a command that was started before, from an offset on.
+// Attach follows a command that was started earlier, beginning at an offset.
 func (c *Client) Attach(ctx context.Context, p api.ExecAttachParams) (*Stream, error) {
 	s := c.newStream(ctx)
 	s.execID, s.next = p.ExecID, p.From
@@ -186,18 +188,18 @@ func (s *Stream) attach() (err error) {
 	return err
 }
 
-// ExecID names the command.
+// ExecID returns the id of the command.
 func (s *Stream) ExecID() string { return s.execID }
 
-// Next is the offset that follows what has been received. A later Attach goes
-// on from there.
+// Next returns the offset after the last byte received. A later Attach can
+// continue from there.
 func (s *Stream) Next() int64 { return s.next }
 
-// Result is how the command ended, without its output, once the exit chunk has
-// been received; nil before.
+// Result returns how the command ended, without its output. It is nil until the
+// exit chunk has been received.
 func (s *Stream) Result() *api.ExecResult { return s.result }
 
-// Close ends the stream. The command goes on.
+// Close ends the stream. The command continues.
 func (s *Stream) Close() error {
 	s.cancel()
 	s.drop()
@@ -211,7 +213,7 @@ func (s *Stream) drop() {
 	}
 }
 
-// Receive returns the next chunk. After the one of type exit it returns io.EOF.
+// Receive returns the next chunk. After the exit chunk it returns io.EOF.
 func (s *Stream) Receive() (*api.Chunk, error) {
 	for {
 		if s.result != nil {
@@ -229,7 +231,7 @@ func (s *Stream) Receive() (*api.Chunk, error) {
 			}
 		}
 		if err == nil {
-			err = fmt.Errorf("%w: a chunk is missing", ErrClosed)
+			err = fmt.Errorf("%w: missing chunk", ErrClosed)
 		}
 		s.drop()
 		if !s.mayResume(err) {
@@ -238,7 +240,7 @@ func (s *Stream) Receive() (*api.Chunk, error) {
 	}
 }
 
-// took notes that a chunk was received.
+// received records that a chunk was received.
 func (s *Stream) received(c *api.Chunk) {
 	s.next, s.failingSince, s.pause = c.Next, time.Time{}, firstPause
 	if c.Type == api.ChunkExit {
@@ -250,9 +252,9 @@ func (s *Stream) received(c *api.Chunk) {
 	}
 }
 
-// mayResume reports whether to attach again after an error: at once when
-// something had come since the last time, else after a pause, until the
-// patience is over.
+// mayResume reports whether to attach again after an error: at once if
+// something was received since the last attempt, otherwise after a pause, until
+// Patience has run out.
 func (s *Stream) mayResume(err error) bool {
 	if !lost(err) || !s.client.transport.canRedial() {
 		return false
@@ -269,8 +271,8 @@ func (s *Stream) mayResume(err error) bool {
 	return sleep(s.ctx, jitter(pause))
 }
 
-// Chunks is what is still to be received, up to and with the exit chunk. An
-// error is the last of it.
+// Chunks iterates over the remaining chunks, up to and including the exit
+// chunk. An error ends the iteration.
 func (s *Stream) Chunks() iter.Seq2[*api.Chunk, error] {
 	return func(yield func(*api.Chunk, error) bool) {
 		for {
@@ -285,15 +287,16 @@ func (s *Stream) Chunks() iter.Seq2[*api.Chunk, error] {
 	}
 }
 
-// Events is what happens to sessions. What happened while a connection was lost
-// is lost: it ends then, and who goes on lists the sessions and watches anew.
+// Events receives the events of sessions. Events that occur while the
+// connection is lost are not delivered: Events ends then, and the caller should
+// list the sessions and watch again.
 type Events struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	feed   *feed[api.SessionEvent]
 }
 
-// Watch tells what happens to one session, or to all, from now on.
+// Watch follows the events of one session, or of all, from now on.
 func (c *Client) Watch(ctx context.Context, p api.SessionWatchParams) (*Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f, err := c.transport.watch(ctx, p)
@@ -307,7 +310,7 @@ func (c *Client) Watch(ctx context.Context, p api.SessionWatchParams) (*Events, 
 // Receive returns the next event.
 func (e *Events) Receive() (*api.SessionEvent, error) { return e.feed.next(e.ctx) }
 
-// All is what is still to be received. An error is the last of it.
+// All iterates over the events. An error ends the iteration.
 func (e *Events) All() iter.Seq2[*api.SessionEvent, error] {
 	return func(yield func(*api.SessionEvent, error) bool) {
 		for {
@@ -319,7 +322,7 @@ func (e *Events) All() iter.Seq2[*api.SessionEvent, error] {
 	}
 }
 
-// Close ends the watching.
+// Close stops watching.
 func (e *Events) Close() error {
 	e.cancel()
 	e.feed.close()

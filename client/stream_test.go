@@ -19,7 +19,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// journal is a daemon with one exec, whose output is text.
+// journal is a fake daemon with one exec that writes text.
 type journal struct {
 	service.Backend
 	text string
@@ -27,7 +27,7 @@ type journal struct {
 	mu       sync.Mutex
 	runs     map[string]bool // by key
 	attached []int64
-	skip     int // so many attached streams leave a chunk out
+	skip     int // number of attached streams that omit a chunk
 }
 
 const chunkSize = 1000
@@ -106,7 +106,7 @@ func all(t *testing.T, st *Stream) string {
 	return got.String()
 }
 
-// same says where two long texts differ.
+// same reports where two long texts differ.
 func same(t *testing.T, want, got string) {
 	t.Helper()
 	if want == got {
@@ -120,12 +120,12 @@ func same(t *testing.T, want, got string) {
 }
 
 func TestStreamResumes(t *testing.T) {
-	for _, carrier := range []string{"whole", "cut", "torn"} {
-		t.Run(carrier, func(t *testing.T) {
+	for _, network := range []string{"whole", "cut", "torn"} {
+		t.Run(network, func(t *testing.T) {
 			j := &journal{text: text(300_000)}
 			path, _ := daemon(t, transport.Config{Handler: j.table()})
 			cut := 0
-			switch carrier {
+			switch network {
 			case "cut":
 				cut = 20_000
 			case "torn":
@@ -156,7 +156,7 @@ func TestStreamResumes(t *testing.T) {
 			if len(j.runs) != 1 || j.runs[""] {
 				t.Errorf("the command was sent with the keys %v", j.runs)
 			}
-			if cut > 0 && proxy.Cuts() < 5 || carrier == "torn" && len(j.attached) < 4 {
+			if cut > 0 && proxy.Cuts() < 5 || network == "torn" && len(j.attached) < 4 {
 				t.Errorf("%d cuts, attached at %v", proxy.Cuts(), j.attached)
 			}
 		})
@@ -164,7 +164,7 @@ func TestStreamResumes(t *testing.T) {
 }
 
 func TestStreamErrors(t *testing.T) {
-	j := &journal{text: text(20_000_000)} // more than fits in what lies between
+	j := &journal{text: text(20_000_000)} // more than fits in the buffers in between
 	path, stop := daemon(t, transport.Config{Handler: j.table()})
 	c, err := DialWith(t.Context(), path, Options{Patience: 50 * time.Millisecond})
 	if err != nil {
@@ -195,7 +195,7 @@ func TestStreamErrors(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context: %v", err)
 	}
-	stop() // the daemon is gone for good
+	stop() // the daemon does not come back
 	for err = nil; err == nil; {
 		_, err = st.Receive()
 	}
@@ -204,7 +204,7 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// Over the one connection of a daemon on stdio, streams and calls share it.
+// Streams and calls share the one connection of a stdio daemon.
 func TestStreamsShareAConnection(t *testing.T) {
 	j := &journal{text: text(100_000)}
 	near, far := net.Pipe()
@@ -220,7 +220,7 @@ func TestStreamsShareAConnection(t *testing.T) {
 	if _, err := left.Receive(); err != nil {
 		t.Fatal(err)
 	}
-	left.Close() // its rest must not be in the way of others
+	left.Close() // its unread rest must not block other streams
 	a, err := c.Attach(t.Context(), api.ExecAttachParams{ExecID: "e-1"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,16 +11,16 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// webSocket is a wire with a message for each JSON object.
+// webSocket is a wire that carries one JSON object per message.
 type webSocket struct {
 	conn   *websocket.Conn
-	ctx    context.Context // of everything received
+	ctx    context.Context // ends receive and send
 	cancel context.CancelFunc
 	buf    []byte
 }
 
-// maxMessage bounds a message of the daemon: the largest result, in base64,
-// and something over.
+// maxMessage limits a message from the daemon: the largest result in base64,
+// with some room.
 const maxMessage = 32 << 20
 
 func dialWebSocket(ctx context.Context, addr string, opts Options) (wire, error) {
@@ -64,7 +64,7 @@ func (w *webSocket) setReceiveTimeout(d time.Duration) bool {
 	return true
 }
 
-// refusal is the error in a response that is not what was asked for.
+// refusal returns the error in a response that has an unexpected status.
 func refusal(res *http.Response) error {
 	defer res.Body.Close()
 	body, err := appendAll(nil, http.MaxBytesReader(nil, res.Body, maxRefusal))
@@ -77,8 +77,8 @@ func refusal(res *http.Response) error {
 	if res.StatusCode >= http.StatusInternalServerError {
 		return fmt.Errorf("%w: HTTP status %s", ErrClosed, res.Status)
 	}
-	return fmt.Errorf("what is there answered with HTTP status %s: is it a TRL daemon?", res.Status)
+	return fmt.Errorf("unexpected HTTP status %s: is it a TRL daemon?", res.Status)
 }
 
-// maxRefusal is more than any error takes.
+// maxRefusal is larger than any error.
 const maxRefusal = 1 << 20

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { trltest.Main(m) }
 
-// TestTorture puts the whole table to the real binary, or to the TRL that
+// TestTorture applies the whole table to the real binary, or to the TRL that
 // TRL_CONFORMANCE_SOCKET names, in every shell. README.md lists the settings.
 func TestTorture(t *testing.T) { torture(t, conformance.Runner{}) }
 
@@ -29,12 +29,12 @@ func TestTorture(t *testing.T) { torture(t, conformance.Runner{}) }
 // cases that apply there.
 func TestTortureOnTerminals(t *testing.T) { torture(t, conformance.Runner{Terminal: true}) }
 
-// TestTortureMerged does the same with commands whose streams are one.
+// TestTortureMerged does the same with merged streams.
 func TestTortureMerged(t *testing.T) { torture(t, conformance.Runner{Merge: true}) }
 
 func torture(t *testing.T, runner conformance.Runner) {
 	if testing.Short() {
-		t.Skip("takes minutes: left out of -short")
+		t.Skip("takes minutes: skipped with -short")
 	}
 	table, err := conformance.Load()
 	if err != nil {
@@ -49,7 +49,7 @@ func torture(t *testing.T, runner conformance.Runner) {
 	}
 
 	var work []job
-	for _, shell := range table.Shells() { // shell by shell: a case is seldom due beside itself
+	for _, shell := range table.Shells() { // shell by shell, so that the same case rarely comes twice in a row
 		if _, ok := shells[shell]; !ok {
 			continue
 		}
@@ -64,7 +64,7 @@ func torture(t *testing.T, runner conformance.Runner) {
 	}
 
 	tally := newTally()
-	alone := map[string]*sync.Mutex{} // by case name: some count processes by name
+	alone := map[string]*sync.Mutex{} // by case name: some cases count processes by name
 	for _, c := range cases {
 		alone[c.Name] = new(sync.Mutex)
 	}
@@ -72,14 +72,14 @@ func torture(t *testing.T, runner conformance.Runner) {
 	var workers sync.WaitGroup
 	for range jobs(t) {
 		// Not t.Parallel, which would run as many as there are cores: most
-		// cases wait, and the table is meant to be run side by side.
+		// cases wait, and the table is meant to run concurrently.
 		workers.Go(func() {
 			for j := range queue {
 				alone[j.c.Name].Lock()
 				t.Run(j.shell+"/"+j.c.Name, func(t *testing.T) {
 					verdict := runner.Run(t.Context(), j.c, j.shell, newToken())
 					for try := 1; verdict.Late && try < lateTries; try++ {
-						t.Logf("%s/%s is tried again: %s", j.shell, j.c.Name, verdict.Why)
+						t.Logf("%s/%s is retried: %s", j.shell, j.c.Name, verdict.Why)
 						verdict = runner.Run(t.Context(), j.c, j.shell, newToken())
 					}
 					tally.add(j.shell, verdict.State)
@@ -105,8 +105,8 @@ func torture(t *testing.T, runner conformance.Runner) {
 	}
 }
 
-// lateTries is how often a case may be late before it is: other work on the
-// machine makes a result later and never wrong.
+// lateTries is how often a case may be late before it fails: other load on the
+// machine makes a result late but never wrong.
 const lateTries = 3
 
 type job struct {
@@ -114,8 +114,8 @@ type job struct {
 	shell string
 }
 
-// jobs is how many cases run side by side. More than six on two cores begin to
-// miss their max_ms for want of a processor.
+// jobs returns how many cases run concurrently. With more than six on two
+// cores, cases begin to miss their max_ms for lack of a processor.
 func jobs(t *testing.T) int {
 	text := os.Getenv("TRL_CONFORMANCE_JOBS")
 	if text == "" {
@@ -144,9 +144,9 @@ func chosenCases(t *testing.T, table *conformance.Table) []conformance.Case {
 	return cases
 }
 
-// chosenShells returns the shells to run, each with what session.create gets
-// for it. One that this machine lacks is left out, except where everything is
-// supposed to be installed: there it is a failure.
+// chosenShells returns the shells to run, each with the value for
+// session.create. A shell that this machine lacks is skipped, unless everything
+// is supposed to be installed: then it is a failure.
 func chosenShells(t *testing.T, table *conformance.Table) map[string]string {
 	names := list(os.Getenv("TRL_CONFORMANCE_SHELLS"))
 	if len(names) == 0 {
@@ -168,17 +168,17 @@ func chosenShells(t *testing.T, table *conformance.Table) map[string]string {
 		case name == "ash" && busyboxErr == nil:
 			shells[name] = linkAsh(t, busybox)
 		case elsewhere:
-			shells[name] = name // it is that place's to have
+			shells[name] = name // the other TRL must have it
 		case os.Getenv("CI") == "true":
 			t.Errorf("%s is not installed", name)
 		default:
-			t.Logf("%s is not installed: its cases are left out", name)
+			t.Logf("%s is not installed: its cases are skipped", name)
 		}
 	}
 	return shells
 }
 
-// linkAsh gives busybox the name by which it is an ash, which Debian does not.
+// linkAsh makes a link named ash to busybox, which Debian does not provide.
 func linkAsh(t *testing.T, busybox string) string {
 	ash := filepath.Join(t.TempDir(), "ash")
 	if err := os.Symlink(busybox, ash); err != nil {
@@ -203,8 +203,9 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// startDaemon starts the real binary, and checks when the test is over that
-// the sessions are gone from it to the last zombie, and that it ends cleanly.
+// startDaemon starts the real binary. At the end of the test it checks that no
+// process of the sessions is left, not even a zombie, and that the daemon exits
+// cleanly.
 func startDaemon(t *testing.T) string {
 	daemon, err := trltest.Start(trltest.Config{})
 	if err != nil {
@@ -215,7 +216,7 @@ func startDaemon(t *testing.T) string {
 		defer os.RemoveAll(daemon.Dir)
 		defer daemon.Kill()
 		if left := settled(daemon.PID, helpers); len(left) > 0 {
-			t.Errorf("every session is destroyed, and the daemon still has %v", left)
+			t.Errorf("all sessions are destroyed, but the daemon still has %v", left)
 		}
 		if err := daemon.Stop(); err != nil {
 			t.Error(err)
@@ -224,8 +225,9 @@ func startDaemon(t *testing.T) string {
 	return daemon.Socket
 }
 
-// settled returns the processes below a daemon besides its helpers. An orphan
-// that has just died is a zombie until the daemon looks, so it gets a moment.
+// settled returns the processes below a daemon other than its helpers. An
+// orphan that has just died is a zombie until the daemon reaps it, so settled
+// waits a moment.
 func settled(pid int, helpers []trltest.Process) []trltest.Process {
 	const moment = 20 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), moment)
@@ -245,7 +247,7 @@ func settled(pid int, helpers []trltest.Process) []trltest.Process {
 }
 
 // leftovers finds the processes of a run by their environment, and removes the
-// files that the cases leave by design: a timeout cuts them off before they can.
+// files that the cases leave by design: a timeout kills them before they can.
 func leftovers(token string) []string {
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
 		files, err := filepath.Glob(filepath.Join(dir, "utl-*-"+token))
@@ -265,8 +267,8 @@ func leftovers(token string) []string {
 
 var tokens atomic.Int64
 
-// newToken is decimal, unlike any other on this machine, and of one length, so
-// that none is the beginning of another.
+// newToken returns a decimal token that is unique on this machine. All have the
+// same length, so that none is a prefix of another.
 func newToken() string { return fmt.Sprintf("%07d%06d", os.Getpid(), tokens.Add(1)) }
 
 // tally counts verdicts by shell.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Result is what the runner reads of an exec.run answer.
+// Result holds the fields of an exec.run answer that the runner uses.
 type Result struct {
 	ExecID         string `json:"exec_id"`
 	State          string `json:"state"`
@@ -24,8 +24,8 @@ type Result struct {
 	StderrBytes    int64  `json:"stderr_bytes"`
 }
 
-// Judge returns the first thing about the result that is not as expected, or
-// nil. took is the time the caller waited for it.
+// Judge returns the first difference between the result and the expectation, or
+// nil. took is how long the caller waited.
 func Judge(want Expect, got Result, took time.Duration) error {
 	stdout, err := decode(got.Stdout, got.StdoutEncoding)
 	if err != nil {
@@ -40,7 +40,7 @@ func Judge(want Expect, got Result, took time.Duration) error {
 		code = fmt.Sprint(*got.ExitCode)
 	}
 	switch {
-	// A caller that did not ask for an early answer must not get one.
+	// A caller that did not request an early answer must not get one.
 	case got.State != "exited":
 		return fmt.Errorf("state %q, want \"exited\"", got.State)
 	case want.ExitCode != nil && (got.ExitCode == nil || *got.ExitCode != *want.ExitCode):
@@ -75,7 +75,7 @@ func Judge(want Expect, got Result, took time.Duration) error {
 	return nil
 }
 
-// lateError says that a result is right and came late.
+// lateError means that a result is correct but late.
 type lateError struct{ took, most int64 } // in milliseconds
 
 func (e lateError) Error() string { return fmt.Sprintf("took %d ms, want at most %d", e.took, e.most) }
@@ -91,7 +91,7 @@ func decode(data, encoding string) ([]byte, error) {
 	}
 }
 
-// clip quotes output for a message, and keeps it to a line.
+// clip quotes output for a one-line message.
 func clip(b []byte) string {
 	const most = 120
 	if len(b) > most {

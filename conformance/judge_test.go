@@ -14,13 +14,13 @@ var good = Result{
 	Stdout: "out\n", StdoutBytes: 4, Stderr: "err\n", StderrBytes: 4,
 }
 
-// judgements has, for every field of Expect, one that good satisfies and at
-// least one result that does not.
+// judgements has, for every field of Expect, an expectation that good satisfies
+// and at least one result that does not.
 var judgements = []struct {
-	field string // of Expect, or "" for what holds without any expectation
+	field string // of Expect, or "" for checks that always apply
 	want  Expect
 	bad   []func(*Result)
-	slow  bool // the bad result is the good one, too late
+	slow  bool // the bad result is good, but late
 }{
 	{field: "", bad: []func(*Result){
 		func(r *Result) { r.State = "running" },
@@ -89,7 +89,7 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s: bad result %d passes", j.field, i)
 			}
 			if judged("%v", err).Late {
-				t.Errorf("%s: bad result %d is taken for a late one", j.field, i)
+				t.Errorf("%s: bad result %d is reported as late", j.field, i)
 			}
 		}
 		if j.slow {
@@ -98,14 +98,14 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s: a late result passes", j.field)
 			}
 			if !judged("%v", err).Late {
-				t.Errorf("%s: a late result is not told from a wrong one", j.field)
+				t.Errorf("%s: a late result is reported as wrong", j.field)
 			}
 		}
 	}
 }
 
-// An expectation that the judge never fails on would be one that the table
-// states and nobody checks.
+// An expectation on which the judge never fails would be in the table but never
+// checked.
 func TestJudgeCanFailOnEveryField(t *testing.T) {
 	covered := map[string]bool{}
 	for _, j := range judgements {

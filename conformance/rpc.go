@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// caller is one connection with one request at a time on it.
+// caller is a connection that carries one request at a time.
 type caller struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -38,15 +38,15 @@ type response struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// call sends one request and reads until its answer, past notifications. The
-// context's deadline bounds it; after an error the connection is of no use.
+// call sends one request and reads until its answer, skipping notifications.
+// The context's deadline limits it; after an error the connection is unusable.
 func (c *caller) call(ctx context.Context, method string, params, result any) error {
 	c.id++
 	line, err := json.Marshal(request{JSONRPC: "2.0", ID: c.id, Method: method, Params: params})
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	deadline, _ := ctx.Deadline() // none: the zero time, which is no deadline
+	deadline, _ := ctx.Deadline() // without a deadline this is the zero time, which means none
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}

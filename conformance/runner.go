@@ -14,61 +14,60 @@ import (
 // State is the verdict on one run of a case.
 type State string
 
-// The verdicts. Degraded counts as a pass; only a case that has a
-// followup_degraded can get it.
+// The verdicts. Degraded counts as a pass; only a case with a followup_degraded
+// can get it.
 const (
 	Pass     State = "PASS"
 	Degraded State = "DEGRADED"
 	Fail     State = "FAIL"
 )
 
-// Verdict is the state of one run and, unless it passed, what was wrong.
+// Verdict is the state of one run and, unless it passed, the reason.
 type Verdict struct {
 	State State
 	Why   string
-	// Late says that it failed for its time alone, which a machine that is busy
-	// with other work can cause: such a case is worth another try.
+	// Late means that the run failed only because it was too slow, which a busy
+	// machine can cause: such a case is worth another try.
 	Late bool
 }
 
 // Runner runs cases against the TRL behind a socket. It keeps no state: runs
-// may go on side by side, but a case never beside itself, because some cases
-// count processes by name.
+// may be concurrent, but never two of the same case, because some cases count
+// processes by name.
 type Runner struct {
 	// Socket is the path of the Unix socket.
 	Socket string
-	// ShellPath says what to send as `shell` for a shell of the table;
+	// ShellPath maps a shell of the table to the value to send as `shell`;
 	// default: its name.
 	ShellPath map[string]string
 	// Create is merged into the params of session.create.
 	Create map[string]any
-	// Terminal runs the cases in sessions on a terminal, where all output is one
-	// stream and lines end as terminals end them; see Expect.onTerminal.
+	// Terminal runs the cases in sessions on a terminal, where all output is
+	// one stream and lines end in CR LF; see Expect.onTerminal.
 	Terminal bool
-	// Merge runs the commands with both streams in one; see Expect.merged.
+	// Merge runs the commands with both streams merged; see Expect.merged.
 	Merge bool
-	// Leftovers, when set, is asked after session.destroy which processes of
-	// that run are still there. Each has TokenVariable=token in its
-	// environment. For a TRL on this machine it is a second opinion on
-	// survivors.
+	// Leftovers, if set, is called after session.destroy and returns the
+	// processes of that run that are still alive. Each has TokenVariable=token
+	// in its environment. For a TRL on this machine it double-checks survivors.
 	Leftovers func(token string) []string
 }
 
-// TokenVariable is the environment variable that every session of the runner
-// has, with the token of the run. Its name must not look like one of TRL's
-// own: the table checks that none of those reach a command.
+// TokenVariable is the environment variable that holds the token of the run in
+// every session of the runner. Its name must not look like one of TRL's own:
+// the table checks that none of those reach a command.
 const TokenVariable = "CONFORMANCE_RUN"
 
-// stepTimeoutMS is what set-up commands and follow-ups get. None takes longer
-// than a few seconds, and their max_ms is far below.
+// stepTimeoutMS is the timeout of set-up commands and follow-ups. None takes
+// longer than a few seconds, and their max_ms is far below.
 const stepTimeoutMS = 10_000
 
-// patience is how long an answer may take beyond the command's own timeout:
-// the grace between SIGTERM and SIGKILL, and a machine that is busy.
+// answerSlack is how long an answer may take beyond the command's own timeout:
+// the grace period between SIGTERM and SIGKILL, and a busy machine.
 const answerSlack = 60 * time.Second
 
-// Run gives one case to one shell, in a session of its own. The token must be
-// decimal, and unlike that of every other run, also as a prefix.
+// Run runs one case in one shell, in a new session. The token must be decimal,
+// and neither equal to nor a prefix of the token of any other run.
 func (r *Runner) Run(ctx context.Context, c Case, shell, token string) Verdict {
 	c, err := c.With(token)
 	if err != nil {
@@ -119,7 +118,8 @@ func (r *Runner) createParams(shell, token string) map[string]any {
 	return params
 }
 
-// inSession runs set-up, command, follow-up and the late look.
+// inSession runs the set-up, the command, the follow-up and the check for late
+// output.
 func (r *Runner) inSession(ctx context.Context, rpc *caller, c Case, session string) Verdict {
 	for _, command := range c.Setup {
 		if _, _, err := r.run(ctx, rpc, session, command, stepTimeoutMS); err != nil {
@@ -208,9 +208,9 @@ func late(ctx context.Context, rpc *caller, exec string, want Late) error {
 	return nil
 }
 
-// destroy ends the session on a connection of its own, since the other one
-// may be waiting for an answer that never comes, and checks that nothing of
-// the session is left.
+// destroy ends the session over a new connection, since the other one may be
+// waiting for an answer that never comes, and checks that nothing of the
+// session is left.
 func (r *Runner) destroy(ctx context.Context, session, token string) error {
 	rpc, err := dial(ctx, r.Socket)
 	if err != nil {
@@ -238,14 +238,14 @@ func (r *Runner) destroy(ctx context.Context, session, token string) error {
 	return nil
 }
 
-// within makes one call that may take so long.
+// within makes one call with a time limit.
 func within(ctx context.Context, rpc *caller, limit time.Duration, method string, params, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return rpc.call(ctx, method, params, result)
 }
 
-// judged is the verdict on what the judge did not accept.
+// judged returns the verdict for an error of Judge.
 func judged(format string, err error) Verdict {
 	v := failed(format, err)
 	v.Late = errors.As(err, new(lateError))

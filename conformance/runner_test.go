@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// fake is a TRL that answers from a table: just enough of one to be judged.
+// fake is a minimal TRL that answers from a table.
 type fake struct {
 	socket string
 
@@ -24,7 +24,7 @@ type fake struct {
 
 func newFake(t *testing.T, answers map[string]any) *fake {
 	t.Helper()
-	// Short: a socket's path has room for about a hundred bytes.
+	// Short: a socket's path is limited to about a hundred bytes.
 	dir, err := os.MkdirTemp("", "fake")
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func (f *fake) serve(conn net.Conn) {
 		answer, known := f.answers[name]
 		f.mu.Unlock()
 
-		// Something that is not the answer comes first, as it may from a TRL.
+		// Other messages come first, as they may from a TRL.
 		conn.Write([]byte(`{"jsonrpc":"2.0","method":"session.event","params":{}}` + "\n" + `{"jsonrpc":"2.0","id":-7,"result":{}}` + "\n"))
 		if raw, ok := answer.(string); ok {
 			if raw == "" {
@@ -109,7 +109,7 @@ func (f *fake) serve(conn net.Conn) {
 	}
 }
 
-// exited is an exec.run answer.
+// exited returns an exec.run answer.
 func exited(code int, stdout string) map[string]any {
 	return map[string]any{
 		"exec_id": "e-1", "state": "exited", "outcome": "exited", "exit_code": code,
@@ -117,7 +117,7 @@ func exited(code int, stdout string) map[string]any {
 	}
 }
 
-// sample is a case with everything a case can have.
+// sample returns a case with every field set.
 func sample() Case {
 	return Case{
 		Name:             "sample",
@@ -131,7 +131,7 @@ func sample() Case {
 	}
 }
 
-// sound are the answers that let sample pass.
+// passingAnswers returns the answers with which sample passes.
 func passingAnswers() map[string]any {
 	return map[string]any{
 		"setup":       exited(1, "ignored"),

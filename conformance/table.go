@@ -13,7 +13,7 @@ import (
 //go:embed torture.json
 var tortureJSON []byte
 
-// Table is the whole set of cases.
+// Table is the complete set of cases.
 type Table struct {
 	Version     int               `json:"version"`
 	GeneratedBy string            `json:"generated_by"`
@@ -21,33 +21,35 @@ type Table struct {
 	Cases       []Case            `json:"cases"`
 }
 
-// Case is one command, what must be true of its result, and a follow-up that
+// Case is one command, what must hold for its result, and a follow-up that
 // proves that the session survived it with its state.
 type Case struct {
 	Name      string   `json:"name"`
 	Category  string   `json:"category"`
 	Shells    []string `json:"shells"`
-	Setup     []string `json:"setup"` // each its own exec.run, results ignored
+	Setup     []string `json:"setup"` // each a separate exec.run; results are ignored
 	Command   string   `json:"command"`
 	TimeoutMS int64    `json:"timeout_ms"`
 	Expect    Expect   `json:"expect"`
 	Repeat    *Repeat  `json:"repeat,omitempty"`
 	Followup  Step     `json:"followup"`
 	// FollowupDegraded is tried when the follow-up fails: the session survived,
-	// but was rolled back or lost its jobs. Without it a case can't be degraded.
+	// but was rolled back or lost its jobs. A case without it can't be
+	// degraded.
 	FollowupDegraded *Step  `json:"followup_degraded,omitempty"`
 	Late             *Late  `json:"late,omitempty"`
 	Note             string `json:"note,omitempty"`
 }
 
-// Repeat makes a long command: in it, Token stands for Text, Count times.
+// Repeat makes a long command: Token in the command is replaced by Count times
+// Text.
 type Repeat struct {
 	Token string `json:"token"`
 	Text  string `json:"text"`
 	Count int    `json:"count"`
 }
 
-// Step is a command and what must be true of its result.
+// Step is a command and what must hold for its result.
 type Step struct {
 	Command string `json:"command"`
 	Expect  Expect `json:"expect"`
@@ -60,8 +62,8 @@ type Late struct {
 	Stdout string `json:"stdout"`
 }
 
-// Expect is what must be true of a result. A field that is absent is not
-// looked at; Judge looks at every other.
+// Expect is what must hold for a result. Judge checks every field that is
+// present.
 type Expect struct {
 	ExitCode          *int    `json:"exit_code,omitempty"`
 	ExitCodeIn        []int   `json:"exit_code_in,omitempty"`
@@ -79,24 +81,24 @@ type Expect struct {
 	MaxMS             *int64  `json:"max_ms,omitempty"`
 }
 
-// notOnTerminal are the cases that ask for what a terminal is not, or whose
-// promise is smaller there.
+// notOnTerminal lists the cases that require something that a terminal does not
+// provide, or for which the guarantee is weaker there, with the reason.
 var notOnTerminal = map[string]string{
-	"no_controlling_tty": "there is one",
-	"stdin_is_eof_cat":   "a terminal has no end until it is typed",
-	"stdin_is_eof_read":  "a terminal has no end until it is typed",
+	"no_controlling_tty": "a terminal session has one",
+	"stdin_is_eof_cat":   "a terminal has no end of input until it is typed",
+	"stdin_is_eof_read":  "a terminal has no end of input until it is typed",
 	"exec_stdin_closed":  "its follow-up reads to the end of stdin",
 	"exec_stdin_file":    "its follow-up reads to the end of stdin",
-	"big_stdout_200M":    "the kernel handles each character of a terminal's output: it takes longer than its time",
-	"kill_9_0":           "the safety copy is in the group that is killed: only bash can put it elsewhere",
+	"big_stdout_200M":    "the kernel processes each character of a terminal's output: it takes longer than the timeout",
+	"kill_9_0":           "the standby is in the process group that is killed: only bash can put it elsewhere",
 }
 
-// OnTerminal reports whether the case can be put to a session on a terminal.
+// OnTerminal reports whether the case applies to a session on a terminal.
 func (c Case) OnTerminal() bool { return notOnTerminal[c.Name] == "" }
 
-// onTerminal is the case for a session on a terminal: stderr is where stdout
-// is, so each is looked for in what both wrote; and a terminal changes bytes on
-// their way, so lengths and binary output are not compared.
+// onTerminal returns the case for a session on a terminal. stdout and stderr
+// are one stream there, so each is searched for in the combined output; and a
+// terminal changes bytes, so lengths and binary output are not compared.
 func (c Case) onTerminal() Case {
 	c.Expect = c.Expect.onTerminal()
 	c.Followup.Expect = c.Followup.Expect.onTerminal()
@@ -120,9 +122,9 @@ func (e Expect) onTerminal() Expect {
 	return e
 }
 
-// merged is the case for commands that are run with merge: both streams are stdout,
-// in the order of the writes. A command that has to be silent on stderr has to write
-// the same stdout; else each is looked for in what both wrote.
+// merged returns the case for commands that run with merge: stdout carries both
+// streams, in write order. If stderr must be empty, stdout must still match
+// exactly; otherwise each is searched for in the combined output.
 func (c Case) merged() Case {
 	c.Expect = c.Expect.merged()
 	c.Followup.Expect = c.Followup.Expect.merged()
@@ -156,8 +158,8 @@ func (e Expect) merged() Expect {
 // Load returns the torture table.
 func Load() (*Table, error) { return parse(tortureJSON) }
 
-// parse refuses a field it does not know: it would be an expectation that
-// nobody checks.
+// parse rejects unknown fields: they would be expectations that are never
+// checked.
 func parse(data []byte) (*Table, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
@@ -181,7 +183,7 @@ func parse(data []byte) (*Table, error) {
 	return &table, nil
 }
 
-// Shells lists the shells the table names, each once.
+// Shells returns the shells that the table names, each once.
 func (t *Table) Shells() []string {
 	var shells []string
 	for _, c := range t.Cases {
@@ -194,15 +196,15 @@ func (t *Table) Shells() []string {
 	return shells
 }
 
-// AppliesTo reports whether the case is meant for that shell.
+// AppliesTo reports whether the case is meant for the shell.
 func (c Case) AppliesTo(shell string) bool { return slices.Contains(c.Shells, shell) }
 
-// placeholder stands for the token in every string of a case.
+// placeholder is replaced by the token in every string of a case.
 const placeholder = "{{N}}"
 
-// With returns the case as it is sent in one run: the token, a decimal number
-// that no other run has, in place of {{N}} everywhere, and the repetition
-// written out.
+// With returns the case as it is sent in one run: with {{N}} replaced by the
+// token, a decimal number that is unique to the run, and with the repetition
+// expanded.
 func (c Case) With(token string) (Case, error) {
 	data, err := json.Marshal(c)
 	if err != nil {

@@ -26,13 +26,13 @@ func TestLoad(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"not JSON":               `{`,
-		"a field nobody checks":  `{"version":1,"cases":[{"name":"x","expect":{"stdout_starts_with":"a"}}]}`,
-		"a version from later":   `{"version":2,"cases":[{"name":"x"}]}`,
-		"no cases":               `{"version":1,"cases":[]}`,
-		"the same name twice":    `{"version":1,"cases":[{"name":"x"},{"name":"x"}]}`,
-		"a case without a name":  `{"version":1,"cases":[{"command":"x"}]}`,
-		"a number where text is": `{"version":1,"cases":[{"name":1}]}`,
+		"not JSON":                `{`,
+		"a field without a check": `{"version":1,"cases":[{"name":"x","expect":{"stdout_starts_with":"a"}}]}`,
+		"a version from later":    `{"version":2,"cases":[{"name":"x"}]}`,
+		"no cases":                `{"version":1,"cases":[]}`,
+		"the same name twice":     `{"version":1,"cases":[{"name":"x"},{"name":"x"}]}`,
+		"a case without a name":   `{"version":1,"cases":[{"command":"x"}]}`,
+		"a number where text is":  `{"version":1,"cases":[{"name":1}]}`,
 	} {
 		if _, err := parse([]byte(text)); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -67,7 +67,7 @@ func TestCaseWith(t *testing.T) {
 	}
 }
 
-// No placeholder may be left in what is sent, in any case of the table.
+// No case of the table is sent with a placeholder left in it.
 func TestCaseWithFillsTheTable(t *testing.T) {
 	table, err := Load()
 	if err != nil {

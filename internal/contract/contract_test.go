@@ -32,8 +32,8 @@ const (
 	typescriptFile = "sdk/typescript/src/types.ts"
 )
 
-// backend has the methods that the table wants, and none that works: a call
-// that comes so far panics, and is answered with INTERNAL.
+// backend implements the methods that the table needs, but none of them works:
+// a call that reaches one panics and is answered with INTERNAL.
 type backend struct {
 	service.Backend
 	service.System
@@ -71,8 +71,7 @@ func read(t *testing.T) *Contract {
 	return c
 }
 
-// TestFresh compares the files in the repository with what they are generated
-// from.
+// TestFresh compares the files in the repository with newly generated ones.
 func TestFresh(t *testing.T) {
 	c := read(t)
 	schema, err := c.Schema()
@@ -94,7 +93,7 @@ func TestFresh(t *testing.T) {
 			continue
 		}
 		if !*update {
-			t.Errorf("%s is stale: run go test ./internal/contract -run Fresh -update and look at what changed", name)
+			t.Errorf("%s is stale: run go test ./internal/contract -run Fresh -update and review the changes", name)
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -106,8 +105,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOut wants everything explained, and every word in every
-// file.
+// TestNothingIsLeftOut checks that everything is described, and that every word
+// is in every file.
 func TestNothingIsLeftOut(t *testing.T) {
 	c := read(t)
 	for _, typ := range c.Types {
@@ -143,17 +142,17 @@ func TestNothingIsLeftOut(t *testing.T) {
 			}
 		}
 		if !strings.Contains(text, "go test ./internal/contract -run Fresh -update") {
-			t.Errorf("%s does not say how it is made", name)
+			t.Errorf("%s does not say how it is generated", name)
 		}
 	}
 	for _, m := range c.Methods {
 		if m.Sends != "" && !slices.ContainsFunc(c.Notifications, func(n Notification) bool { return n.Name == m.Sends }) {
-			t.Errorf("%s sends %s, of which nothing is known", m.Name, m.Sends)
+			t.Errorf("%s sends the unknown notification %s", m.Name, m.Sends)
 		}
 	}
 }
 
-// judge validates messages by the definitions of the schema as it is kept.
+// judge validates messages against the definitions of the stored schema.
 type judge struct {
 	t    *testing.T
 	text []byte
@@ -164,7 +163,7 @@ func newJudge(t *testing.T) *judge {
 	return &judge{t: t, text: file(t, schemaFile), defs: map[string]*jsonschema.Resolved{}}
 }
 
-// refuses returns why a JSON value is not what the definition says, or nil.
+// refuses returns why a JSON value does not match the definition, or nil.
 func (j *judge) refuses(definition string, value any) error {
 	j.t.Helper()
 	resolved := j.defs[definition]
@@ -186,7 +185,7 @@ func (j *judge) refuses(definition string, value any) error {
 	return resolved.Validate(value)
 }
 
-// asJSON returns a value as the wire has it.
+// asJSON returns a value as it is on the wire.
 func asJSON(t *testing.T, v any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -200,7 +199,7 @@ func asJSON(t *testing.T, v any) map[string]any {
 	return out
 }
 
-// filled returns a value of a type in which every member is there.
+// filled returns a value of a type with every member set.
 func (c *Contract) filled(typ reflect.Type) reflect.Value {
 	v := reflect.New(typ).Elem()
 	switch typ.Kind() {
@@ -238,8 +237,8 @@ func (c *Contract) filled(typ reflect.Type) reflect.Value {
 	return v
 }
 
-// TestSchemaAndDaemonAgree sends good and spoilt params of every method to the
-// schema and to the method table. Both take the same, and refuse the same.
+// TestSchemaAndDaemonAgree sends valid and invalid params of every method to
+// the schema and to the method table. Both accept and reject the same.
 func TestSchemaAndDaemonAgree(t *testing.T) {
 	c, j, served := read(t), newJudge(t), table()
 	ctx := access.With(t.Context(), access.Actor{Transport: "test", Scope: access.ScopeAdmin})
@@ -293,8 +292,8 @@ func TestSchemaAndDaemonAgree(t *testing.T) {
 	}
 }
 
-// TestSchemaTakesWhatIsSent validates every result and notification, whole and
-// as bare as it can be, and with something new in it.
+// TestSchemaTakesWhatIsSent validates every result and notification: complete,
+// with only the required members, and with an unknown member.
 func TestSchemaTakesWhatIsSent(t *testing.T) {
 	c, j := read(t), newJudge(t)
 	check := func(definition string, typ reflect.Type, message func(any) map[string]any) {
@@ -332,12 +331,12 @@ func TestSchemaTakesWhatIsSent(t *testing.T) {
 		}
 	}
 	if err := j.refuses("ErrorObject", map[string]any{"code": -1.0, "message": "", "data": map[string]any{"code": "NO_SUCH"}}); err == nil {
-		t.Error("an unknown error is taken")
+		t.Error("an unknown error code is accepted")
 	}
 }
 
-// TestExamplesOfThePage validates each line of JSON-RPC in the protocol page
-// as a message of the right kind.
+// TestExamplesOfThePage validates each line of JSON-RPC in the protocol page as
+// a message of the right kind.
 func TestExamplesOfThePage(t *testing.T) {
 	j := newJudge(t)
 	methods := map[float64]string{} // by id
@@ -396,20 +395,20 @@ func TestReferencesResolve(t *testing.T) {
 					}
 					n++
 					if target(document, ref) == nil {
-						t.Errorf("%s: %s leads nowhere", name, ref)
+						t.Errorf("%s: %s does not resolve", name, ref)
 					}
 				}
 			}
 		}
 		walk(document)
 		if n == 0 {
-			t.Errorf("%s refers to nothing", name)
+			t.Errorf("%s has no references", name)
 		}
 	}
 }
 
-// TestOpenAPIIsWellFormed checks what OpenAPI 3.1 requires of the parts that
-// the document has.
+// TestOpenAPIIsWellFormed checks the requirements of OpenAPI 3.1 for the parts
+// that the document has.
 func TestOpenAPIIsWellFormed(t *testing.T) {
 	var d struct {
 		OpenAPI  string
@@ -448,12 +447,12 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 	for _, requirement := range d.Security {
 		for name := range requirement {
 			if d.Components.SecuritySchemes[name].Scheme != "bearer" {
-				t.Errorf("the security scheme %s is not there", name)
+				t.Errorf("the security scheme %s is missing", name)
 			}
 		}
 	}
 	if len(d.Security) == 0 {
-		t.Error("nothing asks for a token")
+		t.Error("no operation requires a token")
 	}
 	ids := map[string]bool{}
 	var got []string
@@ -461,7 +460,7 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 		for verb, op := range operations {
 			got = append(got, strings.ToUpper(verb)+" "+path)
 			if op.OperationID == "" || ids[op.OperationID] || op.Summary == "" {
-				t.Errorf("%s %s: the operation has no name of its own, or no summary", verb, path)
+				t.Errorf("%s %s: the operation's id is missing or not unique, or it has no summary", verb, path)
 			}
 			ids[op.OperationID] = true
 			succeeds := false
@@ -477,7 +476,7 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 				}
 			}
 			if !succeeds {
-				t.Errorf("%s %s can't succeed", verb, path)
+				t.Errorf("%s %s has no success response", verb, path)
 			}
 			for _, p := range op.Parameters {
 				if p.Name == "" || p.Schema == nil || (p.In == "path") != p.Required ||
@@ -487,10 +486,10 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 			}
 			open := op.Security != nil && len(*op.Security) == 0
 			if _, asks := op.Responses["401"]; asks == open {
-				t.Errorf("%s %s: it must be open, or answer 401", verb, path)
+				t.Errorf("%s %s: must need no token, or answer 401", verb, path)
 			}
 			if open != (path == "/healthz") {
-				t.Errorf("%s %s: only /healthz is open", verb, path)
+				t.Errorf("%s %s: only /healthz needs no token", verb, path)
 			}
 		}
 	}
@@ -508,7 +507,7 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 	}
 }
 
-// TestPythonTypes has Python read its file and tell which keys each type has.
+// TestPythonTypes lets Python import the file and list the keys of each type.
 func TestPythonTypes(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	trltest.Need(t, err)
@@ -571,7 +570,8 @@ func TestPlainTextOfMarkdown(t *testing.T) {
 	}
 }
 
-// target returns what a reference within a document leads to, or nil.
+// target returns the value that a reference within a document points to, or
+// nil.
 func target(document any, ref string) any {
 	for step := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 		object, ok := document.(map[string]any)

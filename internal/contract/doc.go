@@ -1,15 +1,14 @@
-// Package contract writes the wire contract down for those who do not read Go:
-// a JSON Schema, an OpenAPI description, and the types of the Python and the
-// TypeScript client.
+// Package contract generates descriptions of the wire contract for other
+// languages: a JSON Schema, an OpenAPI description, and the types of the Python
+// and TypeScript clients.
 //
-// All of them are made from the method table of the service, the types of the
-// api and the page docs/protocol.md, whose tables hold the meaning of every
-// field. Nothing is said here a second time, so nothing can differ. The files
-// are kept in the repository, and a test fails when one is stale:
+// They are generated from the method table of the service, the types of the api
+// and the page docs/protocol.md, whose tables hold the meaning of every field.
+// Nothing is repeated here, so nothing can differ. The files are kept in the
+// repository, and a test fails when one is stale:
 //
 //	go test ./internal/contract -run Fresh -update
 //
 // The package is for tests and is not linked into the daemon. It does not
-// import the service, so that the service's own test of the page can use what
-// is read here.
+// import the service, so that the service's own test of the page can use it.
 package contract

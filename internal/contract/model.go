@@ -11,21 +11,21 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// Method is a method of the table, as far as the contract tells of it.
+// Method is a method of the table, as far as the contract describes it.
 type Method struct {
 	Name    string
 	Scope   string
 	Summary string
 	Params  reflect.Type
 	Result  reflect.Type
-	Sends   string // the notification that follows the answer, if any does
+	Sends   string // the notification that follows the answer, or ""
 }
 
-// Contract is all that the generated files are made of.
+// Contract is the source of the generated files.
 type Contract struct {
 	Methods       []Method
 	Notifications []Notification
-	Types         []*Type // what a type is made of stands before it
+	Types         []*Type // in dependency order: a type follows its parts
 	Codes         []Code
 
 	byName     map[string]*Type
@@ -33,7 +33,7 @@ type Contract struct {
 	meanings   Meanings
 }
 
-// Notification is what the daemon sends by itself.
+// Notification is a message that the daemon sends without a request.
 type Notification struct {
 	Name   string
 	Params reflect.Type
@@ -49,11 +49,11 @@ type Code struct {
 type Type struct {
 	Name    string
 	Doc     string
-	Params  bool // a client sends it, and what the daemon does not know in it is refused
-	Results bool // the daemon sends it, and may add to it
+	Params  bool // sent by a client: the daemon rejects unknown members
+	Results bool // sent by the daemon, which may add members
 	Extends string
 	Fields  []Field
-	Values  []string          // of a string
+	Values  []string          // string types only
 	Means   map[string]string // of each value
 }
 
@@ -66,16 +66,16 @@ type Field struct {
 	Shape    *Shape
 }
 
-// Shape is what a value looks like.
+// Shape describes the form of a value.
 type Shape struct {
 	Kind   Kind
 	Name   string   // Named
 	Elem   *Shape   // List, Map
-	Values []string // String: the only ones, if not empty
+	Values []string // String: the allowed values, if not empty
 	Nulls  bool     // Map: a value may be null
 }
 
-// Kind is a kind of shape.
+// Kind is the kind of a Shape.
 type Kind int
 
 // The kinds.
@@ -90,18 +90,18 @@ const (
 	Named
 )
 
-// names are the types that are called something else outside of Go: None is a
-// word of Python, and an error code is not just any code.
+// names maps Go types to other names in the generated files: None is a keyword
+// in Python, and Code is too general for an error code.
 var names = map[string]string{"None": "NoParams", "Code": "ErrorCode"}
 
-// closed are the members of params whose type is a plain string and which take
-// only certain constants: the prefix of their names.
+// closedFields maps parameters of type string that accept only certain
+// constants to the prefix of the constants' names.
 var closedFields = map[string]string{
 	"inherit_env": "Inherit", "view": "View", "encoding": "Base64", "stdin_encoding": "Base64",
 }
 
-// New puts the contract together from the methods, what the source of the api
-// says, and the text of the protocol page.
+// New builds the contract from the methods, the vocabulary of the api's source,
+// and the text of the protocol page.
 func New(methods []Method, vocabulary *Vocabulary, page string) (*Contract, error) {
 	c := &Contract{
 		Methods: methods, Notifications: Notifications(), byName: map[string]*Type{},
@@ -128,7 +128,7 @@ func New(methods []Method, vocabulary *Vocabulary, page string) (*Contract, erro
 	return c, nil
 }
 
-// Notifications lists what the daemon sends by itself.
+// Notifications lists the notifications that the daemon sends.
 func Notifications() []Notification {
 	var all []Notification
 	for _, n := range []api.Notification{&api.Chunk{}, &api.SessionEvent{}} {
@@ -137,7 +137,7 @@ func Notifications() []Notification {
 	return all
 }
 
-// nameOf is what a type is called outside of Go.
+// nameOf returns the name of a type in the generated files.
 func nameOf(typ reflect.Type) string {
 	if name, ok := names[typ.Name()]; ok {
 		return name
@@ -145,14 +145,14 @@ func nameOf(typ reflect.Type) string {
 	return typ.Name()
 }
 
-// doc is the doc comment of a type, which begins with its name.
+// doc returns the doc comment of a type, which starts with its name.
 func (c *Contract) doc(typ reflect.Type) string {
 	return nameOf(typ) + strings.TrimPrefix(c.vocabulary.Types[typ.Name()], typ.Name())
 }
 
 var timeType = reflect.TypeFor[api.Time]()
 
-// add adds a type and, before it, all it is made of.
+// add adds a type and, before it, all types it consists of.
 func (c *Contract) add(typ reflect.Type, params bool) error {
 	name := nameOf(typ)
 	switch typ.Kind() {
@@ -167,7 +167,7 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 			Values: c.vocabulary.ofType(typ.Name()), Means: c.meanings["values "+typ.Name()],
 		}
 		if len(t.Values) == 0 {
-			return fmt.Errorf("there is no constant of type %s", typ)
+			return fmt.Errorf("no constant of type %s", typ)
 		}
 		c.byName[name] = t
 		c.Types = append(c.Types, t)
@@ -194,7 +194,7 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 			return err
 		}
 		if known {
-			continue // its parts had to be told who else sends them
+			continue // only the direction of its parts had to be updated
 		}
 		if field.Anonymous {
 			t.Extends = nameOf(field.Type)
@@ -212,9 +212,10 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 	return nil
 }
 
-// FieldsOf returns the fields of a struct as the contract shows them. Parameters
-// are one list, whatever structs they are put together from: a request has these
-// and no others. A result that embeds another is shown as that and more.
+// FieldsOf returns the fields of a struct as the contract shows them.
+// Parameters are one flat list, whichever structs they are composed of: a
+// request accepts these and no others. A result that embeds another type is
+// shown as an extension of it.
 func FieldsOf(typ reflect.Type, params bool) iter.Seq[reflect.StructField] {
 	if !params {
 		return typ.Fields()
@@ -271,11 +272,11 @@ func shapeOf(typ reflect.Type) (*Shape, error) {
 		}
 		return &Shape{Kind: Named, Name: nameOf(typ)}, nil
 	default:
-		return nil, fmt.Errorf("%s has no shape in the contract", typ)
+		return nil, fmt.Errorf("no contract shape for %s", typ)
 	}
 }
 
-// split returns the fields that must be there, and the others.
+// split returns the required fields and the optional ones.
 func (t *Type) split() (required, optional []Field) {
 	for _, f := range t.Fields {
 		if f.Required {
@@ -287,7 +288,7 @@ func (t *Type) split() (required, optional []Field) {
 	return required, optional
 }
 
-// wrapped breaks text into lines of at most width characters.
+// wrapped splits text into lines of at most width characters.
 func wrapped(text string, width int) []string {
 	var lines []string
 	line := ""

@@ -6,12 +6,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// tree is a part of a document that has no Go type of its own. Its members are
-// written in alphabetical order.
+// tree is a part of a document without a Go type. Its members are written in
+// alphabetical order.
 type tree map[string]any
 
-// openAPI is the document, with its members in the order in which a person
-// wants them.
+// openAPI is the document, with its members in an order that suits a reader.
 type openAPI struct {
 	OpenAPI    string           `json:"openapi"`
 	Info       tree             `json:"info"`
@@ -33,13 +32,13 @@ type operation struct {
 	Description string  `json:"description,omitempty"`
 	Scope       string  `json:"x-trl-scope,omitempty"`
 	Scopes      tree    `json:"x-trl-scopes,omitempty"` // by method
-	Security    *[]tree `json:"security,omitempty"`     // empty: anyone
+	Security    *[]tree `json:"security,omitempty"`     // empty: no token required
 	Parameters  []tree  `json:"parameters,omitempty"`
 	Body        tree    `json:"requestBody,omitempty"`
 	Responses   answers `json:"responses"`
 }
 
-// OpenAPI writes the description of the HTTP carrier, for OpenAPI 3.1.
+// OpenAPI generates the OpenAPI 3.1 description of the HTTP transport.
 func (c *Contract) OpenAPI() ([]byte, error) {
 	const components = "#/components/schemas/"
 	s := c.schemas(components)
@@ -48,9 +47,9 @@ func (c *Contract) OpenAPI() ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: tree{
 			"title": "TRL", "version": "1",
-			"description": "Terminal sessions over HTTP. The version is that of the protocol; the meaning of it all is in docs/protocol.md.",
+			"description": "Terminal sessions over HTTP. The version is that of the protocol; docs/protocol.md explains everything.",
 		},
-		Generated: "from the method table and the types of the daemon; do not edit. To refresh it: go test ./internal/contract -run Fresh -update",
+		Generated: "from the method table and the types of the daemon; do not edit. To regenerate it: go test ./internal/contract -run Fresh -update",
 		Servers:   []tree{{"url": "/"}},
 		Security:  []tree{{"token": []string{}}},
 		Paths: map[string]*path{
@@ -83,27 +82,27 @@ func (c *Contract) rpc(s *schemas) *operation {
 	}
 	return &operation{
 		ID: "rpc", Summary: "One JSON-RPC request, one answer.",
-		Description: "An error of the method is the body of a 200, except that of a caller who may not call it. " +
-			"Of a method that opens a stream only the answer is sent: follow an exec at its own path, and sessions over /ws.",
+		Description: "An error of the method is the body of a 200, unless the caller is not allowed to call it. " +
+			"For a method that opens a stream only the answer is sent: follow an exec at its own path, and sessions over /ws.",
 		Scopes: scopes,
 		Body:   tree{"required": true, "content": tree{"application/json": tree{"schema": s.ref("Request")}}},
 		Responses: refusals(s, 400, 401, 403, 405, 408, 413, 415, 421, 429).
 			with(200, "The answer.", "application/json", s.ref("Response")).
-			with(204, "The request had no id: it was run, and is not answered.", "", nil),
+			with(204, "The request had no id: it was executed, but is not answered.", "", nil),
 	}
 }
 
 func execStream(s *schemas) *operation {
 	offset := &jsonschema.Schema{Type: "integer", Minimum: jsonschema.Ptr(0.0)}
 	return &operation{
-		ID: "execStream", Summary: "Follow a command's output from an offset on, as Server-Sent Events.", Scope: "read",
-		Description: "What there is, then what comes, then an exit chunk, with which the response ends. Each event is " +
-			"`id: NEXT`, `event: chunk` and `data: CHUNK`, where CHUNK is a Chunk in one line of JSON and NEXT the offset that follows it. " +
-			"A comment is sent when there is nothing else for 15 s.",
+		ID: "execStream", Summary: "Follow a command's output from an offset, as Server-Sent Events.", Scope: "read",
+		Description: "First the existing output, then new output, then an exit chunk, which ends the response. Each event is " +
+			"`id: NEXT`, `event: chunk` and `data: CHUNK`, where CHUNK is a Chunk in one line of JSON and NEXT is the offset after it. " +
+			"A comment is sent after 15 s without an event.",
 		Parameters: []tree{
 			{"name": "exec_id", "in": "path", "required": true, "schema": tree{"type": "string"}, "description": "the exec"},
-			{"name": "from", "in": "query", "schema": offset, "description": "offset to begin at; default 0"},
-			{"name": "Last-Event-ID", "in": "header", "schema": offset, "description": "the id of the last event that was processed; goes before from"},
+			{"name": "from", "in": "query", "schema": offset, "description": "offset to start at; default 0"},
+			{"name": "Last-Event-ID", "in": "header", "schema": offset, "description": "the id of the last event that was processed; takes precedence over from"},
 		},
 		Responses: refusals(s, 400, 401, 403, 404, 405, 421, 429).
 			with(200, "Events, each with a Chunk as its data.", "text/event-stream", &jsonschema.Schema{
@@ -114,13 +113,13 @@ func execStream(s *schemas) *operation {
 
 func webSocket(s *schemas) *operation {
 	return &operation{
-		ID: "webSocket", Summary: "A WebSocket: one JSON-RPC object a text message, both ways.",
-		Description: "As on the Unix socket: requests are served concurrently, and notifications follow the answers that opened their streams. " +
-			"Each request is counted for the rate of its token, and needs the scope of its method.",
+		ID: "webSocket", Summary: "A WebSocket: one JSON-RPC object per text message, in both directions.",
+		Description: "As on the Unix socket, requests are served concurrently, and notifications follow the answers that opened their streams. " +
+			"Each request counts towards the rate limit of its token, and needs the scope of its method.",
 		Responses: refusals(s, 401, 403, 405, 421, 429).
 			with(101, "The connection is a WebSocket from here on.", "", nil).
-			with(400, "The handshake is not one of a WebSocket.", "", nil).
-			with(426, "The request does not ask for a WebSocket.", "", nil),
+			with(400, "The handshake is not a valid WebSocket handshake.", "", nil).
+			with(426, "The request does not request a WebSocket upgrade.", "", nil),
 	}
 }
 
@@ -128,13 +127,13 @@ func health(s *schemas) *operation {
 	status := object([]member{{"status", constant("ok")}})
 	return &operation{
 		ID: "healthz", Summary: "Whether the daemon answers. Needs no token.", Security: &[]tree{},
-		Responses: refusals(s, 403, 405, 421).with(200, "It does.", "application/json", status),
+		Responses: refusals(s, 403, 405, 421).with(200, "The daemon answers.", "application/json", status),
 	}
 }
 
 func metrics(s *schemas) *operation {
 	return &operation{
-		ID: "metrics", Summary: "What the daemon counts, for Prometheus.", Scope: "read",
+		ID: "metrics", Summary: "The daemon's metrics, for Prometheus.", Scope: "read",
 		Responses: refusals(s, 401, 403, 404, 405, 421, 429).
 			with(200, "The metrics in the text format.", "text/plain", &jsonschema.Schema{Type: "string"}),
 	}
@@ -144,43 +143,42 @@ func tools(s *schemas) *operation {
 	message := &jsonschema.Schema{Type: "object", Description: "a message of the Model Context Protocol"}
 	text := tree{"type": "string"}
 	return &operation{
-		ID: "mcp", Summary: "The Model Context Protocol over Streamable HTTP, without state.",
-		Description: "For clients that speak it; see docs/mcp.md. A call needs the scopes of the methods that the tool uses.",
+		ID: "mcp", Summary: "The Model Context Protocol over stateless Streamable HTTP.",
+		Description: "See docs/mcp.md. A call needs the scopes of the methods that the tool uses.",
 		Parameters: []tree{
-			{"name": "scope", "in": "query", "schema": text, "description": "whose sessions are meant; default http"},
-			{"name": "structured", "in": "query", "schema": text, "description": "who gets structured content: auto (the default), always or never"},
+			{"name": "scope", "in": "query", "schema": text, "description": "which client's sessions are visible; default http"},
+			{"name": "structured", "in": "query", "schema": text, "description": "when results carry structured content: auto (the default), always or never"},
 		},
 		Body: tree{"required": true, "content": tree{"application/json": tree{"schema": message}}},
 		Responses: refusals(s, 400, 401, 405, 413, 415, 421, 429).
-			with(200, "The answer, and progress before it.", "text/event-stream", &jsonschema.Schema{Type: "string"}),
+			with(200, "Progress notifications, then the answer.", "text/event-stream", &jsonschema.Schema{Type: "string"}),
 	}
 }
 
 type answers map[string]tree
 
-// statuses say why a request is refused before a method sees it.
+// statuses says why a request is refused before it reaches a method.
 var statuses = map[int]string{
 	400: "Not a request: the body is not JSON or not JSON-RPC, or an offset is not a number.",
 	401: "The token is missing, unknown or expired.",
-	403: "The scope of the token is too small, or a new session lacks its tag, or the Origin header names a page that may not call.",
-	404: "There is no such exec, or it is past its retention; or there is nothing at this path.",
-	405: "This path takes another HTTP method.",
+	403: "The token's scope is insufficient, a new session lacks its tag, or the Origin header names a page that is not allowed.",
+	404: "No such exec, or it is past its retention; or an unknown path.",
+	405: "The path does not accept this HTTP method.",
 	408: "The body did not arrive in time.",
 	413: "The body is longer than max_request_bytes.",
 	415: "The body is not application/json.",
 	421: "The Host header names another server.",
-	429: "Too many requests with this token, a second or at once.",
+	429: "Too many requests with this token, per second or concurrently.",
 }
 
-// headers are those that come with a refusal.
+// headers holds the headers that are sent with a refusal.
 var headers = map[int][2]string{
 	401: {"WWW-Authenticate", "Bearer"},
-	405: {"Allow", "the HTTP method that it takes"},
+	405: {"Allow", "the HTTP method that the path accepts"},
 	429: {"Retry-After", "seconds to wait; error.data.retry_after_ms has it in milliseconds"},
 }
 
-// refusals are the responses with these statuses. All have an error as their
-// body.
+// refusals returns the responses with these statuses. Their body is an error.
 func refusals(s *schemas, refused ...int) answers {
 	a := answers{}
 	for _, status := range refused {

@@ -6,27 +6,26 @@ import (
 	"strings"
 )
 
-// pythonKeywords are words that can't be the name of an attribute in Python,
-// as far as members of the contract are called so.
+// pythonKeywords lists the words that cannot be attribute names in Python.
 var pythonKeywords = []string{
 	"and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
 	"else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
 	"nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 }
 
-const generatedBy = "Generated from the method table and the types of the daemon; do not edit. To refresh it:\n\n" +
+const generatedBy = "Generated from the method table and the types of the daemon; do not edit. To regenerate it:\n\n" +
 	"    go test ./internal/contract -run Fresh -update\n"
 
-// Python writes the types as TypedDicts, for Python 3.9 and later. Members
-// that may be absent are in a subclass with total=False: Required and
-// NotRequired are of 3.11.
+// Python generates the types as TypedDicts, for Python 3.9 and later. Members
+// that may be absent are in a subclass with total=False, since Required and
+// NotRequired need 3.11.
 func (c *Contract) Python() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `"""The types of the TRL contract, version 1.
 
 %s
-Members of a result that are not named here may come with a later version, and
-must be ignored.
+Later versions may add members to results. Ignore members that are not listed
+here.
 """
 
 # ruff: noqa: E501
@@ -48,7 +47,7 @@ class _ErrorDataRequired(TypedDict):
 
 
 class ErrorData(_ErrorDataRequired, total=False):
-    """What an error carries besides its message; details have names of their own."""
+    """The data of an error besides its message; each detail has its own name."""
 
     #: A sentence for a model: the next call to make.
     hint: str
@@ -106,8 +105,8 @@ func pythonObject(b *strings.Builder, t *Type) {
 	pythonClass(b, t.Name, base, docstring(t.Doc, "    "), append(required, optional...), len(optional) == 0)
 }
 
-// pythonClass writes one class and returns its name. Members that are named
-// like a keyword come from a base that is made without the class statement.
+// pythonClass writes one class and returns its name. Members whose names are
+// keywords go into a base that is created without the class statement.
 func pythonClass(b *strings.Builder, name, base, doc string, fields []Field, total bool) string {
 	suffix := ", total=False"
 	if total {

@@ -8,29 +8,29 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schemas makes the definitions of the contract. Where they refer to one
-// another, the name follows prefix.
+// schemas builds the definitions of the contract. References between them are
+// prefix plus the name.
 type schemas struct {
 	*Contract
 	prefix string
 	defs   map[string]*jsonschema.Schema
 }
 
-// Schema writes the JSON Schema. It describes any message on the wire, and has
-// a definition for every type and, as METHOD.request and METHOD.response, for
-// every method.
+// Schema generates the JSON Schema. It describes any message on the wire, and
+// has a definition for every type and, as METHOD.request and METHOD.response,
+// for every method.
 //
 // It is as strict as the daemon about what a client sends, except that the
-// daemon takes a null for a member that was left out. About what the daemon
-// sends it is open: later versions may add to it.
+// daemon treats a null member as absent. It is open about what the daemon
+// sends: later versions may add members.
 func (c *Contract) Schema() ([]byte, error) {
 	s := c.schemas("#/$defs/")
 	return indented(&jsonschema.Schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema",
 		Title:  "TRL protocol, version 1",
 		Comment: "Generated from the method table and the types of the daemon; do not edit. " +
-			"To refresh it: go test ./internal/contract -run Fresh -update",
-		Description: "A message between a client and the daemon. The meaning of it all is in protocol.md.",
+			"To regenerate it: go test ./internal/contract -run Fresh -update",
+		Description: "A message between a client and the daemon. protocol.md explains everything.",
 		AnyOf:       []*jsonschema.Schema{s.ref("Request"), s.ref("Response"), s.ref("Notification")},
 		Defs:        s.defs,
 	})
@@ -61,14 +61,14 @@ func (c *Contract) schemas(prefix string) *schemas {
 		member{"id", id}, member{"error", s.ref("ErrorObject")})
 	notification := &jsonschema.Schema{}
 	for _, n := range c.Notifications {
-		s.defs[n.Name] = message("What follows the answer to a method that opened a stream.", []string{"jsonrpc", "method", "params"},
+		s.defs[n.Name] = message("A notification after the answer to a method that opened a stream.", []string{"jsonrpc", "method", "params"},
 			member{"method", constant(n.Name)}, member{"params", s.ref(nameOf(n.Params))})
 		notification.OneOf = append(notification.OneOf, s.ref(n.Name))
 	}
-	request.Description = "A request. One without an id is run and not answered."
-	response.Description = "The answer to a request; which one is told by its id."
+	request.Description = "A request. A request without an id is executed but not answered."
+	response.Description = "The answer to the request with the same id."
 	response.AnyOf = append(response.AnyOf, s.ref("ErrorResponse"))
-	notification.Description = "What the daemon sends by itself."
+	notification.Description = "A message that the daemon sends without a request."
 	s.defs["Request"], s.defs["Response"], s.defs["Notification"] = request, response, notification
 	return s
 }
@@ -82,7 +82,7 @@ type member struct {
 	schema *jsonschema.Schema
 }
 
-// message is a JSON-RPC object.
+// message returns the schema of a JSON-RPC object.
 func message(description string, required []string, members ...member) *jsonschema.Schema {
 	s := object(append([]member{{"jsonrpc", constant("2.0")}}, members...))
 	s.Description, s.Required = description, required
@@ -163,7 +163,7 @@ func (s *schemas) ofShape(shape *Shape, params bool) *jsonschema.Schema {
 	case Named:
 		of := s.ref(shape.Name)
 		if t := s.byName[shape.Name]; params && t.Results && t.Values == nil {
-			of.UnevaluatedProperties = never() // open where the daemon sends it, closed here
+			of.UnevaluatedProperties = never() // open in results, closed in params
 		}
 		return of
 	default:
@@ -171,7 +171,7 @@ func (s *schemas) ofShape(shape *Shape, params bool) *jsonschema.Schema {
 	}
 }
 
-// never is the schema that nothing matches, written as false.
+// never returns the schema that nothing matches, written as false.
 func never() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
 
 func (s *schemas) errorObject() *jsonschema.Schema {
@@ -183,7 +183,7 @@ func (s *schemas) errorObject() *jsonschema.Schema {
 		{"code", s.ref("ErrorCode")},
 		{"hint", &jsonschema.Schema{Type: "string", Description: "a sentence for a model: the next call to make"}},
 	})
-	data.Description, data.Required = "the stable name, the hint, and details under names of their own", []string{"code"}
+	data.Description, data.Required = "the stable name, the hint, and details, each under its own name", []string{"code"}
 	o := object([]member{
 		{"code", &jsonschema.Schema{Type: "integer", Description: "the JSON-RPC number", Enum: numbers}},
 		{"message", &jsonschema.Schema{Type: "string", Description: "what is wrong; never repeats the value of a parameter"}},
@@ -204,7 +204,7 @@ func anys(values []string) []any {
 	return out
 }
 
-// indented writes a document as JSON for people.
+// indented writes a document as indented JSON.
 func indented(document any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

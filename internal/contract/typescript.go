@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// TypeScript writes the types as interfaces and unions of string literals.
+// TypeScript generates the types as interfaces and unions of string literals.
 func (c *Contract) TypeScript() []byte {
 	var b strings.Builder
 	b.WriteString("/**\n * The types of the TRL contract, version 1.\n *\n")
 	for line := range strings.Lines(generatedBy) {
 		b.WriteString(strings.TrimRight(" * "+line, " \n") + "\n")
 	}
-	b.WriteString(" *\n * Members of a result that are not named here may come with a later version, and\n * must be ignored.\n */\n")
+	b.WriteString(" *\n * Later versions may add members to results. Ignore members that are not listed\n * here.\n */\n")
 	for _, t := range c.Types {
 		b.WriteByte('\n')
 		comment(&b, t.Doc, "")
@@ -49,7 +49,7 @@ func (c *Contract) TypeScript() []byte {
 		b.WriteString("}\n")
 	}
 	b.WriteString(`
-/** What an error carries besides its message; details have names of their own. */
+/** The data of an error besides its message; each detail has its own name. */
 export interface ErrorData {
   /** The stable name: switch on this. */
   code: ErrorCode;
@@ -66,7 +66,7 @@ export interface ErrorObject {
   data: ErrorData;
 }
 
-/** Every method: what it takes and what it answers. */
+/** Every method, with its params and its result. */
 export interface Methods {
 `)
 	for _, m := range c.Methods {

@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// Word is an exported string constant of the api, in the order of the source.
+// Word is an exported string constant of the api.
 type Word struct {
 	Name  string // of the constant
 	Type  string // "" when it has none
 	Value string
 }
 
-// Vocabulary is what the source of the api says and reflection does not.
+// Vocabulary is the information in the source of the api that reflection does
+// not provide.
 type Vocabulary struct {
 	Words []Word
-	Types map[string]string // the doc comment of each type, in one line
+	Types map[string]string // the doc comment of each type, on one line
 }
 
-// ReadVocabulary reads the Go files in dir, tests left out.
+// ReadVocabulary reads the Go files in dir, except tests, in order.
 func ReadVocabulary(dir string) (*Vocabulary, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -82,8 +83,8 @@ func (v *Vocabulary) ofType(typ string) []string {
 	return v.values(func(w Word) bool { return w.Type == typ })
 }
 
-// named returns the values of the constants without a type whose names begin
-// with prefix.
+// named returns the values of the untyped constants whose names start with
+// prefix.
 func (v *Vocabulary) named(prefix string) []string {
 	return v.values(func(w Word) bool { return w.Type == "" && strings.HasPrefix(w.Name, prefix) })
 }
@@ -98,12 +99,11 @@ func (v *Vocabulary) values(is func(Word) bool) []string {
 	return values
 }
 
-// Marker reads the line that stands before a generated table of a page, such
-// as
+// Marker parses the line before a generated table of a page, such as
 //
 //	<!-- rows: fields ExecRunParams -->
 //
-// and returns what the table is of.
+// and returns the name of the table.
 func Marker(line string) (table string, ok bool) {
 	rest, ok := strings.CutPrefix(line, "<!-- rows: ")
 	if !ok {
@@ -112,18 +112,18 @@ func Marker(line string) (table string, ok bool) {
 	return strings.CutSuffix(rest, " -->")
 }
 
-// Row reads a line of a table with so many columns: its first cell, and its
-// last, which is written by hand and may hold bars.
+// Row parses a line of a table with the given number of columns. It returns the
+// first cell and the last, which is written by hand and may contain bars.
 func Row(line string, columns int) (first, last string) {
 	cells := strings.Split(strings.Trim(line, "|"), " | ")
 	return strings.TrimSpace(cells[0]), strings.TrimSpace(strings.Join(cells[min(columns-1, len(cells)):], " | "))
 }
 
-// Meanings are the last columns of the tables of a page, by the table's marker
-// and the row's first cell without its backticks.
+// Meanings holds the last columns of the tables of a page, by the table's
+// marker and the row's first cell without its backticks.
 type Meanings map[string]map[string]string
 
-// ReadMeanings reads the generated tables of a page.
+// ReadMeanings parses the generated tables of a page.
 func ReadMeanings(page string) Meanings {
 	all := Meanings{}
 	var table map[string]string
@@ -142,7 +142,7 @@ func ReadMeanings(page string) Meanings {
 			continue
 		}
 		if columns == 0 {
-			columns = strings.Count(line, "|") - 1 // the head has no bars of its own
+			columns = strings.Count(line, "|") - 1 // the cells of the header contain no bars
 			continue
 		}
 		first, last := Row(line, columns)
@@ -151,7 +151,7 @@ func ReadMeanings(page string) Meanings {
 	return all
 }
 
-// plain takes the links out of a line of Markdown; [Name](#name) is Name.
+// plain removes the links from a line of Markdown; [Name](#name) becomes Name.
 func plain(text string) string {
 	var out strings.Builder
 	for {

@@ -14,48 +14,48 @@ import (
 	"github.com/terminal-runtime/trl/internal/service/rawjson"
 )
 
-// decoder reads the parameters of one method into its params struct, in one
-// pass, and refuses whatever the method would otherwise silently ignore or
-// bend: a member the method does not have (names match to the letter), a
-// value of another type, a null inside a list, a negative number.
+// decoder decodes the parameters of one method into its params struct, in one
+// pass. It rejects everything that the method would otherwise silently ignore
+// or coerce: an unknown member (names match exactly), a value of another type,
+// a null inside a list, a negative number.
 //
-// A field whose json tag has no omitempty is required. A null member is one
-// that was left out. Of a member given twice the last holds.
+// A field whose json tag has no omitempty is required. A null member counts as
+// absent. If a member is given twice, the last one wins.
 //
-// Errors name fields and never hold values: a value may be a secret.
+// Errors name fields and never include values: a value may be a secret.
 type decoder struct {
 	method string
 	root   *node
 }
 
-// node is what one place in the parameters takes.
+// node describes the value that one place in the parameters accepts.
 type node struct {
 	kind   nodeKind
 	typ    reflect.Type
 	fields map[string]*field // nodeObject
-	names  []string          // nodeObject: the fields in the order of the struct
+	names  []string          // nodeObject: the fields in struct order
 	elem   *node             // nodePointer, nodeList, nodeMap
-	unset  bool              // nodeMap: a null is a value, api.Unset
+	unset  bool              // nodeMap: a null value means api.Unset
 }
 
 type nodeKind uint8
 
 const (
-	nodeFree    nodeKind = iota // anything encoding/json makes of it
-	nodeString                  // also of named string types
+	nodeFree    nodeKind = iota // any value, decoded by encoding/json
+	nodeString                  // also named string types
 	nodeBool                    //
-	nodeInteger                 // never negative: the contract has no use for one in parameters
-	nodePointer                 // to tell left out from zero
+	nodeInteger                 // never negative: no parameter of the contract takes one
+	nodePointer                 // to tell absent from zero
 	nodeObject                  // a struct
 	nodeList                    //
-	nodeMap                     // its keys are the caller's
+	nodeMap                     // with arbitrary keys
 )
 
 type field struct {
 	*node
 	name     string
-	bit      int   // by which it is noted that the field was given
-	index    []int // of the field in the struct, through what is embedded
+	bit      int   // in the set of fields that are present
+	index    []int // of the field in the struct, through embedded structs
 	required bool
 }
 
@@ -98,7 +98,7 @@ func compile(t reflect.Type) *node {
 	return n
 }
 
-// takes says what a place takes, to go after "must be".
+// expected describes the accepted value, in words that follow "must be".
 func (n *node) expected() string {
 	switch n.kind {
 	case nodeString:
@@ -126,7 +126,7 @@ func (n *node) expected() string {
 	}
 }
 
-// into decodes params, or none when it is empty or null, into v.
+// into decodes params into v. Empty and null params count as {}.
 func (d *decoder) into(v reflect.Value, params json.RawMessage) error {
 	s := rawjson.Scan(params)
 	switch {
@@ -192,7 +192,7 @@ func (d *decoder) value(s *rawjson.Scanner, n *node, v reflect.Value, path strin
 	}
 }
 
-// scalar returns the text of a value that must be of one kind.
+// scalar returns the text of the next value, which must be of the given kind.
 func (d *decoder) scalar(s *rawjson.Scanner, kind rawjson.Kind, n *node, path string) ([]byte, error) {
 	got := s.Kind()
 	raw, err := s.Value()
@@ -212,15 +212,15 @@ func (d *decoder) string(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 	}
 	text, err := rawjson.Unquote(raw)
 	if err != nil {
-		return d.wrong(path, "holds %w", err).
-			WithHint("a string must be whole characters; send bytes that are not text as base64, where the method takes an encoding")
+		return d.wrong(path, "contains %w", err).
+			WithHint("send valid Unicode text; send other bytes as base64, if the method takes an encoding")
 	}
 	v.SetString(text)
 	return nil
 }
 
-// maxMS is the longest duration whose nanoseconds still fit a Go duration. A
-// longer one would wrap around and mean "at once".
+// maxMS is the longest duration that fits a time.Duration. A longer one would
+// overflow and mean "at once".
 const maxMS = math.MaxInt64 / int64(time.Millisecond)
 
 func (d *decoder) integer(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
@@ -237,7 +237,7 @@ func (d *decoder) integer(s *rawjson.Scanner, n *node, v reflect.Value, path str
 	case i < 0:
 		return d.wrong(path, "must not be negative").WithHint("leave %s out, or send a number from 0 up", path)
 	case i > maxMS && strings.HasSuffix(path, "_ms"):
-		return d.wrong(path, "is longer than this daemon can count").WithHint("send at most %d milliseconds", maxMS)
+		return d.wrong(path, "is too long").WithHint("send at most %d milliseconds", maxMS)
 	}
 	v.SetInt(i)
 	return nil
@@ -250,7 +250,7 @@ func (d *decoder) object(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 	if err := s.Enter(); err != nil {
 		return d.malformed(err)
 	}
-	var given uint64 // bit i: field i of the struct; no params struct comes near 64
+	var given uint64 // bit i: field i of the struct; every params struct has far fewer than 64
 	for first := true; ; first = false {
 		key, ok, err := s.Key(first)
 		if err != nil {
@@ -284,8 +284,8 @@ func (d *decoder) object(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 		if given&(1<<f.bit) == 0 {
 			return missing(d.method, at, at+" is missing")
 		}
-		// An empty id names nothing; every other string may be empty, a
-		// command too.
+		// An empty id is invalid; every other string may be empty, including a
+		// command.
 		if strings.HasSuffix(name, "_id") && v.FieldByIndex(f.index).IsZero() {
 			return missing(d.method, at, at+" is empty")
 		}
@@ -335,7 +335,7 @@ func (d *decoder) dict(s *rawjson.Scanner, n *node, v reflect.Value, path string
 			v.Set(dict)
 			return nil
 		}
-		name := string(key) // key points into the text, and the map outlives it
+		name := string(key) // copied: key points into the text, and the map outlives it
 		elem := reflect.New(n.elem.typ).Elem()
 		if n.unset && s.Kind() == rawjson.Null {
 			if _, err := s.Value(); err != nil {
@@ -345,7 +345,7 @@ func (d *decoder) dict(s *rawjson.Scanner, n *node, v reflect.Value, path string
 		} else if err := d.value(s, n.elem, elem, join(path, clip(name))); err != nil {
 			return err
 		} else if n.unset && elem.String() == api.Unset {
-			return d.wrong(join(path, clip(name)), "has a NUL byte").WithHint("null unsets a variable")
+			return d.wrong(join(path, clip(name)), "has a NUL byte").WithHint("send null to unset a variable")
 		}
 		dict.SetMapIndex(reflect.ValueOf(name), elem)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// decodeFor decodes as the table does for a method, into a fresh params value.
+// decodeFor decodes params as the table does for a method, into a new params
+// value.
 func decodeFor(t testing.TB, name, params string) (any, error) {
 	t.Helper()
 	for _, m := range New(Config{Sessions: fakeSessions{}}).Methods() {
@@ -94,13 +95,13 @@ func TestParamsRefused(t *testing.T) {
 		"number in env":       {api.MethodSessionCreate, `{"env":{"A":1}}`, "env.A", "must be a string"},
 		"null in argv":        {api.MethodSessionCreate, `{"argv":["a",null]}`, "argv[1]", "must be a string"},
 		"half a pair":         {api.MethodExecRun, `{"session_id":"s","command":"\ud800"}`, "command", "surrogate"},
-		"no session":          {api.MethodExecRun, `{"command":"x"}`, "session_id", "session.create makes"},
+		"no session":          {api.MethodExecRun, `{"command":"x"}`, "session_id", "call session.create"},
 		"null session":        {api.MethodExecRun, `{"session_id":null,"command":"x"}`, "session_id", "is missing"},
 		"unset session":       {api.MethodExecRun, `{"session_id":"s","command":"x","session_id":null}`, "session_id", "is missing"},
 		"empty session":       {api.MethodExecRun, `{"session_id":"","command":"x"}`, "session_id", "is empty"},
 		"no command":          {api.MethodExecRun, `{"session_id":"s"}`, "command", "exec.run again with command"},
-		"no params":           {api.MethodExecInfo, ``, "exec_id", "exec.run answers"},
-		"null params":         {api.MethodExecInfo, `null`, "exec_id", "exec.run answers"},
+		"no params":           {api.MethodExecInfo, ``, "exec_id", "call exec.run"},
+		"null params":         {api.MethodExecInfo, `null`, "exec_id", "call exec.run"},
 		"no signal":           {api.MethodExecSignal, `{"exec_id":"e"}`, "signal", "is missing"},
 		"no cols":             {api.MethodSessionCreate, `{"tty":{"rows":1}}`, "tty.cols", "is missing"},
 		"array":               {api.MethodExecRun, `["s","x"]`, "", "not an array"},
@@ -144,7 +145,7 @@ func TestCancelNeedsAName(t *testing.T) {
 	}
 }
 
-// A refusal must not repeat what was sent, whatever is wrong with it.
+// An error must not repeat a value that was sent, whatever is wrong with it.
 func TestErrorsHoldNoValues(t *testing.T) {
 	const secret = "hunter2"
 	for _, params := range []string{
@@ -167,9 +168,9 @@ func TestErrorsHoldNoValues(t *testing.T) {
 	}
 }
 
-// FuzzParams holds the strict decoder against encoding/json: it never panics,
-// never takes what encoding/json with DisallowUnknownFields refuses, and where
-// it takes something, makes the same of it.
+// FuzzParams compares the strict decoder with encoding/json: it never panics,
+// never accepts what encoding/json with DisallowUnknownFields rejects, and
+// decodes what it accepts to the same value.
 func FuzzParams(f *testing.F) {
 	for _, params := range []string{
 		`{}`, `null`, `[]`, `{"session_id":"s","command":"x","timeout_ms":5,"env":{"A":"1"}}`, `{"Session_ID":"s"}`,
@@ -193,17 +194,17 @@ func FuzzParams(f *testing.F) {
 		if len(params) == 0 {
 			return
 		}
-		// Through a plain tree first, where the last of two members holds, as
-		// it does here and does not in a struct of encoding/json.
+		// Through a plain map first, where the last of two equal members wins,
+		// as it does in the decoder but not in a struct of encoding/json.
 		var tree map[string]any
 		plain := json.NewDecoder(bytes.NewReader(params))
 		plain.UseNumber()
 		if err := plain.Decode(&tree); err != nil {
-			t.Fatalf("%s took %q: %v", m.Name, params, err)
+			t.Fatalf("%s accepted %q: %v", m.Name, params, err)
 		}
 		for name := range tree {
 			if _, ok := newDecoder(m.Name, m.Params).root.fields[name]; !ok {
-				t.Fatalf("%s took %q with an unknown field", m.Name, params)
+				t.Fatalf("%s accepted %q with an unknown field", m.Name, params)
 			}
 		}
 		text, err := json.Marshal(tree)
@@ -214,7 +215,7 @@ func FuzzParams(f *testing.F) {
 		strict := json.NewDecoder(bytes.NewReader(text))
 		strict.DisallowUnknownFields()
 		if err := strict.Decode(want.Interface()); err != nil {
-			t.Fatalf("%s took %q: %v", m.Name, params, err)
+			t.Fatalf("%s accepted %q: %v", m.Name, params, err)
 		}
 		if diff := cmp.Diff(want.Elem().Interface(), got.Elem().Interface()); diff != "" {
 			t.Errorf("%s %q:\n%s", m.Name, params, diff)

@@ -10,14 +10,15 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// This file is who may call what. Call asks allowed before it looks at
-// parameters; what an actor with a tag may name is asked when they are decoded.
+// This file decides who may call which method. Call checks allowed before it
+// decodes parameters; the sessions that a tagged actor names are checked after
+// decoding.
 
-// allowed refuses who has no business with a method.
+// allowed returns an error if the actor may not call the method.
 func allowed(actor access.Actor, known bool, m *Method) *api.Error {
 	if !known {
-		return api.Errorf(api.CodeUnauthorized, "nobody is known to make this request").
-			WithHint("this is a fault of the daemon's carrier: connect to its Unix socket instead")
+		return api.Errorf(api.CodeUnauthorized, "the request has no authenticated caller").
+			WithHint("this is a bug in the daemon's transport: connect to its Unix socket instead")
 	}
 	if actor.Scope.Covers(m.Scope) {
 		return nil
@@ -27,8 +28,8 @@ func allowed(actor access.Actor, known bool, m *Method) *api.Error {
 		WithHint("ask for a token made with `trl token create --scope %s`", m.Scope)
 }
 
-// ids are the fields of a params struct that name a session or an exec; nil
-// where there is none.
+// ids holds the indexes of the fields of a params struct that name a session or
+// an exec; nil means that there is no such field.
 type ids struct{ session, exec []int }
 
 func idsOf(params reflect.Type) ids {
@@ -41,8 +42,8 @@ func idsOf(params reflect.Type) ids {
 	return ids{session: index("SessionID"), exec: index("ExecID")}
 }
 
-// check refuses params that name what an actor with a tag may not see, as if
-// it did not exist.
+// check rejects params that name a session or an exec outside the actor's tag,
+// as if it did not exist.
 func (i ids) check(ctx context.Context, sessions Backend, params reflect.Value) error {
 	if i.session == nil && i.exec == nil {
 		return nil
@@ -64,36 +65,37 @@ func (i ids) check(ctx context.Context, sessions Backend, params reflect.Value) 
 	return sessions.Visible(tag, session, exec)
 }
 
-// tagOf is the tag that the caller is bound to, if any.
+// tagOf returns the tag that restricts the caller, or "".
 func tagOf(ctx context.Context) string {
 	actor, _ := access.From(ctx)
 	return actor.Tag
 }
 
-// tagAware are the methods that can be called without naming a session or an
-// exec. They keep to the tag of their caller by themselves, or say nothing of
+// tagAware lists the methods that can be called without naming a session or an
+// exec. They restrict themselves to the caller's tag, or reveal nothing about
 // sessions.
 var tagAware = []string{
 	api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats, api.MethodSystemUpgrade,
 	api.MethodSessionCreate, api.MethodSessionList, api.MethodSessionWatch,
-	api.MethodExecCancel, // one of its two names is required by its handler
+	api.MethodExecCancel, // its handler requires one of its two ids
 	api.MethodStreamClose,
 }
 
-// mustBeGuarded keeps a new method from being open to tokens that are bound to
-// a tag because nobody thought of them.
+// mustBeGuarded panics on a method that would be open to tagged tokens by
+// oversight: every new method must name a session or an exec, or be in
+// tagAware.
 func mustBeGuarded(m *Method) {
 	required := func(name string) bool {
 		f, ok := m.Params.FieldByName(name)
 		return ok && !strings.Contains(f.Tag.Get("json"), "omitempty")
 	}
 	if !required("SessionID") && !required("ExecID") && !slices.Contains(tagAware, m.Name) {
-		panic("service: " + m.Name + " names no session, and nothing says what a token with a tag may do with it")
+		panic("service: " + m.Name + " names no session or exec and is not in tagAware")
 	}
 }
 
-// info shows a caller that is bound to a tag what it can use, and nothing of how
-// the daemon is set up: paths and settings say who else is there.
+// info shows a tagged caller what it can use, but not how the daemon is
+// configured: paths and settings would reveal other users.
 func info(s System) func(context.Context, api.None) (*api.SystemInfo, error) {
 	return func(ctx context.Context, _ api.None) (*api.SystemInfo, error) {
 		all := s.SystemInfo(ctx)
@@ -110,8 +112,8 @@ func info(s System) func(context.Context, api.None) (*api.SystemInfo, error) {
 	}
 }
 
-// stats counts only sessions with the caller's tag, those that are still listed,
-// and their commands. What is the whole daemon's is 0.
+// stats counts, for a tagged caller, only the listed sessions with its tag and
+// their commands. Values that describe the whole daemon are 0.
 func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStats, error) {
 	visible := list(b)
 	return func(ctx context.Context, _ api.None) (*api.SystemStats, error) {
@@ -137,25 +139,25 @@ func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStat
 	}
 }
 
-// upgrade replaces the daemon only for callers on its Unix socket, who are its own
-// user and root: those could replace it anyway. No token is to do that from afar.
+// upgrade is allowed only on the Unix socket. Its callers are the daemon's user
+// and root, who could replace the daemon anyway; no token can do that remotely.
 func upgrade(s System) func(context.Context, api.None) (*api.UpgradeResult, error) {
 	return func(ctx context.Context, _ api.None) (*api.UpgradeResult, error) {
 		if actor, _ := access.From(ctx); actor.Transport != "unix" {
-			return nil, api.Errorf(api.CodeForbidden, "%s is for callers on the daemon's Unix socket", api.MethodSystemUpgrade).
+			return nil, api.Errorf(api.CodeForbidden, "%s is only available on the daemon's Unix socket", api.MethodSystemUpgrade).
 				WithHint("run `trl upgrade` on the daemon's machine, as its user")
 		}
 		return s.Upgrade(ctx)
 	}
 }
 
-// create makes sessions only with the caller's tag. It is never added
-// silently: a client must know what its sessions are. Whose they are, the daemon
-// says.
+// create requires that a tagged caller puts its tag on the session. The tag is
+// never added silently: a client must know what it creates. The daemon sets the
+// owner.
 func create(b Backend, who *accounts) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
 	return func(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
 		if tag := tagOf(ctx); tag != "" && !slices.Contains(p.Tags, tag) {
-			return nil, api.Errorf(api.CodeForbidden, "this token makes sessions with its own tag only").
+			return nil, api.Errorf(api.CodeForbidden, "this token can only create sessions with its own tag").
 				With("tag", tag).WithHint("repeat session.create with tags: [%q]", tag)
 		}
 		if tag := tagOf(ctx); tag != "" && p.Parent != "" {
@@ -172,7 +174,7 @@ func create(b Backend, who *accounts) func(context.Context, api.SessionCreatePar
 	}
 }
 
-// list shows only sessions with the caller's tag.
+// list returns only sessions with the caller's tag.
 func list(b Backend) func(context.Context, api.SessionListParams) (*api.SessionListResult, error) {
 	return func(ctx context.Context, p api.SessionListParams) (*api.SessionListResult, error) {
 		tag := tagOf(ctx)
@@ -188,8 +190,8 @@ func list(b Backend) func(context.Context, api.SessionListParams) (*api.SessionL
 	}
 }
 
-// watch tells only of sessions with the caller's tag. A gap is told too: what
-// was missed may have been of one of them.
+// watch sends only events of sessions with the caller's tag. It also sends
+// gaps: the missed events may have been about one of those sessions.
 func watch(b Backend) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 	return func(ctx context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 		result, feed, err := b.Watch(ctx, p)

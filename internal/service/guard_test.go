@@ -15,8 +15,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// taggedSessions has one session of each of two teams. What it is asked beyond
-// what these tests allow is a nil dereference, and so a panic.
+// taggedSessions has one session for each of two teams. A call beyond what
+// these tests allow is a nil dereference, and so a panic.
 type taggedSessions struct {
 	Backend
 	reached []string
@@ -133,14 +133,14 @@ func TestForeignSessionsDoNotExist(t *testing.T) {
 		t.Errorf("only %d calls could name a session or an exec", named)
 	}
 	if len(sessions.reached) > 0 {
-		t.Errorf("got through: %v", sessions.reached)
+		t.Errorf("calls that reached the backend: %v", sessions.reached)
 	}
 	for method, params := range map[string]string{
 		api.MethodSessionInfo: `{"session_id":"s-red"}`,
 		api.MethodExecCancel:  `{"exec_id":"e-red"}`,
 	} {
 		if _, err := table.Call(ctx, method, json.RawMessage(params)); err != nil {
-			t.Errorf("%s of its own: %v", method, err)
+			t.Errorf("%s of its own session: %v", method, err)
 		}
 	}
 	if _, err := table.Call(ctx, api.MethodExecCancel, json.RawMessage(`{"exec_id":"e-red","session_id":"s-blue"}`)); !api.IsCode(err, api.CodeSessionNotFound) {
@@ -148,8 +148,8 @@ func TestForeignSessionsDoNotExist(t *testing.T) {
 	}
 }
 
-// fieldsOf makes params with one field named and the required others filled
-// in; "" if there is no such field.
+// fieldsOf returns params with the named field set and the other required
+// fields filled in, or "" if there is no such field.
 func fieldsOf(params reflect.Type, field, value, others string) string {
 	known := map[string]bool{}
 	for i := range params.NumField() {
@@ -249,7 +249,7 @@ func TestWatchTellsOfTheTagsOfItsCaller(t *testing.T) {
 	}
 }
 
-// A method that names no session can't be added without a thought for tags.
+// A method that names no session must be listed in tagAware.
 func TestUnguardedMethodIsRefused(t *testing.T) {
 	m := method("session.everything", ScopeRead, "Show all.", func(context.Context, struct {
 		SessionID string `json:"session_id,omitempty"`
@@ -259,7 +259,7 @@ func TestUnguardedMethodIsRefused(t *testing.T) {
 	})
 	defer func() {
 		if recover() == nil {
-			t.Error("it was taken")
+			t.Error("the method was accepted")
 		}
 	}()
 	mustBeGuarded(&m)
@@ -289,7 +289,7 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// fullSystem has something in every field that a caller could be shown.
+// fullSystem sets every field that a caller could see.
 type fullSystem struct{ fakeSystem }
 
 func (fullSystem) SystemInfo(context.Context) *api.SystemInfo {
@@ -307,8 +307,8 @@ func (fullSystem) Stats(context.Context) *api.SystemStats {
 	}
 }
 
-// A caller that is bound to a tag learns nothing of the rest of the daemon from
-// the methods that name no session.
+// The methods that name no session reveal nothing about the rest of the daemon
+// to a caller that is restricted to a tag.
 func TestTagSeesNothingOfTheDaemon(t *testing.T) {
 	table := New(Config{Sessions: &taggedSessions{}, System: fullSystem{}})
 	for _, method := range []string{api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats} {

@@ -8,11 +8,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
-// methods is the table, in the order of the contract.
+// methods returns the table in the order of the contract.
 func methods(b Backend, s System, who *accounts) []Method {
 	return []Method{
 		method(api.MethodSystemPing, ScopeRead,
-			"Check that the daemon answers; returns its version and uptime, and who you are to it.",
+			"Check that the daemon answers; returns its version, its uptime and the account that you are to it.",
 			func(ctx context.Context, _ api.None) (*api.PingResult, error) {
 				result := s.Ping(ctx)
 				result.Caller = who.caller(ctx)
@@ -25,7 +25,7 @@ func methods(b Backend, s System, who *accounts) []Method {
 			"Count what the daemon does and holds: sessions by state, commands run, bytes captured, memory.",
 			stats(b, s)),
 		method(api.MethodSystemUpgrade, ScopeAdmin,
-			"Let the binary that is now at the daemon's path take over its sessions; answers whether it can, before it does.",
+			"Let the binary that is now at the daemon's path take over its sessions; returns whether it can, before the takeover.",
 			upgrade(s)),
 
 		method(api.MethodSessionCreate, ScopeRun,
@@ -38,44 +38,44 @@ func methods(b Backend, s System, who *accounts) []Method {
 			"Show one session: its state, the running and the last command, and every process in its tree.",
 			b.Info),
 		method(api.MethodSessionDestroy, ScopeRun,
-			"End a session and kill every process in it; answers when none is left.",
+			"End a session and kill every process in it; returns when none is left.",
 			b.Destroy),
 		streamMethod(api.MethodSessionWatch, ScopeRead, api.NotifySessionEvent,
-			"Be told what happens to one session, or to all: created, state changes, destroyed with its reason.",
+			"Receive the events of one session, or of all: created, state changes, destroyed with the reason.",
 			watch(b)),
 		method(api.MethodSessionResize, ScopeRun,
-			"Change the size of a session's terminal; its programs are told.",
+			"Change the size of a session's terminal; its programs are notified.",
 			b.Resize),
 		method(api.MethodSessionScreen, ScopeRead,
-			"Show what is on a session's terminal now, as text, as styled runs, or as bytes that restore it in another terminal.",
+			"Show the current screen of a session's terminal, as text, as styled runs, or as bytes that restore it in another terminal.",
 			b.Screen),
 		method(api.MethodSessionHold, ScopeRun,
-			"Take the keyboard of a session, or renew it: others are refused and told who has it, until it is released or runs out.",
+			"Take the keyboard of a session, or renew the lease: other clients are refused, with the holder's name, until it is released or expires.",
 			b.Hold),
 		method(api.MethodSessionRelease, ScopeRun,
-			"Give the keyboard of a session back.",
+			"Release the keyboard of a session.",
 			b.Release),
 
 		inOrder(method(api.MethodExecRun, ScopeRun,
-			"Run a command in a session and return its exit code and output; with yield_ms, return early and let it go on.",
+			"Run a command in a session and return its exit code and output; with yield_ms, return early while it keeps running.",
 			b.Run)),
 		inOrder(streamMethod(api.MethodExecStream, ScopeRun, api.NotifyExecChunk,
-			"Run a command and receive its output as it is written, in chunks; the last one tells how it ended.",
+			"Run a command and receive its output in chunks as it is written; the last chunk says how it ended.",
 			b.Stream)),
 		streamMethod(api.MethodExecAttach, ScopeRead, api.NotifyExecChunk,
-			"Follow a command's output from an offset on, running or finished: what there is, then what comes, then how it ended.",
+			"Follow the output of a running or finished command from an offset: first the existing output, then new output, then how it ended.",
 			b.Attach),
 		method(api.MethodExecOutput, ScopeRead,
-			"Read a command's output from an offset on, running or finished; with wait_ms, wait for more.",
+			"Read the output of a running or finished command from an offset; with wait_ms, wait for more.",
 			b.Output),
 		inOrder(method(api.MethodExecInput, ScopeRun,
-			"Write to the standard input of a running command, or end it.",
+			"Write to the standard input of a running command, or close it.",
 			b.Input)),
 		method(api.MethodExecSignal, ScopeRun,
 			"Send a signal to the processes of a running command.",
 			b.Signal),
 		method(api.MethodExecCancel, ScopeRun,
-			"Stop a running command, named by itself or by its session; answers when it is gone. The session lives on.",
+			"Stop a running command, named by its own id or its session's; returns when it is gone. The session continues.",
 			func(ctx context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
 				if p.SessionID == "" && p.ExecID == "" {
 					return nil, missing(api.MethodExecCancel, "exec_id", "session_id or exec_id is missing")
@@ -83,20 +83,21 @@ func methods(b Backend, s System, who *accounts) []Method {
 				return b.Cancel(ctx, p)
 			}),
 		method(api.MethodExecInfo, ScopeRead,
-			"Show how a command ended or that it still runs, without its output.",
+			"Show whether a command still runs or how it ended, without its output.",
 			b.ExecInfo),
 		method(api.MethodExecList, ScopeRead,
 			"List a session's commands, oldest first, without output.",
 			b.ExecList),
 
 		method(api.MethodStreamClose, ScopeRead,
-			"Stop receiving a stream that was opened over this connection; what it follows goes on.",
+			"Stop receiving a stream that was opened over this connection; the command or session it follows continues.",
 			closeStream),
 	}
 }
 
-// clipAt is how much of a name that a caller made up is repeated to it: more
-// than any of the contract's, too little to carry a payload into a log.
+// clipAt is the number of bytes of a client-supplied name that are repeated in
+// an error: longer than any name of the contract, too short to carry a payload
+// into a log.
 const clipAt = 64
 
 func clip(name string) string {
@@ -107,7 +108,7 @@ func clip(name string) string {
 }
 
 func (t *Table) notFound(name string) error {
-	err := api.Errorf(api.CodeMethodNotFound, "there is no method %q here", clip(name)).With("method", clip(name))
+	err := api.Errorf(api.CodeMethodNotFound, "no method %q", clip(name)).With("method", clip(name))
 	known := make([]string, len(t.methods))
 	for i, m := range t.methods {
 		known[i] = m.Name
@@ -115,5 +116,5 @@ func (t *Table) notFound(name string) error {
 	if best, ok := spelling.Closest(name, known); ok {
 		return err.WithHint("did you mean %s?", best)
 	}
-	return err.WithHint("the methods are %s; system.info says what this daemon can do", strings.Join(known, ", "))
+	return err.WithHint("call one of %s; system.info describes this daemon", strings.Join(known, ", "))
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// accounts says in one word who an actor is: as the caller of a method, and as
-// the owner of the sessions it makes. It is safe for concurrent use.
+// accounts names an actor in one word: as the caller of a method, and as the
+// owner of the sessions it creates. It is safe for concurrent use.
 //
-// The word is "alice" for a user, "uid:1001" for one without a name and
-// "token:ci" for a token. No user name has a colon in it, since a colon ends the
-// name in the user database: a token can't be named as a user is.
+// The word is "alice" for a user, "uid:1001" for a user without a name and
+// "token:ci" for a token. A token can't be mistaken for a user, since a user
+// name contains no colon: a colon ends the name in the user database.
 type accounts struct {
 	userName func(uid int) (string, error)
 
 	mu    sync.Mutex
-	names map[int]string // of users that were asked for: few, those who may connect
+	names map[int]string // of looked-up users: few, since only those who may connect
 }
 
 func newAccounts(userName func(uid int) (string, error)) *accounts {
@@ -40,9 +40,9 @@ func newAccounts(userName func(uid int) (string, error)) *accounts {
 	return &accounts{userName: userName, names: map[int]string{}}
 }
 
-// caller is the account that a request comes from.
+// caller returns the account that made the request.
 func (a *accounts) caller(ctx context.Context) string {
-	actor, _ := access.From(ctx) // Call has refused a request without one
+	actor, _ := access.From(ctx) // Call refuses a request without one
 	switch {
 	case actor.TokenName != "":
 		return "token:" + accountName(actor.TokenName)
@@ -52,8 +52,8 @@ func (a *accounts) caller(ctx context.Context) string {
 	return a.user(actor.UID)
 }
 
-// user is the account of a user. Its name is asked for once: it is in a file, and
-// clients ask often who they are.
+// user returns the account of a user. The name is looked up once: it is in a
+// file, and clients ask often.
 func (a *accounts) user(uid int) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +69,8 @@ func (a *accounts) user(uid int) string {
 	return name
 }
 
-// accountWord makes one word of a name: blanks, slashes, percent signs and what
-// can't be seen are written as %XX, so that two names stay two.
+// accountName makes one word of a name. Spaces, slashes, percent signs and
+// unprintable characters become %XX, so that different names stay different.
 func accountName(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -86,15 +86,15 @@ func accountName(name string) string {
 	return b.String()
 }
 
-// owner is who a new session belongs to: the account of its maker, and behind a
-// slash the program that it says it is.
+// owner returns the owner of a new session: the account of the caller, followed
+// by a slash and the name of the program, if the client gave one.
 func (a *accounts) owner(ctx context.Context, client string) (string, error) {
 	if client == "" {
 		return a.caller(ctx), nil
 	}
 	if !api.IsClientName(client) {
-		return "", api.Errorf(api.CodeInvalidParams, "client must be a word of at most %d ASCII letters, digits and . _ + @ -", api.MaxClientName).
-			With("field", "client").WithHint("give the name of the program, as in claude-code, or leave it out")
+		return "", api.Errorf(api.CodeInvalidParams, "client must be one word of at most %d ASCII letters, digits and . _ + @ -", api.MaxClientName).
+			With("field", "client").WithHint("send the name of the program, such as claude-code, or leave it out")
 	}
 	return a.caller(ctx) + "/" + client, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// ownedSessions notes whose session it was told to make.
+// ownedSessions records the owner of the session that it was asked to create.
 type ownedSessions struct {
 	Backend
 	owner  string
@@ -22,7 +22,8 @@ func (f *ownedSessions) Create(_ context.Context, p api.SessionCreateParams, own
 	return &api.Session{Owner: owner}, nil
 }
 
-// The daemon says whose a session is; of the client it takes the client's name.
+// The daemon sets the owner of a session; only the program's name comes from
+// the client.
 func TestOwner(t *testing.T) {
 	for name, tc := range map[string]struct {
 		actor         access.Actor
@@ -32,7 +33,7 @@ func TestOwner(t *testing.T) {
 		"user":                  {access.Actor{UID: 1001}, "", "alice", "alice"},
 		"user and client":       {access.Actor{UID: 1001}, "claude-code", "alice", "alice/claude-code"},
 		"user without a name":   {access.Actor{UID: 1002}, "", "uid:1002", "uid:1002"},
-		"nobody":                {access.Actor{UID: -1}, "", "uid:-1", "uid:-1"},
+		"no user":               {access.Actor{UID: -1}, "", "uid:-1", "uid:-1"},
 		"token":                 {access.Actor{UID: -1, TokenID: "t-1", TokenName: "ci"}, "", "token:ci", "token:ci"},
 		"token without a name":  {access.Actor{UID: -1, TokenID: "t-1"}, "codex", "token:t-1", "token:t-1/codex"},
 		"token named as a user": {access.Actor{UID: -1, TokenID: "t-1", TokenName: "alice"}, "", "token:alice", "token:alice"},
@@ -77,7 +78,7 @@ func TestClientIsOneWord(t *testing.T) {
 			t.Errorf("%q: %v", client, err)
 		}
 	}
-	// Whose it is, is not for the client to say.
+	// A client cannot set the owner.
 	_, err := table.Call(ctx, api.MethodSessionCreate, json.RawMessage(`{"owner":"root"}`))
 	if !api.IsCode(err, api.CodeInvalidParams) {
 		t.Errorf("owner: %v", err)

@@ -16,16 +16,15 @@ import (
 	"github.com/terminal-runtime/trl/internal/contract"
 )
 
-// The protocol document is prose around tables. Which rows a table has is
+// The protocol document is prose around tables. The rows of a table are
 // generated from the method table and the types of the api; the last column is
-// written by hand and kept. A marker stands before each table:
+// written by hand and kept. Each table is preceded by a marker:
 //
 //	<!-- rows: fields ExecRunParams -->
 //
 //	go test ./internal/service -run ProtocolDocument -update
 //
-// brings the rows up to date. A row without a meaning fails the test until
-// someone has written one.
+// updates the rows. The test fails until every row has a meaning.
 var update = flag.Bool("update", false, "bring the tables of docs/protocol.md up to date")
 
 const protocolDocument = "../../docs/protocol.md"
@@ -54,7 +53,7 @@ func TestProtocolDocument(t *testing.T) {
 		}
 		table, ok := want[name]
 		if !ok || seen[name] {
-			t.Errorf("line %d: %q is not a table, or there twice", i+1, name)
+			t.Errorf("line %d: %q is not a table, or is a duplicate", i+1, name)
 			continue
 		}
 		seen[name] = true
@@ -66,13 +65,13 @@ func TestProtocolDocument(t *testing.T) {
 	}
 	for name := range want {
 		if !seen[name] {
-			t.Errorf("there is no table for %q: put its marker where it belongs and run with -update", name)
+			t.Errorf("no table for %q: add its marker to the document and run with -update", name)
 		}
 	}
 	fresh := strings.Join(out, "\n")
 	if fresh != string(text) {
 		if !*update {
-			t.Errorf("%s is stale: run with -update and look at what changed", protocolDocument)
+			t.Errorf("%s is stale: run with -update and review the changes", protocolDocument)
 		} else if err := os.WriteFile(protocolDocument, []byte(fresh), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -82,16 +81,15 @@ func TestProtocolDocument(t *testing.T) {
 	checkExamples(t, fresh, served)
 }
 
-// documentTable is a table without its last column, except where that is
-// generated too.
+// documentTable is a table without its last column, unless that is generated
+// too.
 type documentTable struct {
 	head  []string
 	rows  [][]string
 	whole bool // the last column is in rows
 }
 
-// render returns the lines of the table, with the meanings that the old lines
-// have.
+// render returns the lines of the table, with the meanings from the old lines.
 func (d documentTable) render(t *testing.T, name string, old []string) []string {
 	meanings := map[string]string{} // by first cell
 	for _, line := range old {
@@ -113,7 +111,7 @@ func (d documentTable) render(t *testing.T, name string, old []string) []string 
 	return lines
 }
 
-// documentTables are all tables that the document must have.
+// documentTables returns all tables that the document must have.
 func documentTables(served []Method, words []contract.Word) map[string]documentTable {
 	tables := map[string]documentTable{}
 	methods := documentTable{head: []string{"Method", "Scope", "What it does"}, whole: true}
@@ -131,7 +129,7 @@ func documentTables(served []Method, words []contract.Word) map[string]documentT
 				return
 			}
 			table := documentTable{head: []string{"Field", "Type", "Meaning"}}
-			tables["fields "+typ.Name()] = table // a type may hold itself
+			tables["fields "+typ.Name()] = table // a type may contain itself
 			for field := range contract.FieldsOf(typ, params) {
 				table.rows = append(table.rows, fieldRow(field, params))
 				add(field.Type, false)
@@ -174,8 +172,8 @@ func fieldRow(field reflect.StructField, params bool) []string {
 	return []string{"`" + name + "`", text}
 }
 
-// typeText is a type in the words of JSON. What has a section of its own is a
-// link to it.
+// typeText returns a type in JSON terms. A type with its own section becomes a
+// link.
 func typeText(typ reflect.Type) string {
 	link := func() string { return fmt.Sprintf("[%s](#%s)", typ.Name(), strings.ToLower(typ.Name())) }
 	switch typ.Kind() {
@@ -226,8 +224,8 @@ func errorsTable(words []contract.Word) documentTable {
 	return table
 }
 
-// checkHeadings wants a section for each method that is served and each
-// notification that is sent, and none for one that is not.
+// checkHeadings checks that there is a section for each served method and each
+// sent notification, and for no others.
 func checkHeadings(t *testing.T, text string, served []Method) {
 	want := map[string]bool{}
 	for _, m := range served {
@@ -246,16 +244,17 @@ func checkHeadings(t *testing.T, text string, served []Method) {
 		}
 		name = strings.TrimSuffix(name, "`")
 		if !want[name] {
-			t.Errorf("there is a section about %s, which is not served, or a second one", name)
+			t.Errorf("the section about %s is a duplicate, or %[1]s is not served", name)
 		}
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("there is no section about %s", name)
+		t.Errorf("no section about %s", name)
 	}
 }
 
-// checkWords wants every word that can be on the wire.
+// checkWords checks that the document contains every word that can be on the
+// wire.
 func checkWords(t *testing.T, text string, words []contract.Word) {
 	for _, w := range words {
 		if !strings.Contains(text, "`"+w.Value+"`") && !strings.Contains(text, "`\""+w.Value+"\"`") {
@@ -264,8 +263,8 @@ func checkWords(t *testing.T, text string, words []contract.Word) {
 	}
 }
 
-// notified returns the type of a notification's params, nil if there is no such
-// notification.
+// notified returns the type of a notification's params, or nil if there is no
+// such notification.
 func notified(name string) reflect.Type {
 	for _, n := range contract.Notifications() {
 		if n.Name == name {
@@ -275,15 +274,15 @@ func notified(name string) reflect.Type {
 	return nil
 }
 
-// strictly reads what the daemon sends as a client that refuses what it does
-// not know.
+// strictly decodes a message of the daemon like a client that rejects unknown
+// fields.
 func strictly(typ reflect.Type, text json.RawMessage) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(reflect.New(typ).Interface())
 }
 
-// checkExamples reads every line of JSON-RPC in the document as the daemon or
+// checkExamples decodes every line of JSON-RPC in the document as the daemon or
 // a strict client would.
 func checkExamples(t *testing.T, text string, served []Method) {
 	asked := map[string]Method{} // by id; an answer follows its request
@@ -313,7 +312,7 @@ func checkExamples(t *testing.T, text string, served []Method) {
 			requests++
 			i := slices.IndexFunc(served, func(m Method) bool { return m.Name == message.Method })
 			if i < 0 {
-				t.Errorf("%s: there is no such method", line)
+				t.Errorf("%s: no such method", line)
 				continue
 			}
 			asked[id] = served[i]
@@ -326,13 +325,13 @@ func checkExamples(t *testing.T, text string, served []Method) {
 		answers++
 		if message.Error != nil {
 			if api.Codes()[message.Error.Code] == 0 {
-				t.Errorf("%s: there is no such error", line)
+				t.Errorf("%s: no such error", line)
 			}
 			continue
 		}
 		m, ok := asked[id]
 		if !ok {
-			t.Errorf("%s: nothing was asked under this id", line)
+			t.Errorf("%s: no request with this id", line)
 			continue
 		}
 		if err := strictly(m.Result, message.Result); err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
-// What is said of parameters that are refused. Each error has the detail
-// field, where one is to blame, and a hint with which a model can repair the
-// call without reading a manual.
+// The errors of invalid parameters. Each has the detail "field" if one field is
+// to blame, and a hint that lets a model correct the call without reading a
+// manual.
 
 func join(path, name string) string {
 	if path == "" {
@@ -35,7 +35,7 @@ func (d *decoder) malformed(err error) *api.Error {
 	return d.invalid("params are not JSON: %w", err).WithHint("send params as one JSON object in UTF-8")
 }
 
-// known lists the fields of an object for a hint.
+// known lists the fields of an object, for a hint.
 func (d *decoder) known(n *node) string {
 	if len(n.names) == 0 {
 		return "it takes none"
@@ -56,9 +56,9 @@ func missing(method, path, what string) *api.Error {
 	err := api.Errorf(api.CodeInvalidParams, "%s: %s", method, what).With("field", path)
 	switch path {
 	case "session_id":
-		return err.WithHint("session.create makes a session and answers with its session_id; session.list shows those there are")
+		return err.WithHint("call session.create, which returns a session_id, or session.list to see existing sessions")
 	case "exec_id":
-		return err.WithHint("exec.run answers with an exec_id; exec.list shows those of a session")
+		return err.WithHint("call exec.run, which returns an exec_id, or exec.list to see the execs of a session")
 	default:
 		return err.WithHint("call %s again with %s", method, path)
 	}

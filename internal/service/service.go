@@ -1,11 +1,11 @@
 // Package service is the method table: the name, the types, the scope and the
-// handler of every method of the contract. It is the only place where a
-// request becomes work.
+// handler of every method of the contract. It is the only place where a request
+// becomes work.
 //
-// A carrier hands Table.Call a method name and raw parameters and gets back a
-// value to encode or an *api.Error; it decides nothing itself. The table also
-// describes itself (Table.Methods), so that schemas, tool lists and reference
-// pages are generated from what is really served.
+// A transport passes a method name and raw parameters to Table.Call, and gets
+// back a value to encode or an *api.Error; it decides nothing itself. The table
+// also describes itself (Table.Methods), so that schemas, tool lists and
+// reference pages are generated from what is actually served.
 package service
 
 import (
@@ -24,10 +24,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/arrival"
 )
 
-// Backend is what the table needs of the sessions.
+// Backend is the session management that the table needs.
 type Backend interface {
-	// Create makes a session of owner's. The table has read what the params say
-	// of the client.
+	// Create creates a session that belongs to owner. The table has already
+	// handled the client field of the params.
 	Create(ctx context.Context, params api.SessionCreateParams, owner string) (*api.Session, error)
 	List(context.Context, api.SessionListParams) (*api.SessionListResult, error)
 	Info(context.Context, api.SessionParams) (*api.SessionInfo, error)
@@ -38,9 +38,9 @@ type Backend interface {
 	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
 	Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error)
 
-	// Run, Stream and Input call arrival.Settled when they have their place among
-	// those of the same session or exec: until then the next request of the
-	// connection is not read.
+	// Run, Stream and Input call arrival.MarkQueued once their position among the
+	// calls for the same session or exec is fixed. Until then the next request
+	// of the connection is not read.
 	Run(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 	Stream(context.Context, api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error)
 	Attach(context.Context, api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error)
@@ -51,13 +51,13 @@ type Backend interface {
 	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
 	ExecList(context.Context, api.SessionParams) (*api.ExecListResult, error)
 
-	// Visible returns nil if the session and the exec that are named (either
-	// may be "") belong to a session with that tag. If not, it is the error of
-	// what does not exist.
+	// Visible returns nil if the named session and exec (either may be "")
+	// belong to a session with that tag. Otherwise it returns the not-found
+	// error.
 	Visible(tag, sessionID, execID string) error
 }
 
-// System is what the table needs of the daemon itself.
+// System is what the table needs from the daemon itself.
 type System interface {
 	Ping(context.Context) *api.PingResult
 	SystemInfo(context.Context) *api.SystemInfo
@@ -65,24 +65,24 @@ type System interface {
 	Upgrade(context.Context) (*api.UpgradeResult, error)
 }
 
-// Config is what a table is made of.
+// Config is the configuration of a table.
 type Config struct {
 	Sessions Backend      // required
 	System   System       // required
 	Log      *slog.Logger // nil: nothing is logged
 
-	// Observe is told of every call once it is answered: the method, "" if
-	// there is none of that name, and the code of its error, "" if it has
-	// none. nil: nobody is.
+	// Observe is called after every call with the method, or "" if the method
+	// does not exist, and the code of its error, or "" if it succeeded. nil
+	// disables it.
 	Observe func(method string, code api.Code, took time.Duration)
-	// UserName is the name of a user. nil: that of the system's user database.
+	// UserName looks up the name of a user. nil: use the system's user database.
 	UserName func(uid int) (string, error)
 }
 
-// Scope is what a caller must be allowed to do to call a method.
+// Scope is the permission that a caller needs for a method.
 type Scope = access.Scope
 
-// The scopes, each containing the one before it.
+// The scopes. Each includes the one before it.
 const (
 	ScopeRead  = access.ScopeRead
 	ScopeRun   = access.ScopeRun
@@ -93,24 +93,24 @@ const (
 type Method struct {
 	Name    string
 	Scope   Scope
-	Summary string       // one sentence, written for a model that chooses a tool
+	Summary string       // one sentence, for a model that chooses a tool
 	Params  reflect.Type // a struct
 	Result  reflect.Type // a struct
-	Sends   string       // the notification that follows the answer, if any does
+	Sends   string       // the notification that follows the answer, or ""
 
 	call    func(ctx context.Context, sessions Backend, params json.RawMessage) (any, error)
-	ordered bool // it has a place among those of its connection: the handler says when it has taken it
+	ordered bool // calls keep the order of their connection: the handler reports when its position is fixed
 }
 
-// inOrder is a method whose calls over one connection take their places in the order
-// in which they come.
+// inOrder marks a method whose calls over one connection are processed in the
+// order in which they arrive.
 func inOrder(m Method) Method {
 	m.ordered = true
 	return m
 }
 
-// method makes an entry from a typed handler. The parameters are checked and
-// decoded before the handler sees them; see decoder.
+// method returns an entry for a typed handler. The parameters are validated and
+// decoded before the handler is called; see decoder.
 func method[P, R any](name string, scope Scope, summary string, fn func(context.Context, P) (*R, error)) Method {
 	decode, named := newDecoder(name, reflect.TypeFor[P]()), idsOf(reflect.TypeFor[P]())
 	return Method{
@@ -133,21 +133,21 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 	}
 }
 
-// Opened is the result of a method that opened a stream: what to answer, and
-// what to send after the answer. A carrier that can send nothing after it lets
-// the feed be: nothing is held for one that was never begun.
+// OpenedStream is the result of a method that opened a stream: the answer, and
+// the notifications to send after it. A transport that cannot send
+// notifications ignores the feed: an unstarted feed holds no resources.
 type OpenedStream struct {
 	Result   any
 	StreamID string
 	Feed     api.Feed
 }
 
-// opening makes an entry for a method that opens a stream, whose id is the
-// field StreamID of the result.
+// streamMethod returns an entry for a method that opens a stream. The stream's
+// id is the field StreamID of the result.
 func streamMethod[P, R any](name string, scope Scope, sends, summary string, fn func(context.Context, P) (*R, api.Feed, error)) Method {
 	id, ok := reflect.TypeFor[R]().FieldByName("StreamID")
 	if !ok {
-		panic("service: the result of " + name + " names no stream")
+		panic("service: the result of " + name + " has no StreamID")
 	}
 	m := method(name, scope, summary, func(ctx context.Context, p P) (*OpenedStream, error) {
 		result, feed, err := fn(ctx, p)
@@ -160,16 +160,16 @@ func streamMethod[P, R any](name string, scope Scope, sends, summary string, fn 
 	return m
 }
 
-// Streams is what a connection knows of the streams that were opened over it.
+// Streams gives a request access to the streams of its connection.
 type Streams interface {
-	// CloseStream ends a stream and returns when nothing more of it follows.
-	// It is false when there is no such stream.
+	// CloseStream ends a stream and returns once no more notifications of it
+	// follow. It returns false if there is no such stream.
 	CloseStream(ctx context.Context, id string) bool
 }
 
 type streamsKey struct{}
 
-// WithStreams says which connection's streams a request can close.
+// WithStreams sets the streams that a request with this context can close.
 func WithStreams(ctx context.Context, s Streams) context.Context {
 	return context.WithValue(ctx, streamsKey{}, s)
 }
@@ -179,8 +179,8 @@ func closeStream(ctx context.Context, p api.StreamCloseParams) (*api.StreamClose
 	return &api.StreamCloseResult{StreamID: p.StreamID, Closed: ok && s.CloseStream(ctx, p.StreamID)}, nil
 }
 
-// Table is the methods that this daemon serves. It is fixed once made, and so
-// safe for concurrent use.
+// Table holds the methods that this daemon serves. It is immutable, and
+// therefore safe for concurrent use.
 type Table struct {
 	methods  []Method
 	byName   map[string]*Method
@@ -189,7 +189,7 @@ type Table struct {
 	observe  func(method string, code api.Code, took time.Duration)
 }
 
-// New makes the table over its backends.
+// New returns a table that serves the given backends.
 func New(cfg Config) *Table {
 	t := &Table{methods: methods(cfg.Sessions, cfg.System, newAccounts(cfg.UserName)), sessions: cfg.Sessions, log: cfg.Log, observe: cfg.Observe}
 	if t.log == nil {
@@ -203,13 +203,13 @@ func New(cfg Config) *Table {
 	return t
 }
 
-// Methods lists the table in the order of the contract.
+// Methods returns the table in the order of the contract.
 func (t *Table) Methods() []Method { return slices.Clone(t.methods) }
 
-// Call serves one request of the actor in ctx; without one it is refused.
-// params may be nil, for none; it is not kept after the call. Every error is
-// an *api.Error. A handler that panics costs its caller an INTERNAL error, and
-// nobody else anything.
+// Call serves one request of the actor in ctx; it refuses a request without an
+// actor. params may be nil, and is not kept after the call. Every error is an
+// *api.Error. A handler that panics causes an INTERNAL error for its caller and
+// affects no one else.
 func (t *Table) Call(ctx context.Context, name string, params json.RawMessage) (result any, err error) {
 	if t.observe == nil {
 		return t.serve(ctx, t.byName[name], name, params)
@@ -221,7 +221,7 @@ func (t *Table) Call(ctx context.Context, name string, params json.RawMessage) (
 		code = api.AsError(err).Code
 	}
 	if m == nil {
-		name = "" // what a client made up is nobody's
+		name = "" // don't use client-supplied names as metric labels
 	}
 	t.observe(name, code, time.Since(began))
 	return result, err
@@ -247,13 +247,14 @@ func (t *Table) serve(ctx context.Context, m *Method, name string, params json.R
 }
 
 func (t *Table) panicked(ctx context.Context, m *Method, v any) error {
-	// A panic value may quote parameters, which may be secret. Only the Go
-	// runtime's own are known not to: they speak of indexes and types.
+	// A panic value may contain parameters, which may be secret. Only the
+	// errors of the Go runtime are known not to: they contain indexes and
+	// types.
 	what := fmt.Sprintf("%T", v)
 	if err, ok := v.(runtime.Error); ok {
 		what = err.Error()
 	}
 	t.log.ErrorContext(ctx, "handler panicked", "method", m.Name, "panic", what, "stack", string(debug.Stack()))
 	return api.Errorf(api.CodeInternal, "%s failed inside the daemon", m.Name).
-		WithHint("the call was well formed and may have had effects: look with session.list and exec.list before you repeat it")
+		WithHint("the call may have had effects: check session.list and exec.list before you repeat it")
 }

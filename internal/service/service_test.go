@@ -167,10 +167,10 @@ func TestUnknownMethods(t *testing.T) {
 		"Session/Create":         "did you mean session.create?",
 		"session.lst":            "did you mean session.list?",
 		"system.pong":            "did you mean system.ping?",
-		"session.unknown":        "the methods are system.ping, ",
-		"":                       "system.info says",
-		"x":                      "system.info says",
-		strings.Repeat("x", 1e6): "system.info says",
+		"session.unknown":        "call one of system.ping, ",
+		"":                       "system.info describes",
+		"x":                      "system.info describes",
+		strings.Repeat("x", 1e6): "system.info describes",
 	} {
 		_, err := table.Call(asAdmin(t), name, nil)
 		if !api.IsCode(err, api.CodeMethodNotFound) {
@@ -183,7 +183,7 @@ func TestUnknownMethods(t *testing.T) {
 	}
 }
 
-// asAdmin is the context of a request that may do everything.
+// asAdmin returns the context of a request with every permission.
 func asAdmin(t testing.TB) context.Context {
 	return access.With(t.Context(), access.Actor{Transport: "test", Scope: access.ScopeAdmin})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// The columns of the door table.
+// The columns of the access table.
 var accessTokens = []struct{ name, secret string }{
 	{"no token", ""},
 	{"wrong token", "trl_wrong"},
@@ -23,17 +23,17 @@ var accessTokens = []struct{ name, secret string }{
 	{"admin token", "trl_admin"},
 }
 
-// What the door lets through, by token.
+// The expected statuses, by token.
 var (
 	allowAll         = [6]int{200, 200, 200, 200, 200, 200}
 	forRead          = [6]int{401, 401, 401, 200, 200, 200}
 	forRun           = [6]int{401, 401, 401, 403, 200, 200}
-	upgradeRequired  = [6]int{401, 401, 401, 426, 426, 426} // without the headers of an upgrade
+	upgradeRequired  = [6]int{401, 401, 401, 426, 426, 426} // without upgrade headers
 	notFound         = [6]int{401, 401, 401, 404, 404, 404}
 	methodNotAllowed = [6]int{401, 401, 401, 405, 405, 405}
 )
 
-// methodDoors is who may call each method, with params it takes.
+// methodAccess says who may call each method, with valid params.
 var methodAccess = map[string]struct {
 	params string
 	want   [6]int
@@ -60,7 +60,7 @@ var methodAccess = map[string]struct {
 	api.MethodExecInfo:       {`{"exec_id":"e-1"}`, forRead},
 	api.MethodExecList:       {`{"session_id":"s-1"}`, forRead},
 	api.MethodStreamClose:    {`{"stream_id":"st-1"}`, forRead},
-	api.MethodSystemUpgrade:  {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // for the Unix socket
+	api.MethodSystemUpgrade:  {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // only on the Unix socket
 }
 
 type accessCase struct {
@@ -102,7 +102,7 @@ func accessCases(t *testing.T) map[string]accessCase {
 	for _, m := range served {
 		row, ok := methodAccess[m.Name]
 		if !ok {
-			t.Errorf("nothing says who may call %s", m.Name)
+			t.Errorf("no access rule for %s", m.Name)
 		}
 		rows[m.Name] = accessCase{webRequest{method: "POST", path: "/rpc", body: call(m.Name, row.params)}, row.want}
 	}
@@ -112,23 +112,23 @@ func accessCases(t *testing.T) map[string]accessCase {
 	return rows
 }
 
-// seesActor answers requests that come with who makes them.
+// seesActor answers requests whose context has an actor.
 func seesActor(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if actor, ok := access.From(r.Context()); !ok || actor.TokenID == "" {
-			t.Errorf("a request of %+v was let through", actor)
+			t.Errorf("a request from %+v was not refused", actor)
 		}
 	})
 }
 
-// TestDoor is who gets in, for each path and each method, by the token and by
-// where the request says it comes from and goes to.
+// TestDoor checks who may call each path and each method, by token and by the
+// Host and Origin headers.
 func TestDoor(t *testing.T) {
 	rig := startHTTP(t, webOptions{http: HTTPConfig{MCP: seesActor(t), Hosts: []string{"trl.example:7040"}, Origins: []string{"https://ui.example"}}})
 	_, port, _ := net.SplitHostPort(rig.address)
 	fronts := map[string]struct {
 		host, origin string
-		want         int // 0: it depends on the token
+		want         int // 0: depends on the token
 	}{
 		"by address":         {"", "", 0},
 		"by name":            {"localhost:" + port, "", 0},
@@ -169,7 +169,7 @@ func TestDoor(t *testing.T) {
 	}
 }
 
-// checkRefusal checks what every refusal has in common.
+// checkRefusal checks what all refusals have in common.
 func checkRefusal(t *testing.T, response *http.Response, body string) {
 	t.Helper()
 	codes := map[int]api.Code{401: api.CodeUnauthorized, 403: api.CodeForbidden, 421: api.CodeForbidden}
@@ -206,7 +206,7 @@ func TestTokensInOtherPlacesDoNotCount(t *testing.T) {
 			}
 		})
 	}
-	ping.header = http.Header{"Authorization": {"bearer  trl_admin"}} // the word has no case
+	ping.header = http.Header{"Authorization": {"bearer  trl_admin"}} // the scheme is case-insensitive
 	if response, body := rig.do(ping); response.StatusCode != 200 {
 		t.Errorf("%d %s", response.StatusCode, body)
 	}
@@ -224,6 +224,6 @@ func TestListedOriginsAreToldSo(t *testing.T) {
 	}
 	response, _ = rig.do(webRequest{method: "GET", path: "/healthz"})
 	if response.Header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("who sends no origin is told of one")
+		t.Error("a request without an origin got CORS headers")
 	}
 }

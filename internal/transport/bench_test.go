@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// echoServer is the least that a Unix socket server can do.
+// echoServer is a minimal Unix socket server.
 func echoServer(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "echo.sock")
 	l, err := net.Listen("unix", path)
@@ -50,9 +50,9 @@ func roundTrip(b *testing.B, p *peer, line, buf []byte) {
 	}
 }
 
-// BenchmarkPing compares system.ping with a bare echo of the same line over
-// the same kind of socket. The two alternate, so that what else the machine
-// does falls on both.
+// BenchmarkPing compares system.ping with a bare echo of the same line over the
+// same kind of socket. The two alternate, so that other load on the machine
+// affects both.
 func BenchmarkPing(b *testing.B) {
 	_, path := start(b, Config{}, nil)
 	ping, echo := dial(b, path), dial(b, echoServer(b))
@@ -61,7 +61,7 @@ func BenchmarkPing(b *testing.B) {
 	}
 	line, buf := []byte(pingLine), make([]byte, 4096)
 	const turn = 200
-	for range turn { // both warm
+	for range turn { // warm up both
 		roundTrip(b, ping, line, buf)
 		roundTrip(b, echo, line, buf)
 	}

@@ -15,71 +15,72 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// link is the bytes of one connection and the ways to end it.
+// link is the byte stream of one connection and the ways to end it.
 type link struct {
 	io.Reader
 	io.Writer
 
 	close    func() error            // ends reading and writing
-	stopRead func()                  // makes reading fail, now and later; writing goes on
-	deadline func(t time.Time) error // bounds the writes that follow; nil: they cannot be bounded
-	hungUp   func() bool             // whether nobody can read answers any more; nil: not to be known
+	stopRead func()                  // makes current and later reads fail; writing continues
+	deadline func(t time.Time) error // limits later writes; nil: not supported
+	hungUp   func() bool             // whether the peer can no longer read answers; nil: unknown
 
-	requests source  // where requests come from; nil: they are the lines of Reader
-	handler  Handler // who serves them; nil: the server's
+	requests source  // where requests come from; nil: the lines of Reader
+	handler  Handler // serves them; nil: the server's handler
 }
 
-// source is the requests of a connection, one after the other.
+// source yields the requests of a connection, one after the other.
 type source interface {
-	// next appends the next request to buf. With errTooLong it is only its
-	// beginning, and the next one can be read; any other error is the end.
+	// next appends the next request to buf. With errTooLong, buf holds only its
+	// beginning and reading can continue; any other error ends the connection.
 	next(buf []byte) ([]byte, error)
 }
 
 // conn serves one connection.
 //
-// Its goroutines (workers) are alike and pass a turn around: the one that has
-// it reads a line, gives the turn to an idle worker or a new one, and only
-// then serves what it read. So a request is served by the goroutine that read
-// it, on the processor where its bytes are warm, the next one is read
-// meanwhile, and a busy connection has as many goroutines as requests.
+// Its goroutines (workers) are interchangeable and pass a turn around: the
+// worker that has the turn reads a request, passes the turn to an idle or a new
+// worker, and only then serves the request. So the goroutine that read a
+// request also serves it, on the processor where its bytes are cached, the next
+// request is read meanwhile, and a busy connection has as many goroutines as
+// requests.
 //
-// The context of the connection is that of its requests. To cancel it is the
-// one way to end a connection at once.
+// The context of the connection is the parent of its requests' contexts.
+// Cancelling it is the only way to end a connection at once.
 type conn struct {
 	srv    *Server
 	link   link
-	in     source // used by the worker that has the turn
+	in     source // used only by the worker that has the turn
 	table  Handler
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	draining atomic.Bool // read nothing more; set once
+	draining atomic.Bool // stop reading; set once
 
-	writing sync.Mutex // one line at a time; taken with mu not held
-	armed   time.Time  // guarded by writing: until when the write deadline is good enough
+	writing sync.Mutex // serializes lines; must not be taken while holding mu
+	armed   time.Time  // guarded by writing: the write deadline need not be renewed before
 
-	mu      sync.Mutex // guards what follows; held for moments only
-	workers int        // all there are, and the feeds of streams
-	idle    int        // of those, waiting for the turn
-	busy    int        // of those, serving a request
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	workers int        // total, including the feeds of streams
+	idle    int        // workers waiting for the turn
+	busy    int        // workers serving a request
 	bytes   int        // of the requests being served
-	paused  bool       // the turn waits for a request to be answered
-	ended   bool       // nothing will be read any more
+	paused  bool       // reading waits until a request is answered
+	ended   bool       // reading has ended
 	streams map[string]*stream
 
-	turn       chan struct{} // wakes an idle worker with the turn; closed when ended
-	notReading chan struct{} // says that nobody is reading
+	turn       chan struct{} // passes the turn to an idle worker; closed when ended
+	notReading chan struct{} // signals that no worker is reading
 	done       chan struct{} // closed when the last worker is gone
 }
 
-// maxIdle is how many workers stay for a next request: one takes the turn,
-// the others spare a client with a few calls at once the making of goroutines.
+// maxIdle is the number of workers kept for later requests: one takes the turn,
+// the others save a client with a few concurrent calls the start of goroutines.
 const maxIdle = 4
 
-// maxInFlightRequests is how many requests of the largest size one connection
-// may have in flight, so that the bound in bytes is not MaxInFlight times the
-// largest.
+// maxInFlightRequests is the number of maximum-size requests that one
+// connection may have in flight, so that the limit in bytes is not MaxInFlight
+// times the maximum.
 const maxInFlightRequests = 8
 
 func newConn(ctx context.Context, s *Server, l link) *conn {
@@ -98,11 +99,12 @@ func newConn(ctx context.Context, s *Server, l link) *conn {
 	return c
 }
 
-// hangUpPoll is how soon a hang-up is noticed while nobody reads the
-// connection; otherwise reading notices it at once.
+// hangUpPoll is how soon a hang-up is detected while the connection is not
+// being read; a read detects it at once.
 const hangUpPoll = 250 * time.Millisecond
 
-// serve returns when the connection has ended and no goroutine of it is left.
+// serve returns when the connection has ended and all its goroutines have
+// exited.
 func (c *conn) serve() {
 	stop := context.AfterFunc(c.ctx, func() { _ = c.link.close() })
 	defer func() {
@@ -137,14 +139,13 @@ func (c *conn) isReading() bool {
 	return !c.paused && !c.ended
 }
 
-// drain makes the connection end when the requests that were read have been
-// answered.
+// drain ends the connection once all requests that were read are answered.
 func (c *conn) drain() {
 	c.draining.Store(true)
 	c.link.stopRead()
 }
 
-// work is one worker. It starts with the turn.
+// work runs one worker. It starts with the turn.
 func (c *conn) work() {
 	var line []byte
 	for {
@@ -167,7 +168,7 @@ func (c *conn) work() {
 	}
 }
 
-// read returns the next line that is not blank.
+// read returns the next non-blank line.
 func (c *conn) read(buf []byte) ([]byte, error) {
 	for {
 		if c.draining.Load() {
@@ -180,7 +181,7 @@ func (c *conn) read(buf []byte) ([]byte, error) {
 	}
 }
 
-// passTurn lets another worker read while this one serves a request of so many
+// passTurn lets another worker read while this one serves a request of size
 // bytes, or pauses reading.
 func (c *conn) passTurn(size int) {
 	c.mu.Lock()
@@ -193,7 +194,7 @@ func (c *conn) passTurn(size int) {
 		c.signalNotReading()
 	case c.idle > 0:
 		c.idle--
-		c.turn <- struct{}{} // never blocks: there is one turn, and this is it
+		c.turn <- struct{}{} // never blocks: there is only one turn
 	default:
 		c.workers++
 		go c.work()
@@ -211,8 +212,8 @@ func (c *conn) signalNotReading() {
 	}
 }
 
-// awaitTurn ends the serving of a request, and returns true when it is this
-// worker's turn to read. After false the worker is no longer counted.
+// awaitTurn ends the serving of a request and returns true when it is this
+// worker's turn to read. If it returns false, the worker is no longer counted.
 func (c *conn) awaitTurn(size int) bool {
 	c.mu.Lock()
 	c.busy--
@@ -238,16 +239,17 @@ func (c *conn) awaitTurn(size int) bool {
 	return false
 }
 
-// leave takes a worker out of the count. c.mu is held.
+// leave removes a worker from the count. The caller must hold c.mu.
 func (c *conn) leave() {
 	if c.workers--; c.workers == 0 {
 		close(c.done)
 	}
 }
 
-// endReading is called by the worker whose turn found the end of the input,
-// which leaves. Requests in flight go on if someone may still want their
-// answers: a client that has only closed its sending side, a drain.
+// endReading is called by the worker that finds the end of the input, and
+// removes that worker. Requests in flight continue if their answers may still
+// be wanted: by a client that has only closed its sending side, or during a
+// drain.
 func (c *conn) endReading(err error) {
 	if !errors.Is(err, io.EOF) && !c.draining.Load() {
 		c.cancel()
@@ -260,8 +262,9 @@ func (c *conn) endReading(err error) {
 	c.leave()
 }
 
-// handle serves one line. The next may be read when it has its place among those of
-// the connection, and before it is answered: that may take as long as the client likes.
+// handle serves one line. The next line may be read once this request's
+// position among those of the connection is fixed, which is before it is
+// answered: the answer may take as long as the client likes.
 func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func()) {
 	log := c.srv.log
 	debug := log.Enabled(c.ctx, slog.LevelDebug)
@@ -306,25 +309,26 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 	}
 }
 
-// clip keeps what a client made up from filling the log.
+// clip keeps client-supplied text from filling the log.
 func clip(s string) string { return s[:min(len(s), 64)] }
 
-// writePieceBytes is how much of an answer must be taken within the write
-// timeout. All but the largest answers are one piece, and one system call.
+// writePieceBytes is how much of an answer the client must read within the
+// write timeout. All but the largest answers are one piece, and one system
+// call.
 const writePieceBytes = 1 << 20
 
-// arm sees to it that a write that is stuck ends. To move a deadline costs a
-// tenth of a short answer, so one that is at most a quarter used up stays.
+// arm sets a deadline so that a stuck write ends. Setting it costs a tenth of a
+// short answer, so a deadline is kept until a quarter of it has passed.
 func (c *conn) arm() {
 	now := time.Now()
 	if c.link.deadline == nil || now.Before(c.armed) {
 		return
 	}
 	c.armed = now.Add(c.srv.cfg.WriteTimeout / 4)
-	_ = c.link.deadline(now.Add(c.srv.cfg.WriteTimeout)) // it fails on a closed connection, and so will the write
+	_ = c.link.deadline(now.Add(c.srv.cfg.WriteTimeout)) // fails on a closed connection, and so will the write
 }
 
-// disarm lets a write take its time. Under writing.
+// disarm lets writes take any time. The caller must hold writing.
 func (c *conn) disarm() {
 	if c.link.deadline != nil && !c.armed.IsZero() {
 		c.armed = time.Time{}
@@ -332,8 +336,8 @@ func (c *conn) disarm() {
 	}
 }
 
-// write sends one answer. If it cannot, the connection is of no more use: part
-// of a line may have been sent.
+// write sends one answer. If it fails, the connection is unusable: part of a
+// line may have been sent.
 func (c *conn) write(line []byte) {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -24,8 +24,8 @@ func runLine(id int, command string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"exec.run","params":{"session_id":"s","command":%q}}`+"\n", id, command)
 }
 
-// gate is a run handler whose calls report that they have begun and then wait
-// to be let go, or to be cancelled.
+// gate is a run handler. Its calls report that they have started, and then wait
+// to be released or cancelled.
 type gate struct {
 	begun     chan string
 	open      chan struct{}
@@ -123,14 +123,14 @@ func TestNotificationsRunUnanswered(t *testing.T) {
 	ran := make(chan string, 1)
 	_, path := start(t, Config{}, func(_ context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 		ran <- p.Command
-		return nil, errors.New("nobody hears this")
+		return nil, errors.New("never sent")
 	})
 	p := dial(t, path)
 	p.send(`{"jsonrpc":"2.0","method":"exec.run","params":{"session_id":"s","command":"note"}}` + "\n")
 	if got := <-ran; got != "note" {
 		t.Errorf("ran %q", got)
 	}
-	p.ping() // and not an answer to the note
+	p.ping() // and not an answer to the notification
 }
 
 func TestCutOffLineIsNotRun(t *testing.T) {
@@ -176,7 +176,7 @@ func TestDisconnectCancelsItsRequests(t *testing.T) {
 	}
 }
 
-// While reading pauses nobody reads the end of the input either.
+// While reading is paused, the end of the input is not read either.
 func TestDisconnectIsNoticedWhilePaused(t *testing.T) {
 	g := newGate()
 	_, path := start(t, Config{MaxInFlight: 1}, g.run)
@@ -260,7 +260,7 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	idle := dial(t, path)
 	idle.ping()
 	var peers []*peer
-	for range 20 { // so many that some are being read at the very moment
+	for range 20 { // enough that some are being read at that moment
 		p := dial(t, path)
 		p.send(runLine(1, "x"))
 		<-g.begun
@@ -269,8 +269,8 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(context.Background()) }()
-	// An idle connection ends at once, and the daemon takes no new ones while
-	// it still holds its place.
+	// An idle connection ends at once, and the daemon accepts no new ones while
+	// it still holds the lock.
 	if _, err := idle.r.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("idle connection: %v", err)
 	}
@@ -356,7 +356,7 @@ func TestActorAndLog(t *testing.T) {
 	}
 	p.reply()
 	p.CloseWrite()
-	io.Copy(io.Discard, p.r) // the log line is written before the connection ends
+	io.Copy(io.Discard, p.r) // the log entry is written before the connection ends
 	mu.Lock()
 	defer mu.Unlock()
 	for _, want := range []string{"method=exec.run", "id=7", "code=SESSION_BUSY", "duration="} {
@@ -365,7 +365,7 @@ func TestActorAndLog(t *testing.T) {
 		}
 	}
 	if strings.Contains(log.String(), "hunter2") {
-		t.Errorf("the log tells a parameter: %s", &log)
+		t.Errorf("the log contains a parameter: %s", &log)
 	}
 }
 

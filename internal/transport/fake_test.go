@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSessions has one method: run, which a test gives.
+// fakeSessions implements only Run, with a function of the test.
 type fakeSessions struct {
 	service.Backend
 	run func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
@@ -47,7 +47,7 @@ func tableWith(run runFunc) *service.Table {
 	return service.New(service.Config{Sessions: fakeSessions{run: run}, System: fakeSystem{}})
 }
 
-// start serves a table with that run on a Unix socket until the test ends.
+// start serves a table with the given run on a Unix socket until the test ends.
 func start(t testing.TB, cfg Config, run runFunc) (*Server, string) {
 	t.Helper()
 	if cfg.Handler == nil {
@@ -93,7 +93,7 @@ func dial(t testing.TB, path string) *peer {
 	return p
 }
 
-// hurry lets a test that hangs say where.
+// setDeadline makes a test that hangs fail where it hangs.
 func (p *peer) setDeadline() { _ = p.SetDeadline(time.Now().Add(30 * time.Second)) }
 
 func (p *peer) send(lines string) {
@@ -114,7 +114,7 @@ func (p *peer) line() string {
 	return line
 }
 
-// reply is an answer as any client sees it.
+// reply is an answer as a client sees it.
 type reply struct {
 	JSONRPC string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
@@ -141,7 +141,7 @@ func decodeReply(t testing.TB, line string) reply {
 
 const pingLine = `{"jsonrpc":"2.0","id":"ping","method":"system.ping"}` + "\n"
 
-// ping proves that the connection is usable and in step.
+// ping checks that the connection is usable and in sync.
 func (p *peer) ping() {
 	p.t.Helper()
 	p.send(pingLine)

@@ -2,22 +2,23 @@ package transport
 
 import "bytes"
 
-// framing follows the requests that a client sends over one connection, to
-// refuse those whose end is in doubt: with both Content-Length and
-// Transfer-Encoding, or with a header that goes on in the next line. net/http
-// accepts them and drops the length; a proxy before it may go by the length
-// instead, and then what one takes for a body the other takes for a request.
+// framing follows the requests that a client sends over one connection, and
+// rejects those whose end is ambiguous: requests with both Content-Length and
+// Transfer-Encoding, or with a header that continues on the next line. net/http
+// accepts these and ignores the length; a proxy in front of it may use the
+// length, and then one takes for a body what the other takes for a request.
 //
-// It sees the bytes before net/http does and spoils the line that is wrong, so
+// It sees the bytes before net/http does and corrupts the offending line, so
 // that net/http answers with 400 and closes the connection. It must agree with
-// net/http on where a request begins. Content-Length is followed; a request with
-// Transfer-Encoding must be the last of its connection, which HTTPServer sees to.
+// net/http on where a request begins. It follows Content-Length; a request with
+// Transfer-Encoding must be the last of its connection, which HTTPServer
+// ensures.
 //
 // The zero value is at the beginning of a connection.
 type framing struct {
 	state framingState
-	name  [len("transfer-encoding")]byte // the name of the header, in lower case, as far as it fits
-	size  int                            // of the name; longer than name for others
+	name  [len("transfer-encoding")]byte // the header's name in lower case, as far as it fits
+	size  int                            // of the name; larger than len(name) for longer ones
 
 	hasLength, hasEncoding bool
 	length                 int64 // of the body
@@ -32,16 +33,16 @@ const (
 	inValue
 	inLength // the value of Content-Length
 	inBody
-	afterFraming // the rest of the connection is not looked at
+	afterFraming // the rest of the connection is not inspected
 )
 
-// maxBodyLength is above what net/http takes, and far from an overflow.
+// maxBodyLength is above the maximum of net/http, and far from an overflow.
 const maxBodyLength = 1 << 62
 
-// spoiled is no part of any name or value.
+// invalidByte is not allowed in any header name or value.
 const invalidByte = 0
 
-// filter looks at the next bytes of a connection.
+// filter inspects the next bytes of a connection, and may change them.
 func (f *framing) filter(b []byte) {
 	for i := 0; i < len(b); {
 		switch f.state {
@@ -77,7 +78,7 @@ func (f *framing) filter(b []byte) {
 	}
 }
 
-// inName takes a byte of a line up to its colon.
+// inName handles a byte of a line up to its colon.
 func (f *framing) inName(c *byte) {
 	switch {
 	case *c == '\n' && f.size == 0:
@@ -105,7 +106,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// endName takes the colon after a name.
+// endName handles the colon after a name.
 func (f *framing) endName(colon *byte) {
 	f.state = inValue
 	switch string(f.name[:min(f.size, len(f.name))]) {
@@ -121,7 +122,8 @@ func (f *framing) endName(colon *byte) {
 	}
 }
 
-// inLength takes a byte of a Content-Length. What is no number net/http refuses.
+// inLength handles a byte of a Content-Length. net/http rejects what is not a
+// number.
 func (f *framing) inLength(c byte) {
 	switch {
 	case c == '\n':

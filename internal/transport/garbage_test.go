@@ -15,7 +15,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// malformed makes one line that is wrong in one of many ways.
+// malformed returns a line that is malformed in one of many ways.
 func malformed(rng *rand.Rand) []byte {
 	valid := []byte(strings.TrimSuffix(runLine(rng.IntN(1000), "printf '%s\\n' \u00e9"), "\n"))
 	var line []byte
@@ -41,7 +41,7 @@ func malformed(rng *rand.Rand) []byte {
 		open := []string{"[", `{"a":`, `{"jsonrpc":"2.0","id":1,"method":"session.create","params":{"limits":{"x":[`}[rng.IntN(3)]
 		line = bytes.Repeat([]byte(open), 10_000)
 		if rng.IntN(50) > 0 {
-			line = line[:min(len(line), 2000)] // the deepest are the slowest: a few are enough
+			line = line[:min(len(line), 2000)] // the deepest are the slowest; a few are enough
 		}
 	case 6: // huge
 		line = bytes.Repeat([]byte{'"', 'x', '{', byte(rng.UintN(256))}, 1+rng.IntN(40_000)/(1+rng.IntN(50)))
@@ -91,7 +91,7 @@ func TestGarbageLeavesTheServerAsItWas(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	throw(0, 200) // what is made once is made now
+	throw(0, 200) // do one-time initialization now
 	live := dial(t, path)
 	live.ping()
 	before := measure()
@@ -101,7 +101,7 @@ func TestGarbageLeavesTheServerAsItWas(t *testing.T) {
 	}
 	wg.Wait()
 	live.ping()
-	// The connections' last goroutines may still be on their way out.
+	// The last goroutines of the connections may still be exiting.
 	after := measure()
 	for range 100 {
 		if after.goroutines <= before.goroutines+maxIdle {

@@ -22,58 +22,58 @@ import (
 
 type rawParams = json.RawMessage
 
-// HTTPConfig is how requests come in over HTTP.
+// HTTPConfig is the configuration of an HTTPServer.
 type HTTPConfig struct {
 	Keys    Keys            // required
 	Limits  *access.Limiter // required
-	Metrics http.Handler    // nil: there are none
-	MCP     http.Handler    // nil: there is none. Its requests have their actor in the context
-	TLS     *tls.Config     // nil: plain
+	Metrics http.Handler    // nil: not served
+	MCP     http.Handler    // nil: not served. Its requests carry their actor in the context
+	TLS     *tls.Config     // nil: plain HTTP
 
-	// Hosts are names that clients may call the server by, besides those of
-	// the loopback interface. Origins are those of pages that may call it;
-	// none by default.
+	// Hosts are the names by which clients may address the server, in addition
+	// to loopback names. Origins are those of the pages that may call it; none
+	// by default.
 	Hosts, Origins []string
 
-	ShuttingDown func() bool // whether the daemon is about to end; nil: it never is
+	ShuttingDown func() bool // reports whether the daemon is shutting down; nil: never
 }
 
-// The bounds of HTTP connections. What a request may be is the Server's to
-// bound, how many a token may make the Limiter's.
+// The limits of HTTP connections. The Server limits the size of requests, the
+// Limiter how many a token may make.
 const (
-	// headerTimeout is for a request line and its headers, which arrive in one
-	// packet from anyone who means it.
+	// headerTimeout is for the request line and the headers, which a
+	// well-behaved client sends in one packet.
 	headerTimeout = 10 * time.Second
-	// strangerTimeout is the most that a client may take for anything before it
-	// has shown a token: the handshake, a header, a body that is refused, and the
-	// pause before the next request. A page asks by OPTIONS right before it
-	// calls; a monitor that asks for /healthz less often connects anew.
+	// unauthenticatedTimeout is the most that a client may take for anything
+	// before it has sent a valid token: the handshake, a header, a body that is
+	// refused, and the pause before the next request. A page sends OPTIONS
+	// right before it calls; a monitor that polls /healthz less often
+	// reconnects.
 	unauthenticatedTimeout = headerTimeout
-	// bodyTimeout is for a body: the longest at 300 kB/s.
+	// bodyTimeout is for a body: the longest one at 300 kB/s.
 	bodyTimeout = 30 * time.Second
-	// idleTimeout is how long a connection is kept for a next request: longer
-	// than a model thinks between two calls.
+	// idleTimeout is how long an idle connection is kept: longer than a model
+	// thinks between two calls.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes is room for a token and what proxies add.
+	// maxHeaderBytes is enough for a token and the headers that proxies add.
 	maxHeaderBytes = 16 << 10
-	// maxHTTPConns bounds the open connections: as many as sessions one agent
-	// can drive. Each costs a descriptor and some 20 KiB. Those that have shown no
-	// token make room for the next ones; behind those that have, the next ones
-	// wait in the kernel's queue.
+	// maxHTTPConns limits the open connections: one for each session that one
+	// agent can drive. Each costs a descriptor and some 20 KiB. Unauthenticated
+	// connections are closed to make room for new ones; if all are
+	// authenticated, new ones wait in the kernel's queue.
 	maxHTTPConns = 1024
-	// quietTime is after how long without an event a stream sends a sign of
-	// life: proxies give up a connection after 30 s or 60 s.
+	// keepAliveInterval is how long a stream may be silent before it sends a
+	// comment: proxies close a silent connection after 30 s or 60 s.
 	keepAliveInterval = 15 * time.Second
-	// tokenPoll is how soon a stream or a WebSocket ends whose token was
+	// tokenPoll is how soon a stream or a WebSocket ends after its token was
 	// revoked or has expired.
 	tokenPoll = time.Second
-	// mcpTime is for the whole answer to a call of a tool, which waits for less
-	// than a minute; a client that does not take it is not waited for.
+	// mcpTimeout is for the whole answer to a tool call, which takes less than
+	// a minute; a client that does not read it is disconnected.
 	mcpTimeout = 2 * time.Minute
 )
 
-// HTTPServer serves HTTP over the same method table, and with the same limits,
-// as the Server it belongs to.
+// HTTPServer serves HTTP with the method table and the limits of its Server.
 type HTTPServer struct {
 	guard
 	srv  *Server
@@ -82,17 +82,17 @@ type HTTPServer struct {
 	http *http.Server
 
 	mu      sync.Mutex
-	closed  bool           // no request begins any more
-	running sync.WaitGroup // the requests, WebSockets included; grows under mu while not closed
+	closed  bool           // no new requests
+	running sync.WaitGroup // requests, including WebSockets; Add is called under mu while not closed
 
-	keepAlive     time.Duration // quietTime, but for tests
-	bodyTime      time.Duration // bodyTimeout, but for tests
-	maxConns      int           // maxHTTPConns, but for tests
-	unauthTimeout time.Duration // strangerTimeout, but for tests
-	onLink        func(*wsLink) // of tests: is shown every WebSocket
+	keepAlive     time.Duration // keepAliveInterval, except in tests
+	bodyTime      time.Duration // bodyTimeout, except in tests
+	maxConns      int           // maxHTTPConns, except in tests
+	unauthTimeout time.Duration // unauthenticatedTimeout, except in tests
+	onLink        func(*wsLink) // test hook: called with every WebSocket
 }
 
-// NewHTTPServer makes one that serves nothing yet.
+// NewHTTPServer returns an HTTPServer; call Serve to serve a listener.
 func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 	h := &HTTPServer{
 		guard: guard{keys: cfg.Keys, limits: cfg.Limits},
@@ -105,22 +105,22 @@ func NewHTTPServer(s *Server, cfg HTTPConfig) *HTTPServer {
 	for _, origin := range cfg.Origins {
 		h.origins = append(h.origins, strings.TrimSuffix(strings.ToLower(origin), "/"))
 	}
-	// A connection carries one request at a time, so that the bound on
-	// connections bounds requests too, and WebSockets need it.
+	// A connection carries one request at a time, so that the limit on
+	// connections also limits requests; WebSockets need HTTP/1.1 too.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	h.http = &http.Server{
 		Handler: h, Protocols: &protocols, ConnContext: withConn,
-		DisableGeneralOptionsHandler: true, // also "OPTIONS *" comes by ServeHTTP
+		DisableGeneralOptionsHandler: true, // ServeHTTP also handles "OPTIONS *"
 		ReadHeaderTimeout:            headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		// Whoever can connect could fill the log with failed handshakes.
+		// At debug level: anyone who can connect could fill the log with failed handshakes.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return h
 }
 
-// Serve accepts connections until the listener is closed or Shutdown is
-// called. ctx is the parent of every request's context.
+// Serve accepts connections until the listener is closed or Shutdown is called.
+// ctx is the parent of every request's context.
 func (h *HTTPServer) Serve(ctx context.Context, l net.Listener) error {
 	h.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	err := h.http.Serve(newHTTPListener(l, h.cfg.TLS, h.maxConns, h.unauthTimeout))
@@ -130,13 +130,13 @@ func (h *HTTPServer) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Shutdown stops accepting and lets the requests in flight be answered. When
-// ctx is done it closes the connections of those that are left, and returns
-// ctx's error. WebSockets end with the Server: shut that down too.
+// Shutdown stops accepting and lets the requests in flight finish. When ctx is
+// done it closes the remaining connections and returns ctx's error. WebSockets
+// end with the Server: shut that down too.
 func (h *HTTPServer) Shutdown(ctx context.Context) error {
 	err := h.http.Shutdown(ctx)
 	if err != nil {
-		_ = h.http.Close() // it says again what err says
+		_ = h.http.Close() // its error adds nothing to err
 	}
 	h.mu.Lock()
 	h.closed = true
@@ -149,7 +149,7 @@ func (h *HTTPServer) Shutdown(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-time.After(stuckGrace):
-		h.log.ErrorContext(ctx, "HTTP requests ignore their cancellation and are left behind")
+		h.log.ErrorContext(ctx, "HTTP requests did not end after cancellation")
 	}
 	return err
 }
@@ -163,7 +163,7 @@ func (h *HTTPServer) begin() bool {
 	return !h.closed
 }
 
-// health tells a monitor, or a balancer, whether to send anybody here.
+// health tells a monitor or a load balancer whether to send requests here.
 func (h *HTTPServer) health(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	status := `{"status":"ok"}`
@@ -171,23 +171,23 @@ func (h *HTTPServer) health(w http.ResponseWriter) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		status = `{"status":"shutting down"}`
 	}
-	_, _ = io.WriteString(w, status+"\n") // who asked may be gone
+	_, _ = io.WriteString(w, status+"\n") // the client may be gone
 }
 
-// ServeHTTP is every request's way in; see guard.
+// ServeHTTP handles every request; see guard for the checks.
 func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.begin() {
-		panic(http.ErrAbortHandler) // its connection is closed already
+		panic(http.ErrAbortHandler) // the connection is already closed
 	}
 	defer h.running.Done()
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.TransferEncoding != nil || !r.ProtoAtLeast(1, 1) {
-		w.Header().Set("Connection", "close") // framing does not follow what comes after
+		w.Header().Set("Connection", "close") // framing does not follow later requests
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(h.unauthTimeout))
-	h.limitBody(control, r) // also of a request that is refused: what is left of it is read then
+	h.limitBody(control, r) // even if the request is refused: the rest of its body is read then
 	if refused := h.checkHostAndOrigin(r); refused != nil {
 		h.refuse(w, r, refused)
 		return
@@ -218,7 +218,7 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.route(w, r, token)
 }
 
-// limitBody bounds the time for a request's body.
+// limitBody limits the time for the body of a request.
 func (h *HTTPServer) limitBody(control *http.ResponseController, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = control.SetReadDeadline(time.Now().Add(h.bodyTime))
@@ -244,23 +244,23 @@ func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.
 	case r.URL.Path == "/metrics" && h.cfg.Metrics != nil:
 		h.requireMethod(w, r, http.MethodGet, func() {
 			if !actor.Scope.Covers(access.ScopeRead) {
-				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics need the scope read")})
+				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics require the scope read")})
 				return
 			}
 			if actor.Tag != "" {
-				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics count all sessions, and this token is bound to a tag").
-					With("tag", actor.Tag).WithHint("system.stats counts the sessions with this tag; for the metrics, ask for a token made without --tag")})
+				h.refuse(w, r, &refusal{status: http.StatusForbidden, err: api.Errorf(api.CodeForbidden, "the metrics cover all sessions, but this token is restricted to a tag").
+					With("tag", actor.Tag).WithHint("call system.stats for the sessions with this tag, or use a token created without --tag")})
 				return
 			}
 			h.cfg.Metrics.ServeHTTP(w, r)
 		})
 	default:
-		h.refuse(w, r, &refusal{status: http.StatusNotFound, err: api.Errorf(api.CodeInvalidRequest, "there is nothing at this path").
-			WithHint("the paths are POST /rpc, GET /v1/execs/{exec_id}/stream, GET /ws, POST /mcp, GET /metrics and GET /healthz")})
+		h.refuse(w, r, &refusal{status: http.StatusNotFound, err: api.Errorf(api.CodeInvalidRequest, "unknown path").
+			WithHint("use one of POST /rpc, GET /v1/execs/{exec_id}/stream, GET /ws, POST /mcp, GET /metrics or GET /healthz")})
 	}
 }
 
-// streamPath takes the exec out of /v1/execs/{exec_id}/stream.
+// streamPath extracts the exec id from /v1/execs/{exec_id}/stream.
 func streamPath(path string) (execID string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v1/execs/")
 	if !ok {
@@ -270,23 +270,24 @@ func streamPath(path string) (execID string, ok bool) {
 	return execID, ok && execID != "" && !strings.Contains(execID, "/")
 }
 
-// only serves a path that takes one HTTP method.
+// requireMethod calls serve if the request has the given HTTP method, and
+// refuses it otherwise.
 func (h *HTTPServer) requireMethod(w http.ResponseWriter, r *http.Request, method string, serve func()) {
 	if r.Method == method {
 		serve()
 		return
 	}
 	h.refuse(w, r, &refusal{
-		status: http.StatusMethodNotAllowed, err: api.Errorf(api.CodeInvalidRequest, "this path takes %s alone", method),
+		status: http.StatusMethodNotAllowed, err: api.Errorf(api.CodeInvalidRequest, "this path only accepts %s", method),
 		header: http.Header{"Allow": {method}},
 	})
 }
 
-// cors tells browsers that pages of a listed origin may call, and answers the
-// question that they ask before, which carries no token. It reports whether
-// the request was that question.
+// cors lets browsers call from pages of a configured origin, and answers their
+// preflight request, which carries no token. It reports whether the request was
+// a preflight.
 func (h *HTTPServer) cors(w http.ResponseWriter, r *http.Request) bool {
-	origin := r.Header.Get("Origin") // front has let it through
+	origin := r.Header.Get("Origin") // already checked by checkHostAndOrigin
 	if origin == "" {
 		return false
 	}
@@ -298,18 +299,18 @@ func (h *HTTPServer) cors(w http.ResponseWriter, r *http.Request) bool {
 	}
 	header.Set("Access-Control-Allow-Methods", "GET, POST")
 	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, Mcp-Method, Mcp-Name")
-	header.Set("Access-Control-Max-Age", "600") // as long as some browsers remember at all
+	header.Set("Access-Control-Max-Age", "600") // the maximum of some browsers
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }
 
-// refuse answers a request that gets no further.
+// refuse answers a request that is not served.
 func (h *HTTPServer) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
 	for name, values := range why.header {
 		w.Header()[name] = values
 	}
 	if r.ContentLength != 0 {
-		w.Header().Set("Connection", "close") // rather than read a body that nobody wants
+		w.Header().Set("Connection", "close") // rather than read an unused body
 	}
 	h.answer(w, why.status, null, nil, why.err)
 	h.log.DebugContext(r.Context(), "HTTP request refused", "status", why.status, "from", r.RemoteAddr)
@@ -320,19 +321,19 @@ func (h *HTTPServer) answer(w http.ResponseWriter, status int, id rawParams, res
 	a := h.srv.answers.get()
 	defer h.srv.answers.put(a)
 	body := a.encode(id, result, failure)
-	// As on the socket: so much time for each piece.
+	// As on the socket, the timeout applies to each piece.
 	patience := h.srv.cfg.WriteTimeout * time.Duration(1+len(body)/writePieceBytes)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone does not need to know
+	_, _ = w.Write(body) // the client may be gone
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
 
-// rpc serves one request. What the method answers, an error too, is the body
-// of a 200: only who may not call at all, and what is no request, is told by
-// the status.
+// rpc serves one request. The method's answer, including an error, is the body
+// of a 200; other statuses are only for callers that may not call at all and
+// for bodies that are not requests.
 func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		h.refuse(w, r, &refusal{status: http.StatusUnsupportedMediaType, err: invalidRequest("the body must be application/json")})
@@ -349,7 +350,7 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, http.StatusRequestEntityTooLarge, q.id, nil, failure)
 		return
 	case err != nil:
-		h.refuse(w, r, &refusal{status: http.StatusRequestTimeout, err: api.Errorf(api.CodeInvalidRequest, "the body did not arrive")})
+		h.refuse(w, r, &refusal{status: http.StatusRequestTimeout, err: api.Errorf(api.CodeInvalidRequest, "the body did not arrive in time")})
 		return
 	}
 	q, failure := parse(body)
@@ -364,7 +365,7 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 		failure = api.AsError(err)
 		code = string(failure.Code)
 	}
-	// What follows an exec.stream is fetched at its own path.
+	// The chunks of an exec.stream are fetched at their own path.
 	if opened, ok := result.(*service.OpenedStream); ok {
 		result = opened.Result
 	}
@@ -387,7 +388,8 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body reads the body into buf: errTooLong if it is over the limit.
+// body reads the body into buf. It returns errTooLong if the body is over the
+// limit.
 func (h *HTTPServer) body(w http.ResponseWriter, r *http.Request, buf []byte) ([]byte, error) {
 	limit := h.srv.cfg.MaxRequestBytes
 	if r.ContentLength > int64(limit) {
@@ -396,7 +398,7 @@ func (h *HTTPServer) body(w http.ResponseWriter, r *http.Request, buf []byte) ([
 	in := http.MaxBytesReader(w, r.Body, int64(limit))
 	for {
 		if len(buf) == cap(buf) {
-			// By what came, not by what was announced.
+			// Grow by the bytes received, not by the announced length.
 			buf = append(buf, make([]byte, max(readBufferBytes, len(buf)))...)[:len(buf)]
 		}
 		n, err := in.Read(buf[len(buf):cap(buf)])
@@ -405,7 +407,7 @@ func (h *HTTPServer) body(w http.ResponseWriter, r *http.Request, buf []byte) ([
 			return buf, errTooLong
 		}
 		if errors.Is(err, io.EOF) {
-			return buf, nil // and net/http lifts the deadline: the call may take as long as it takes
+			return buf, nil // net/http then lifts the deadline: the call may take any time
 		}
 		if err != nil {
 			return buf, err
@@ -413,7 +415,7 @@ func (h *HTTPServer) body(w http.ResponseWriter, r *http.Request, buf []byte) ([
 	}
 }
 
-// statusOf is the HTTP status of an error that is answered by one.
+// statusOf returns the HTTP status for an error that is reported by status.
 func statusOf(code api.Code) int {
 	switch code {
 	case api.CodeUnauthorized:

@@ -52,7 +52,7 @@ func TestTooLargeOverHTTP(t *testing.T) {
 	if r := decodeReply(t, body); announced.StatusCode != 413 || !api.IsCode(r.Error, api.CodeInvalidRequest) || r.Error.Details["max_request_bytes"] != 2048. {
 		t.Errorf("%d %s", announced.StatusCode, body)
 	}
-	// The same without its length.
+	// The same without a Content-Length.
 	r, err := http.NewRequestWithContext(t.Context(), "POST", rig.url+"/rpc", io.MultiReader(strings.NewReader(long)))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRateOfOneToken(t *testing.T) {
 		}
 	}
 	if refused == nil {
-		t.Fatal("20 requests at once pass at one a second")
+		t.Fatal("20 concurrent requests passed at a limit of one per second")
 	}
 	r := decodeReply(t, text)
 	ms, ok := r.Error.Details["retry_after_ms"].(float64)
@@ -146,8 +146,8 @@ func TestDisconnectCancelsOverHTTP(t *testing.T) {
 	}
 }
 
-// raw sends bytes over a connection of their own and returns what comes back
-// until it is closed.
+// raw sends bytes over a new connection and returns the answer until the
+// connection is closed.
 func (rig *webRig) raw(text string) string {
 	rig.t.Helper()
 	nc, err := net.Dial("tcp", rig.address)
@@ -168,7 +168,7 @@ func (rig *webRig) raw(text string) string {
 
 func TestSlowAndOversizedRequestsEnd(t *testing.T) {
 	const soon = 200 * time.Millisecond
-	// Only what must run out is short: a busy machine must not cut off the rest.
+	// Only the timeouts under test are short: a busy machine must not hit the others.
 	impatient := func(header, body time.Duration) *webRig {
 		return startHTTP(t, webOptions{prepare: func(h *HTTPServer) {
 			h.bodyTime = body
@@ -203,13 +203,13 @@ func TestSlowAndOversizedRequestsEnd(t *testing.T) {
 	}
 }
 
-// A call takes as long as it takes: the time for the body is for the body.
+// The body timeout applies to the body only, not to the call.
 func TestLongCallOutlivesTheBodyTimeout(t *testing.T) {
 	g := newGate()
 	rig := startHTTP(t, webOptions{run: g.run, prepare: func(h *HTTPServer) { h.bodyTime = 50 * time.Millisecond }})
 	go func() {
 		<-g.begun
-		time.Sleep(200 * time.Millisecond) // absence: nobody cuts the call off
+		time.Sleep(200 * time.Millisecond) // absence: the call is not cut off
 		close(g.open)
 	}()
 	response, body := rig.do(webRequest{method: "POST", path: "/rpc", body: call("exec.run", `{"session_id":"s","command":"x"}`), token: "trl_runner"})
@@ -238,7 +238,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.(*httpConn).setAuthenticated(true) // else it would make room
+	first.(*httpConn).setAuthenticated(true) // otherwise it would be closed to make room
 	second := make(chan net.Conn, 1)
 	go func() {
 		nc, _ := bounded.Accept()
@@ -250,7 +250,7 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	first.Close()
-	first.Close() // gives back one place, not two
+	first.Close() // frees one slot, not two
 	nc := <-second
 	if nc == nil {
 		t.Fatal("the second was not accepted")
@@ -268,8 +268,8 @@ func TestOpenConnectionsAreBounded(t *testing.T) {
 	nc.Close()
 }
 
-// FuzzHTTP throws bytes at a server. Whatever they are, what comes back is
-// HTTP, and the next one who asks is answered.
+// FuzzHTTP sends arbitrary bytes to a server. The answer is always HTTP, and
+// the next request is answered.
 func FuzzHTTP(f *testing.F) {
 	for _, seed := range []string{
 		"", "\r\n\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -281,7 +281,7 @@ func FuzzHTTP(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	rig := startHTTP(f, webOptions{}) // the end of what is sent ends a request, and not the server's patience
+	rig := startHTTP(f, webOptions{}) // requests end at the end of the input, not by a timeout
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		nc, err := net.Dial("tcp", rig.address)
 		if err != nil {
@@ -295,7 +295,7 @@ func FuzzHTTP(f *testing.F) {
 		if len(answer) > 0 && !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
 			t.Errorf("%q was answered with %q", sent, answer)
 		}
-		// A server that is this impatient may be so with a client that is only slow.
+		// With such short timeouts the server may also cut off a client that is only slow.
 		trltest.Undisturbed(t, func() error {
 			response, err := rig.client.Get(rig.url + "/healthz")
 			if err != nil {

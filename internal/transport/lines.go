@@ -12,11 +12,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/service/rawjson"
 )
 
-// readBufferBytes is what an idle connection holds for reading: a request is
-// rarely longer, and then it is read in one system call.
+// readBufferBytes is the read buffer of an idle connection: requests are rarely
+// longer, so most are read in one system call.
 const readBufferBytes = 16 << 10
 
-// lineReader cuts a byte stream into lines, and never holds more than max
+// lineReader splits a byte stream into lines. It never holds more than max
 // bytes of one.
 type lineReader struct {
 	r   *bufio.Reader
@@ -27,13 +27,13 @@ func newLineReader(r io.Reader, limit int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, readBufferBytes), max: limit}
 }
 
-// errTooLong is a line over the limit. It has been read to its end.
+// errTooLong reports a line over the limit. The line has been read to its end.
 var errTooLong = errors.New("line too long")
 
-// next appends the next line, without its newline, to buf. A line over the
-// limit is skipped as it comes in: what is returned with errTooLong is only
-// its beginning, enough to look for an id. A last line without a newline is not a line: whoever wrote it
-// was cut off, perhaps in the middle of a command.
+// next appends the next line, without its newline, to buf. It skips a line over
+// the limit while reading it: with errTooLong it returns only the beginning,
+// enough to look for an id. A last line without a newline is dropped: its
+// writer was cut off, perhaps in the middle of a command.
 func (l *lineReader) next(buf []byte) ([]byte, error) {
 	tooLong := false
 	for {
@@ -41,7 +41,7 @@ func (l *lineReader) next(buf []byte) ([]byte, error) {
 		if !tooLong {
 			buf = append(buf, piece...)
 			if tooLong = len(bytes.TrimRight(buf, "\r\n")) > l.max; tooLong {
-				buf = bytes.Clone(buf[:min(len(buf), idPrefixBytes)]) // lets go of the rest
+				buf = bytes.Clone(buf[:min(len(buf), idPrefixBytes)]) // frees the rest
 			}
 		}
 		switch {
@@ -56,17 +56,17 @@ func (l *lineReader) next(buf []byte) ([]byte, error) {
 	}
 }
 
-// request is one line taken apart. Its slices point into the line.
+// request is one parsed line. Its slices point into the line.
 type request struct {
-	id     json.RawMessage // as it was sent; nil: none, so no answer is wanted
+	id     json.RawMessage // as sent; nil: none, so no answer is expected
 	method string
 	params json.RawMessage
 }
 
 var null = json.RawMessage("null")
 
-// parse takes a line apart. With an error, the request's id is the one to
-// answer under.
+// parse splits a line into its members. With an error, the request's id is the
+// one to answer with.
 func parse(line []byte) (request, *api.Error) {
 	s := rawjson.Scan(line)
 	if kind := s.Kind(); kind != rawjson.Object {
@@ -77,8 +77,8 @@ func parse(line []byte) (request, *api.Error) {
 			return request{id: null}, parseError(err)
 		}
 		if kind == rawjson.Array {
-			return request{id: null}, api.Errorf(api.CodeInvalidRequest, "batches are not served").
-				WithHint("send each request on a line of its own: they are served concurrently all the same")
+			return request{id: null}, api.Errorf(api.CodeInvalidRequest, "batch requests are not supported").
+				WithHint("send each request on its own line; requests are served concurrently")
 		}
 		return request{id: null}, invalidRequest("a request must be a JSON object")
 	}
@@ -102,14 +102,15 @@ func parse(line []byte) (request, *api.Error) {
 	return q, problem
 }
 
-// members are the parts of a request that parse judges once it has seen all.
+// members are the parts of a request that parse checks once it has seen all of
+// them.
 type members struct {
 	jsonrpc, method json.RawMessage
 	badID           bool
 }
 
-// envelope reads the members of a request object. Those it does not know are
-// left to whoever put them there. On an error it returns what it has read.
+// envelope reads the members of a request object and ignores unknown ones. On
+// an error it returns what it has read.
 func envelope(s *rawjson.Scanner) (q request, m members, err error) {
 	if err := s.Enter(); err != nil {
 		return q, m, err
@@ -156,7 +157,7 @@ func (m *members) problem() *api.Error {
 	}
 }
 
-const exampleHint = `one request a line, such as {"jsonrpc":"2.0","id":1,"method":"system.ping","params":{}}`
+const exampleHint = `send one request per line, such as {"jsonrpc":"2.0","id":1,"method":"system.ping","params":{}}`
 
 func invalidRequest(what string) *api.Error {
 	return api.Errorf(api.CodeInvalidRequest, "%s", what).WithHint(exampleHint)
@@ -166,17 +167,16 @@ func parseError(err error) *api.Error {
 	return api.Errorf(api.CodeParseError, "the line is not JSON: %w", err).WithHint(exampleHint)
 }
 
-// idPrefixBytes is how far into a line that is too long its id is looked for:
-// clients put it first, and a line over the limit is nobody's fast path.
+// idPrefixBytes is how far into an overlong line to look for its id. Clients
+// put the id first.
 const idPrefixBytes = 4 << 10
 
-// tooLong is the answer to a line over the limit, of which the beginning is
-// known.
+// tooLong returns the answer to a line over the limit, given its beginning.
 func tooLong(start []byte, limit int) (request, *api.Error) {
 	s := rawjson.Scan(start)
 	q := request{}
 	if s.Kind() == rawjson.Object {
-		q, _, _ = envelope(&s) // it fails where the text is cut: what came before counts
+		q, _, _ = envelope(&s) // fails where the text is cut; the members before that are used
 	}
 	if q.id == nil {
 		q.id = null
@@ -186,13 +186,13 @@ func tooLong(start []byte, limit int) (request, *api.Error) {
 		WithHint("put large data in a file, or send it in pieces with exec.input")
 }
 
-// answer is a buffer in which one answer is encoded.
+// answer is a buffer for encoding one answer.
 type answer struct {
 	buf bytes.Buffer
 	enc *json.Encoder
 }
 
-// answers keeps the buffers of answers for reuse, by all connections.
+// answers pools the buffers of answers for all connections.
 type answers struct{ pool sync.Pool }
 
 func (p *answers) get() *answer {
@@ -201,12 +201,12 @@ func (p *answers) get() *answer {
 	}
 	a := &answer{}
 	a.enc = json.NewEncoder(&a.buf)
-	a.enc.SetEscapeHTML(false) // output is full of < > &, and this is not a web page
+	a.enc.SetEscapeHTML(false) // output often contains < > &, and this is not HTML
 	return a
 }
 
-// maxPooledBytes keeps the buffer of one large result from being held for
-// good; most answers are far smaller.
+// maxPooledBytes keeps the buffer of a large result out of the pool; most
+// answers are far smaller.
 const maxPooledBytes = 64 << 10
 
 func (p *answers) put(a *answer) {
@@ -215,8 +215,8 @@ func (p *answers) put(a *answer) {
 	}
 }
 
-// notes keeps the buffers of notifications for reuse. A busy stream makes large
-// ones, one after the other.
+// bufferPool pools the buffers of notifications. A busy stream sends large ones
+// in quick succession.
 type bufferPool struct{ pool sync.Pool }
 
 func (p *bufferPool) get() *[]byte {
@@ -226,8 +226,8 @@ func (p *bufferPool) get() *[]byte {
 	return new([]byte)
 }
 
-// maxNoteBytes is more than a chunk of text or of base64 takes. Only one that
-// is all control characters is longer.
+// maxPooledNotification is larger than a chunk of text or base64. Only a chunk
+// that consists of control characters is longer.
 const maxPooledNotification = 512 << 10
 
 func (p *bufferPool) put(b *[]byte) {
@@ -236,20 +236,20 @@ func (p *bufferPool) put(b *[]byte) {
 	}
 }
 
-// encode makes the line that answers id, with the result or with the error.
-// A result that cannot be encoded is an error of ours.
+// encode returns the line that answers id, with the result or with the error. A
+// result that cannot be encoded becomes an INTERNAL error.
 func (a *answer) encode(id json.RawMessage, result any, failure *api.Error) []byte {
 	if failure == nil {
 		if err := a.try(id, `,"result":`, result); err == nil {
 			return a.buf.Bytes()
 		}
 		failure = api.Errorf(api.CodeInternal, "the result could not be encoded").
-			WithHint("the call has had its effects: look with session.info or exec.info before you repeat it")
+			WithHint("the call was executed: check session.info or exec.info before you repeat it")
 	}
 	if err := a.try(id, `,"error":`, failure); err != nil {
-		// Only a detail can be beyond JSON.
+		// Only a detail can be impossible to encode.
 		plain := &api.Error{Code: failure.Code, Message: failure.Message, Hint: failure.Hint}
-		_ = a.try(id, `,"error":`, plain) // strings alone always encode
+		_ = a.try(id, `,"error":`, plain) // strings always encode
 	}
 	return a.buf.Bytes()
 }
@@ -273,7 +273,7 @@ func (a *answer) try(id json.RawMessage, member string, value any) error {
 	if err := a.enc.Encode(value); err != nil {
 		return err
 	}
-	a.buf.Truncate(a.buf.Len() - 1) // Encode ends with a newline of its own
+	a.buf.Truncate(a.buf.Len() - 1) // Encode appends a newline
 	a.buf.WriteString("}\n")
 	return nil
 }

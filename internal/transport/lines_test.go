@@ -21,7 +21,7 @@ func TestLineReader(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   string
 		max  int
-		want []string // "!" begins a line that was too long
+		want []string // "!" marks the start of a line that was too long
 	}{
 		"lines":            {"a\nbc\n\nd\n", 10, []string{"a", "bc", "", "d"}},
 		"carriage returns": {"a\r\n\r\nb\rc\r\n", 10, []string{"a", "", "b\rc"}},
@@ -108,7 +108,7 @@ func TestRequestLines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := dial(t, path)
-			p.send("\n \r\n" + tc.line + "\n") // blank lines are nothing
+			p.send("\n \r\n" + tc.line + "\n") // blank lines are ignored
 			line := p.line()
 			got := decodeReply(t, line)
 			var code api.Code
@@ -170,8 +170,8 @@ func TestAnswersThatCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// FuzzLine sends any bytes ahead of a ping: whatever they are, the ping is
-// answered, and every line that comes back is an answer.
+// FuzzLine sends arbitrary bytes before a ping: the ping is always answered,
+// and every line that comes back is an answer.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n\n", "{}", "[]", `{"jsonrpc":"2.0","id":1,"method":"system.ping"}`, `{"jsonrpc":"2.0","method":"system.ping"}`,

@@ -10,21 +10,22 @@ import (
 	"time"
 )
 
-// httpListener bounds the open connections and tells those that have shown a
-// valid token from strangers. It waits for a stranger no longer than patience,
-// and where there is no room it closes the oldest stranger to let the next
-// connection in. It never closes a connection that has shown a token for
-// another; if all have, the next connection waits.
+// httpListener limits the open connections, and tells connections that have
+// sent a valid token from unauthenticated ones. It waits for an unauthenticated
+// client no longer than unauthTimeout, and when it is full it closes the oldest
+// unauthenticated connection to accept the next one. It never closes an
+// authenticated connection for another; if all are authenticated, the next
+// connection waits.
 type httpListener struct {
 	net.Listener
-	tls           *tls.Config   // nil: plain
-	max           int           // the open connections
-	unauthTimeout time.Duration // with strangers
+	tls           *tls.Config   // nil: plain TCP
+	max           int           // limit of open connections
+	unauthTimeout time.Duration // limit for unauthenticated clients
 
-	mu              sync.Mutex // guards what follows, and place and left of every connection
-	changed         sync.Cond  // of mu: there may be room, or it is closed
+	mu              sync.Mutex // guards the fields below, and listElement and removed of every connection
+	changed         sync.Cond  // on mu: there may be room, or the listener is closed
 	open            int
-	unauthenticated list.List // of *httpConn, the oldest first
+	unauthenticated list.List // *httpConn, oldest first
 	closed          bool
 }
 
@@ -38,8 +39,8 @@ func newHTTPListener(l net.Listener, cfg *tls.Config, limit int, patience time.D
 	return bounded
 }
 
-// Accept waits for room, then for a connection. What can't be let in stays in
-// the kernel's queue, where the next daemon finds it.
+// Accept waits for room, then for a connection. Connections that cannot be
+// accepted stay in the kernel's queue, where the next daemon finds them.
 func (l *httpListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	open := l.awaitRoom()
@@ -56,14 +57,15 @@ func (l *httpListener) Accept() (net.Conn, error) {
 		c.Conn = tls.Server(nc, l.tls)
 	}
 	if !l.admit(c) {
-		_ = nc.Close() // nothing was said on it
+		_ = nc.Close() // nothing was exchanged on it
 		return nil, net.ErrClosed
 	}
 	return c, nil
 }
 
-// awaitRoom waits until there is room, or a stranger to make some. It reports
-// whether the listener is still open. The caller must hold mu.
+// awaitRoom waits until there is room, or an unauthenticated connection to
+// close. It reports whether the listener is still open. The caller must hold
+// mu.
 func (l *httpListener) awaitRoom() bool {
 	for l.open >= l.max && l.unauthenticated.Len() == 0 && !l.closed {
 		l.changed.Wait()
@@ -71,8 +73,8 @@ func (l *httpListener) awaitRoom() bool {
 	return !l.closed
 }
 
-// admit makes room for a connection, for which it may have to wait again. It
-// reports whether the listener is still open.
+// admit makes room for a connection, waiting again if necessary. It reports
+// whether the listener is still open.
 func (l *httpListener) admit(c *httpConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,15 +84,15 @@ func (l *httpListener) admit(c *httpConn) bool {
 	if l.open >= l.max {
 		oldest := l.unauthenticated.Front().Value.(*httpConn)
 		l.remove(oldest)
-		// It does not wait for the peer, as the end of TLS would.
-		_ = oldest.raw.Close() // its goroutine finds it closed
+		// Closing raw does not wait for the peer, as closing TLS would.
+		_ = oldest.raw.Close() // its goroutine notices
 	}
 	l.open++
 	c.listElement = l.unauthenticated.PushBack(c)
 	return true
 }
 
-// remove gives the place of a connection back, once. The caller must hold mu.
+// remove frees the slot of a connection, once. The caller must hold mu.
 func (l *httpListener) remove(c *httpConn) {
 	if c.removed {
 		return
@@ -116,14 +118,15 @@ type httpConn struct {
 	raw      net.Conn
 	listener *httpListener
 
-	// Of the goroutine that reads.
+	// Used only by the goroutine that reads.
 	framing framing
 
-	listElement *list.Element // among the strangers; nil: it has shown a token. Guarded by listener.mu
-	removed     bool          // its place is given back. Likewise
+	listElement *list.Element // in unauthenticated; nil: it has sent a valid token. Guarded by listener.mu
+	removed     bool          // its slot has been freed. Guarded by listener.mu
 }
 
-// leaveStrangers takes it off the list. The caller must hold listener.mu.
+// leaveUnauthenticated removes c from the list of unauthenticated connections.
+// The caller must hold listener.mu.
 func (c *httpConn) leaveUnauthenticated() {
 	if c.listElement != nil {
 		c.listener.unauthenticated.Remove(c.listElement)
@@ -131,7 +134,7 @@ func (c *httpConn) leaveUnauthenticated() {
 	}
 }
 
-// identified notes whether the last request had a valid token.
+// setAuthenticated records whether the last request had a valid token.
 func (c *httpConn) setAuthenticated(valid bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -160,8 +163,8 @@ func (c *httpConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// speaksHTTP reports whether what came instead of a TLS record is the beginning
-// of a request, as net/http does for connections of its own.
+// speaksHTTP reports whether the bytes received instead of a TLS record are the
+// beginning of an HTTP request, as net/http does for its own connections.
 func speaksHTTP(header [5]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
@@ -170,7 +173,8 @@ func speaksHTTP(header [5]byte) bool {
 	return false
 }
 
-// SetReadDeadline bounds the next reads: those of a stranger more.
+// SetReadDeadline limits the following reads, further so for an unauthenticated
+// client.
 func (c *httpConn) SetReadDeadline(t time.Time) error {
 	if latest := time.Now().Add(c.listener.unauthTimeout); t.After(latest) && c.isUnauthenticated() {
 		t = latest
@@ -178,8 +182,8 @@ func (c *httpConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// CloseWrite ends what is sent, so that a client that still sends gets to read
-// why it was refused.
+// CloseWrite ends the sending side, so that a client that is still sending can
+// read why it was refused.
 func (c *httpConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -187,7 +191,7 @@ func (c *httpConn) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection and makes room for another.
+// Close ends the connection and frees its slot.
 func (c *httpConn) Close() error {
 	defer func() {
 		c.listener.mu.Lock()
@@ -204,7 +208,7 @@ func withConn(ctx context.Context, nc net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, nc)
 }
 
-// connOf is the connection of a request; nil: it has none.
+// connOf returns the connection of a request, or nil.
 func connOf(ctx context.Context) *httpConn {
 	c, _ := ctx.Value(connKey{}).(*httpConn)
 	return c

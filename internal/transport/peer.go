@@ -7,7 +7,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// peerOf asks the kernel who is at the other end.
+// peerOf asks the kernel which process is at the other end.
 func peerOf(nc *net.UnixConn) (access.Actor, error) {
 	peer, err := trust.PeerOf(nc)
 	return access.Actor{UID: peer.UID, PID: peer.PID, Transport: "unix"}, err

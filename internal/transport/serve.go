@@ -1,14 +1,13 @@
 // Package transport carries requests to the method table and answers back:
-// JSON-RPC 2.0, one object a line, over a Unix socket or standard input and
-// output; and over HTTP, where a body, an event or a WebSocket message is what
-// a line is elsewhere. It decodes, says who is asking and bounds sizes; it
-// decides nothing else.
+// JSON-RPC 2.0, one object per line, over a Unix socket or standard input and
+// output; and over HTTP, where a body, an event or a WebSocket message takes
+// the place of a line. It decodes requests, authenticates callers and limits
+// sizes; it decides nothing else.
 //
-// A connection is served by a few goroutines that take turns at reading it
-// (conn.go); lines.go is the codec; unix.go makes the socket that only its
-// owner can reach. guard.go is the door of HTTP, http.go what is behind it:
-// single requests, streams as events (sse.go), and connections of the same
-// kind as on the socket (websocket.go).
+// A few goroutines take turns at reading a connection (conn.go); lines.go is
+// the codec; unix.go makes the socket that only its owner can reach. guard.go
+// checks HTTP requests, and http.go serves them: single requests, streams as
+// events (sse.go), and connections like those on the socket (websocket.go).
 package transport
 
 import (
@@ -24,49 +23,50 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// Handler is what serves the requests: *service.Table. params is only valid
+// Handler serves requests; *service.Table implements it. params is valid only
 // until Call returns.
 type Handler interface {
 	Call(ctx context.Context, method string, params json.RawMessage) (any, error)
 }
 
-// Config is how a server carries. Its zero values are the defaults.
+// Config is the configuration of a server. Zero values are the defaults.
 type Config struct {
 	Handler Handler      // required
 	Log     *slog.Logger // nil: nothing is logged
 
-	// MaxRequestBytes bounds one request line. Default 8 MiB: the contract's.
+	// MaxRequestBytes limits one request line. Default 8 MiB, as in the
+	// contract.
 	MaxRequestBytes int
 
-	// MaxInFlight bounds the requests of one connection that are being served.
-	// Past it, reading pauses until one is answered. Default 1024: several for
-	// each of the sessions that one agent can sensibly drive, while the
-	// goroutines of a full connection stay within some 10 MiB.
+	// MaxInFlight limits the requests of one connection that are being served.
+	// At the limit, reading pauses until one is answered. Default 1024: several
+	// for each session that one agent can sensibly drive, while the goroutines
+	// of a full connection stay within some 10 MiB.
 	MaxInFlight int
 
 	// WriteTimeout is how long a client may take to read a piece of an answer
 	// (up to 1 MiB) before its connection is closed. Default 30 s: longer than
-	// a stopped and resumed client usually sleeps, short enough that the
-	// answers held for a dead one are not held for good.
+	// a client is usually suspended, short enough that answers for a dead
+	// client are not kept forever.
 	WriteTimeout time.Duration
 }
 
-// Server serves connections. It owns every connection and listener it was
-// given until Shutdown, or until the context they were given with is done.
+// Server serves connections. It owns every connection and listener passed to it
+// until Shutdown, or until the context passed with them is done.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	answers answers
 	buffers bufferPool
 
-	mu        sync.Mutex // guards what follows; never held while waiting for a client or a handler
+	mu        sync.Mutex // guards the fields below; never held while waiting for a client or a handler
 	conns     map[*conn]struct{}
 	listeners map[net.Listener]struct{}
 	closing   bool
-	running   sync.WaitGroup // the connections; grows under mu while not closing
+	running   sync.WaitGroup // connections; Add is called under mu while not closing
 }
 
-// NewServer makes a server that serves nothing yet.
+// NewServer returns a Server; call Serve or ServeStdio to serve connections.
 func NewServer(cfg Config) *Server {
 	if cfg.MaxRequestBytes == 0 {
 		cfg.MaxRequestBytes = 8 << 20
@@ -84,12 +84,13 @@ func NewServer(cfg Config) *Server {
 	return &Server{cfg: cfg, log: log, conns: map[*conn]struct{}{}, listeners: map[net.Listener]struct{}{}}
 }
 
-// ErrServerClosed is what Serve and ServeStdio return once Shutdown was called.
+// ErrServerClosed is returned by Serve and ServeStdio after Shutdown was
+// called.
 var ErrServerClosed = errors.New("transport: server closed")
 
 // Serve accepts connections until Shutdown or until ctx is done, and returns
-// when all of them have ended. ctx is the parent of every request's context,
-// so to end it is to end without grace. The listener is closed in any case.
+// when all of them have ended. ctx is the parent of every request's context, so
+// cancelling it ends them without grace. Serve always closes the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.mu.Lock()
 	if s.closing {
@@ -98,7 +99,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
-	// Forgotten only once it is closed: Shutdown must not return before.
+	// Removed only after it is closed: Shutdown must not return before that.
 	defer func() {
 		_ = closeListener(l)
 		s.mu.Lock()
@@ -131,9 +132,9 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// stopAccepting refuses new connections. A Unix listener keeps its lock and
-// its path until it is closed, so that no second daemon takes the place while
-// this one still drains.
+// stopAccepting refuses new connections. A Unix listener keeps its lock and its
+// path until it is closed, so that no second daemon starts while this one
+// drains.
 func stopAccepting(l net.Listener) {
 	if u, ok := l.(*UnixListener); ok {
 		u.stop()
@@ -142,8 +143,8 @@ func stopAccepting(l net.Listener) {
 	_ = l.Close()
 }
 
-// maxAcceptPause bounds the pause after a failed accept. What fails for now is
-// a lack of file descriptors, which ends when connections do.
+// maxAcceptPause limits the pause after a failed accept. The transient failure
+// is a lack of file descriptors, which ends when connections do.
 const maxAcceptPause = time.Second
 
 func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, error) {
@@ -153,7 +154,7 @@ func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, er
 		if err == nil || !isTransientAcceptError(err) {
 			return nc, err
 		}
-		log.WarnContext(ctx, "cannot accept connections for now", "error", err, "pause", pause)
+		log.WarnContext(ctx, "cannot accept connections, retrying", "error", err, "pause", pause)
 		select {
 		case <-time.After(pause):
 			pause = min(2*pause, maxAcceptPause)
@@ -190,13 +191,13 @@ func (s *Server) run(ctx context.Context, actor access.Actor, l link) error {
 }
 
 // stuckGrace is how long Shutdown waits for handlers whose context it has
-// cancelled. They return at once; one that does not is a bug that must not
+// cancelled. They return at once; one that does not is a bug, which must not
 // keep the daemon from exiting.
 const stuckGrace = 5 * time.Second
 
-// Shutdown stops accepting and reading, and lets the requests in flight finish
-// and be answered. When ctx is done it cancels those that are left, closes
-// their connections, and returns ctx's error.
+// Shutdown stops accepting and reading, and lets the requests in flight finish.
+// When ctx is done it cancels the remaining requests, closes their connections,
+// and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
@@ -226,7 +227,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		select {
 		case <-done:
 		case <-time.After(stuckGrace):
-			s.log.ErrorContext(ctx, "requests ignore their cancellation and are left behind")
+			s.log.ErrorContext(ctx, "requests did not end after cancellation")
 		}
 	}
 	s.mu.Lock()
@@ -245,17 +246,17 @@ func closeListener(l net.Listener) error {
 	return nil
 }
 
-// refuseTimeout bounds the one line that a refused peer is told.
+// refuseTimeout limits the write of the one line that a refused peer receives.
 const refuseTimeout = time.Second
 
-// refuse tells a peer why it may not come in, and closes.
+// refuse tells a peer why it is refused, and closes the connection.
 func (s *Server) refuse(nc net.Conn, actor access.Actor, reason error) {
 	defer nc.Close()
 	s.log.Warn("connection refused", "uid", actor.UID, "pid", actor.PID, "reason", reason)
 	failure := api.Errorf(api.CodeUnauthorized, "connection refused: %w", reason).
-		WithHint("run as the user who started the daemon, or start a daemon of your own")
+		WithHint("run as the user who started the daemon, or start your own daemon with `trl serve`")
 	a := s.answers.get()
 	defer s.answers.put(a)
 	_ = nc.SetWriteDeadline(time.Now().Add(refuseTimeout))
-	_, _ = nc.Write(a.encode(null, nil, failure)) // a peer that is gone does not need to know
+	_, _ = nc.Write(a.encode(null, nil, failure)) // the peer may be gone
 }

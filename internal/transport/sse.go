@@ -16,13 +16,13 @@ import (
 )
 
 // stream sends an exec's output as Server-Sent Events. The id of an event is
-// the offset that follows it, so that a client which was cut off resumes by
-// sending back the last one it has, as browsers do by themselves.
+// the offset after it, so that a disconnected client resumes by sending back
+// the last id it has, as browsers do by themselves.
 func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access.Actor, execID string) {
 	from, ok := startOffset(r)
 	if !ok {
-		h.refuse(w, r, &refusal{status: http.StatusBadRequest, err: api.Errorf(api.CodeInvalidParams, "from must be an offset: a whole number from 0 up").
-			With("field", "from").WithHint("send the id of the last event you have as Last-Event-ID, or leave it out to begin at 0")})
+		h.refuse(w, r, &refusal{status: http.StatusBadRequest, err: api.Errorf(api.CodeInvalidParams, "from must be an offset: an integer from 0 up").
+			With("field", "from").WithHint("send the id of the last event you have as Last-Event-ID, or leave it out to start at 0")})
 		return
 	}
 	params, err := json.Marshal(api.ExecAttachParams{ExecID: execID, From: from})
@@ -32,7 +32,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 	}
 	opened, ok := result.(*service.OpenedStream)
 	if err == nil && !ok {
-		err = errors.New("there is no stream to follow")
+		err = errors.New("exec.attach opened no stream")
 	}
 	if err != nil {
 		failure := api.AsError(err)
@@ -43,7 +43,7 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 	defer cancel()
 	e := &eventWriter{w: w, buffers: &h.srv.buffers, control: http.NewResponseController(w), cancel: cancel}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // keeps nginx from buffering events
 	w.WriteHeader(http.StatusOK)
 	if err := e.control.Flush(); err != nil {
 		return
@@ -52,14 +52,14 @@ func (h *HTTPServer) stream(w http.ResponseWriter, r *http.Request, actor access
 	watching.Go(func() { h.monitorStream(ctx, e, actor.TokenID) })
 	err = opened.Feed(ctx, e.send)
 	if err != nil && ctx.Err() == nil {
-		h.log.ErrorContext(ctx, "a stream failed", "stream", opened.StreamID, "error", err)
+		h.log.ErrorContext(ctx, "stream failed", "stream", opened.StreamID, "error", err)
 	}
 	cancel()
 	watching.Wait()
 }
 
-// startOf is the offset to begin at: where the client was cut off, or where it
-// asks to begin.
+// startOffset returns the offset to start at: where the client was
+// disconnected, or the requested one.
 func startOffset(r *http.Request) (from int64, ok bool) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
@@ -72,9 +72,9 @@ func startOffset(r *http.Request) (from int64, ok bool) {
 	return from, err == nil && from >= 0
 }
 
-// watch ends a stream whose token is no longer good, and sends a sign of life
-// where there is nothing else to send. A reader that is slow but there is left
-// alone: it keeps its place, and the kernel notices when it is gone.
+// monitorStream ends a stream whose token is no longer valid, and sends
+// keep-alive comments while the stream is silent. It leaves a slow reader
+// alone: the reader keeps its position, and the kernel notices when it is gone.
 func (h *HTTPServer) monitorStream(ctx context.Context, e *eventWriter, token string) {
 	tick := time.NewTicker(min(tokenPoll, h.keepAlive))
 	defer tick.Stop()
@@ -98,10 +98,10 @@ type eventWriter struct {
 	control *http.ResponseController
 	cancel  context.CancelFunc // ends the stream
 
-	buffers *bufferPool // buffers: a stream that waits holds none
+	buffers *bufferPool // a waiting stream holds no buffer
 
-	mu   sync.Mutex // guards what follows; held while writing
-	last time.Time  // when something was written
+	mu   sync.Mutex // guards the fields below; held while writing
+	last time.Time  // last write
 }
 
 // send writes one chunk as an event.
@@ -113,7 +113,7 @@ func (e *eventWriter) send(n api.Notification) error {
 	case *api.RawChunk:
 		next = chunk.Next
 	default:
-		return fmt.Errorf("transport: a %T among the chunks of a stream", n)
+		return fmt.Errorf("transport: unexpected notification %T in a stream of chunks", n)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,8 +130,8 @@ func (e *eventWriter) send(n api.Notification) error {
 	return e.put(b)
 }
 
-// beat writes a comment if nothing was written for so long. It does not wait
-// for a write that goes on.
+// keepAlive writes a comment if nothing was written for the given time. It does
+// not wait for a write in progress.
 func (e *eventWriter) keepAlive(quiet time.Duration) {
 	if !e.mu.TryLock() {
 		return
@@ -148,7 +148,7 @@ func (e *eventWriter) keepAlive(quiet time.Duration) {
 	}
 }
 
-// put writes an event, and sees it off. Under e.mu.
+// put writes and flushes an event. The caller must hold e.mu.
 func (e *eventWriter) put(event []byte) error {
 	if _, err := e.w.Write(event); err != nil {
 		return err

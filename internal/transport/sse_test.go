@@ -17,8 +17,7 @@ import (
 // event is one Server-Sent Event.
 type event struct{ id, kind, data string }
 
-// readEvents reads events until the end, or until there are n; comments are
-// counted.
+// readEvents reads n events, or all until the end. It also counts comments.
 func readEvents(t testing.TB, r io.Reader, n int) (events []event, comments int) {
 	t.Helper()
 	var e event
@@ -69,8 +68,8 @@ func (rig *webRig) events(t testing.TB, path, lastID string) *http.Response {
 	return response
 }
 
-// Cut off after every event, a client that sends back the last id has it all,
-// byte for byte.
+// A client that is cut off after every event and sends back the last id
+// receives every byte exactly once.
 func TestEventsResume(t *testing.T) {
 	const text = "line one\nline \"two\"\\\r\n\ttab\x01 and <é>\n"
 	rig := startHTTP(t, webOptions{text: text})
@@ -99,7 +98,7 @@ func TestEventsResume(t *testing.T) {
 		first, _ := readEvents(t, response.Body, cut)
 		response.Body.Close()
 		take(first)
-		// The header is stronger than the address, which a browser repeats.
+		// The header takes precedence over the query, which a browser repeats.
 		rest, _ := readEvents(t, rig.events(t, "/v1/execs/e-1/stream?from=0", lastID).Body, 1000)
 		take(rest)
 		if got.String() != text {
@@ -115,7 +114,7 @@ func TestQuietEventsShowLife(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.keepAlive = 10 * time.Millisecond }})
 	response := rig.events(t, "/v1/execs/e-quiet/stream", "")
 	if _, comments := readEvents(t, response.Body, 3); comments != 3 {
-		t.Errorf("%d signs of life", comments)
+		t.Errorf("%d keep-alive comments", comments)
 	}
 	response.Body.Close()
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// ServeStdio serves one connection whose requests come from in and whose
-// answers go to out. At the end of in, the requests that were read are still
-// answered, `printf '…\n' | trl …` is a client too, unless out is a file that
-// shows that nobody reads it any more: then they are cancelled. It returns when
-// the connection has ended, and closes in and out if they can be closed.
+// ServeStdio serves one connection that reads requests from in and writes
+// answers to out. At the end of in, the requests that were read are still
+// answered, since `printf '…\n' | trl …` is a client too; but if out is a file
+// that shows that its reader is gone, they are cancelled. ServeStdio returns
+// when the connection has ended, and closes in and out if they are closers.
 //
-// The process must take note of SIGPIPE (signal.Notify or signal.Ignore), or a
-// parent that goes away kills it at the next answer, before it can clean up.
+// The process must handle SIGPIPE (signal.Notify or signal.Ignore), or a parent
+// that exits kills it at the next answer, before it can clean up.
 //
-// A read of in that no close can interrupt, as of a terminal, is left behind:
-// it ends with the process.
+// A read of in that closing does not interrupt, such as from a terminal, is
+// left behind: it ends with the process.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	// The pipe is there because only its reader can always be told to stop.
+	// The pipe is needed because only its reader can always be stopped.
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, in)
@@ -35,7 +35,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 			r.CloseWithError(io.ErrClosedPipe)
 			for _, end := range []any{in, out} {
 				if c, ok := end.(io.Closer); ok {
-					_ = c.Close() // a second close is harmless, and nobody is left to tell
+					_ = c.Close() // a second close is harmless
 				}
 			}
 			return nil

@@ -8,27 +8,28 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// stream is one that was opened over a connection. It ends with its feed, with
-// the connection, or by stream.close.
+// stream is a stream that was opened over a connection. It ends with its feed,
+// with the connection, or by stream.close.
 type stream struct {
 	opened *service.OpenedStream
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing more of it is sent
+	done   chan struct{} // closed when no more notifications are sent
 }
 
-// maxStreams bounds the streams of one connection, each a goroutine and, while
-// its client does not read, a chunk: as many as sessions one agent can drive.
+// maxStreams limits the streams of one connection: one for each session that
+// one agent can drive. Each costs a goroutine and, while its client does not
+// read, a chunk.
 const maxStreams = 1024
 
-// open registers a stream, before its id is answered.
+// open registers a stream. It must be called before its id is sent.
 func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.streams) >= maxStreams {
-		return nil, api.Errorf(api.CodeInvalidRequest, "the connection has %d streams already", maxStreams).
+		return nil, api.Errorf(api.CodeInvalidRequest, "the connection already has %d streams", maxStreams).
 			With("max_streams", maxStreams).
-			WithHint("end some with stream.close, or open another connection; a command that exec.stream started goes on, exec.list shows it")
+			WithHint("close some with stream.close, or open another connection; a command started by exec.stream continues, see exec.list")
 	}
 	st := &stream{opened: o, done: make(chan struct{})}
 	st.ctx, st.cancel = context.WithCancel(c.ctx)
@@ -37,11 +38,11 @@ func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
 	return st, nil
 }
 
-// follow sends what follows the answer, to the end of the stream.
+// follow sends the notifications of a stream until its end.
 func (c *conn) follow(st *stream) {
 	err := st.opened.Feed(st.ctx, func(n api.Notification) error { return c.notify(st, n) })
 	if err != nil && st.ctx.Err() == nil {
-		c.srv.log.ErrorContext(c.ctx, "a stream failed", "stream", st.opened.StreamID, "error", err)
+		c.srv.log.ErrorContext(c.ctx, "stream failed", "stream", st.opened.StreamID, "error", err)
 	}
 	st.cancel()
 	close(st.done)
@@ -51,11 +52,11 @@ func (c *conn) follow(st *stream) {
 	c.leave()
 }
 
-var errConnEnded = errors.New("transport: the connection has ended")
+var errConnEnded = errors.New("transport: connection ended")
 
 // notify sends one notification. Unlike an answer it has no time limit: a
-// client that reads nothing for an hour keeps its place, and is told by the
-// feed what it missed. One that is gone is noticed by other means.
+// client that reads nothing for an hour keeps its position, and the feed
+// reports what it missed. A client that is gone is detected by other means.
 func (c *conn) notify(st *stream, n api.Notification) error {
 	buf := c.srv.buffers.get()
 	defer c.srv.buffers.put(buf)
@@ -71,7 +72,7 @@ func (c *conn) notify(st *stream, n api.Notification) error {
 	*buf = b
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	if st.ctx.Err() != nil { // closed while it waited for its turn to write
+	if st.ctx.Err() != nil { // closed while waiting to write
 		return st.ctx.Err()
 	}
 	c.disarm()

@@ -13,8 +13,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// feeds is a handler with one method, open, whose stream a test feeds. It
-// serves stream.close by the real table.
+// feeds is a handler with one method, open, whose stream a test feeds. The real
+// table serves stream.close.
 type feeds struct {
 	table *service.Table
 	feed  api.Feed
@@ -41,7 +41,7 @@ func numberedChunk(n int) api.Notification {
 
 const openLine = `{"jsonrpc":"2.0","id":1,"method":"open"}` + "\n"
 
-// lineWith reads lines until one has that in it.
+// lineWith reads lines until one contains part.
 func lineWith(t *testing.T, r *bufio.Reader, part string) string {
 	t.Helper()
 	for {
@@ -79,8 +79,8 @@ func TestAnswerComesBeforeItsStream(t *testing.T) {
 	}
 }
 
-// A client that does not read keeps its stream, far beyond the time in which
-// answers must be taken.
+// A client that does not read keeps its stream, far beyond the write timeout of
+// answers.
 func TestStalledReaderKeepsItsStream(t *testing.T) {
 	const notes = 5000
 	done := make(chan error, 1)
@@ -138,7 +138,7 @@ func TestCloseStream(t *testing.T) {
 		t.Error(line)
 	}
 	<-ended
-	// Nothing of it follows, and it can't be closed twice.
+	// No more notifications follow, and it can't be closed twice.
 	if _, err := c.Write([]byte(closing)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestCloseStream(t *testing.T) {
 	}
 }
 
-// A stream ends with its connection, and a connection with the last stream of a
-// client that has nothing more to ask.
+// A stream ends with its connection, and the connection of a client that sends
+// no more requests ends with its last stream.
 func TestStreamAndConnectionEnd(t *testing.T) {
 	ended := make(chan struct{}, 1)
 	begun, finish := make(chan struct{}, 1), make(chan struct{})

@@ -12,33 +12,34 @@ import (
 	"time"
 )
 
-// certPoll is how often the files of a certificate are looked at, at the most:
-// one is renewed every few weeks, and a handshake costs more than the look.
+// certPoll is the minimum time between two checks of the certificate files. A
+// certificate is renewed every few weeks, and a handshake costs more than the
+// check.
 const certPoll = time.Second
 
-// certificates keeps a certificate that is replaced on disk while it is in
-// use. Connections that there are go on with the old one.
+// certificates holds a certificate that may be replaced on disk while it is in
+// use. Existing connections keep the old one.
 type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	checkedAt time.Time
 	seen      [2]fs.FileInfo
-	lastError string // the last complaint, said once
+	lastError string // last logged error, to log it once
 	pair      *tls.Certificate
 }
 
-// TLSConfig makes the configuration of a server whose certificate is read again
-// when its files change. With a clientCA, clients need a certificate that is
-// signed by one of those in it.
+// TLSConfig returns the configuration of a server that reloads its certificate
+// when the files change. If clientCA is set, clients need a certificate signed
+// by one of the authorities in it.
 func TLSConfig(certFile, keyFile, clientCA string, log *slog.Logger) (*tls.Config, error) {
 	c := &certificates{certFile: certFile, keyFile: keyFile, log: log, checkedAt: time.Now()}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
 	cfg := &tls.Config{
-		MinVersion:     tls.VersionTLS12, // what is older is broken
+		MinVersion:     tls.VersionTLS12, // older versions are broken
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current(), nil },
 	}
 	if clientCA == "" {
@@ -50,19 +51,20 @@ func TLSConfig(certFile, keyFile, clientCA string, log *slog.Logger) (*tls.Confi
 	}
 	cfg.ClientCAs = x509.NewCertPool()
 	if !cfg.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("http_client_ca: there is no certificate in %s", clientCA)
+		return nil, fmt.Errorf("http_client_ca: no certificate in %s", clientCA)
 	}
 	cfg.ClientAuth = tls.RequireAndVerifyClientCert
 	return cfg, nil
 }
 
-// load reads the pair. Under c.mu, or before c is shared.
+// load reads the certificate and the key. The caller must hold c.mu, unless c
+// is not shared yet.
 func (c *certificates) load() error {
 	seen, err := c.stat()
 	if err != nil {
 		return fmt.Errorf("TLS certificate: %w", err)
 	}
-	c.seen = seen // before it is read: a change in between is seen again
+	c.seen = seen // before reading, so that a change in between is noticed later
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("TLS certificate: %w", err)
@@ -78,8 +80,9 @@ func (c *certificates) stat() (seen [2]fs.FileInfo, err error) {
 	return seen, errors.Join(first, second)
 }
 
-// current is the certificate for a new connection. A pair that can't be read,
-// as one of which only half is replaced yet, changes nothing.
+// current returns the certificate for a new connection. If the files cannot be
+// loaded, for example because only one has been replaced yet, it keeps the old
+// one.
 func (c *certificates) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,10 +101,10 @@ func (c *certificates) current() *tls.Certificate {
 	switch {
 	case err == nil:
 		c.lastError = ""
-		c.log.Info("the TLS certificate was read again")
+		c.log.Info("reloaded TLS certificate")
 	case err.Error() != c.lastError:
 		c.lastError = err.Error()
-		c.log.Error("the TLS certificate can't be read again: the one that was read before stays in use", "error", err)
+		c.log.Error("cannot reload TLS certificate, keeping the old one", "error", err)
 	}
 	return c.pair
 }

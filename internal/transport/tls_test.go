@@ -114,7 +114,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// serial connects anew and says which certificate the server has.
+// serial connects and returns the serial number of the server's certificate.
 func (rig *webRig) serial(pool *x509.CertPool) int64 {
 	rig.t.Helper()
 	nc, err := tls.Dial("tcp", rig.address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
@@ -139,14 +139,14 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 	if response, _ := rig.do(health); response.StatusCode != 200 || response.Proto != "HTTP/1.1" {
 		t.Errorf("%d %s", response.StatusCode, response.Proto)
 	}
-	// A connection that stays open through all of it.
+	// A connection that stays open throughout.
 	old, err := tls.Dial("tcp", rig.address, &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer old.Close()
 
-	// Half of a pair is none: the old one stays, and the log says so.
+	// With only one file replaced, the old pair stays in use, and the log says so.
 	good, err := os.ReadFile(keyFile)
 	if err != nil {
 		t.Fatal(err)
@@ -158,10 +158,10 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 		if got := rig.serial(ca.pool()); got != 10 {
 			t.Fatalf("certificate %d", got)
 		}
-		return strings.Contains(log.String(), "can't be read again")
+		return strings.Contains(log.String(), "cannot reload TLS certificate")
 	})
 	if strings.Contains(log.String(), "half") || strings.Contains(log.String(), string(good)) {
-		t.Errorf("the log has what is in the files: %s", log.String())
+		t.Errorf("the log has the contents of the files: %s", log.String())
 	}
 	ca.issue("server", 11)
 	eventually(t, func() bool { return rig.serial(ca.pool()) == 11 })
@@ -173,7 +173,7 @@ func TestCertificateIsReplacedInUse(t *testing.T) {
 	}
 }
 
-// eventually waits for something that is looked at once a second.
+// eventually waits for a change that is polled once a second.
 func eventually(t testing.TB, reached func() bool) {
 	t.Helper()
 	trltest.Eventually(t, "it came to it", reached)
@@ -200,9 +200,9 @@ func TestClientCertificates(t *testing.T) {
 				}
 				client.Certificates = []tls.Certificate{pair}
 			}
-			carrier := &http.Transport{TLSClientConfig: client}
-			defer carrier.CloseIdleConnections()
-			response, err := (&http.Client{Transport: carrier, Timeout: 20 * time.Second}).Get(rig.url + "/healthz")
+			roundTripper := &http.Transport{TLSClientConfig: client}
+			defer roundTripper.CloseIdleConnections()
+			response, err := (&http.Client{Transport: roundTripper, Timeout: 20 * time.Second}).Get(rig.url + "/healthz")
 			if (err == nil) != tc.want {
 				t.Errorf("%v", err)
 			}
@@ -225,7 +225,7 @@ func TestUnusableCertificates(t *testing.T) {
 		"no PEM":         {certFile, keyFile, keyFile},
 	} {
 		if _, err := TLSConfig(files[0], files[1], files[2], slog.New(slog.DiscardHandler)); err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: accepted", name)
 		}
 	}
 }

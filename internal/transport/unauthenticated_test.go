@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stranger is a connection that has shown no token.
+// dialUnauthenticated opens a connection that has sent no token.
 func (rig *webRig) dialUnauthenticated(sent string) net.Conn {
 	rig.t.Helper()
 	nc, err := net.Dial("tcp", rig.address)
@@ -51,7 +51,7 @@ func answered(t testing.TB, nc net.Conn) int {
 	return response.StatusCode
 }
 
-// closedByServer waits for the end of a connection.
+// closedByServer waits for the server to close the connection.
 func closedByServer(t testing.TB, nc net.Conn) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, nc); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -59,8 +59,8 @@ func closedByServer(t testing.TB, nc net.Conn) {
 	}
 }
 
-// Whatever strangers do with their connections, a client with a token gets in,
-// and connections with a token stay.
+// Whatever unauthenticated clients do with their connections, a client with a
+// token gets in, and authenticated connections stay.
 func TestStrangersLockNobodyOut(t *testing.T) {
 	const room = 4
 	ca := newAuthority(t)
@@ -97,7 +97,7 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 				nc := rig.dialUnauthenticated(tc.sent)
 				if tc.answer != 0 {
 					if status := answered(t, nc); status != tc.answer {
-						t.Fatalf("a stranger is answered with %d", status)
+						t.Fatalf("an unauthenticated client got status %d", status)
 					}
 				}
 			}
@@ -110,13 +110,14 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 				return
 			}
 			if _, err := io.WriteString(known, askRight); err != nil || answered(t, known) != 200 {
-				t.Errorf("a connection that had shown a token was closed: %v", err)
+				t.Errorf("an authenticated connection was closed: %v", err)
 			}
 		})
 	}
 }
 
-// The oldest stranger goes first; one whose token is refused becomes one.
+// The oldest unauthenticated connection is closed first; a connection whose
+// token is refused becomes unauthenticated.
 func TestOldestStrangerMakesRoom(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.maxConns = 3 }})
 	ask := func(nc net.Conn, text string, want int) {
@@ -136,7 +137,7 @@ func TestOldestStrangerMakesRoom(t *testing.T) {
 	closedByServer(t, second)
 	ask(fourth, askRight, 200)
 	ask(third, askHealth, 200)
-	ask(first, askWrong, 401) // a stranger again, and a younger one than the third
+	ask(first, askWrong, 401) // unauthenticated again, and newer than the third
 	fifth := rig.dialUnauthenticated("")
 	closedByServer(t, third)
 	ask(fifth, askRight, 200)
@@ -147,8 +148,8 @@ func TestOldestStrangerMakesRoom(t *testing.T) {
 	ask(fifth, askRight, 200)
 }
 
-// Before a token was shown an idle connection is closed soon, after that it is
-// kept for long.
+// An idle connection is closed soon before it has sent a token, and kept for
+// long after.
 func TestStrangersAreNotWaitedFor(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.unauthTimeout = 200 * time.Millisecond }})
 	known := rig.dialUnauthenticated(askRight)
@@ -163,8 +164,8 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A request whose end is in doubt is refused, wherever in a connection it is,
-// and nothing behind it is served.
+// A request with an ambiguous end is refused, wherever in a connection it is,
+// and nothing after it is served.
 func TestDoubtfulFramingIsRefused(t *testing.T) {
 	rig := startHTTP(t, webOptions{})
 	const (
@@ -214,8 +215,8 @@ func TestDoubtfulFramingIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzFraming compares where requests begin with what net/http makes of the
-// same bytes, and that it does not matter how they are cut.
+// FuzzFraming compares where requests begin with what net/http finds in the
+// same bytes, and checks that it does not matter how they are split.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range []string{
 		askHealth + askHealth, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" + askHealth,

@@ -19,36 +19,36 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// UnixListener listens on a Unix socket that only its owner (and root) can
-// reach. It holds a lock beside the socket for as long as it is open, so that
-// of two daemons that start at once exactly one wins.
+// UnixListener listens on a Unix socket that only its owner and root can reach.
+// While it is open it holds a lock file next to the socket, so that of two
+// daemons that start at once exactly one wins.
 type UnixListener struct {
 	*net.UnixListener
 	path      string
-	inode     fs.FileInfo // of the socket: a path that is no longer ours is not removed
-	lock      *os.File    // nil: the socket is another's, see InheritUnix
-	staleLock string      // what was in the lock of a daemon that died; "" if none did
+	inode     fs.FileInfo // of the socket, so as not to remove another's
+	lock      *os.File    // nil: the socket belongs to another process, see InheritUnix
+	staleLock string      // contents of the lock of a dead daemon, or ""
 	closed    sync.Once
 }
 
-// maxPath is what fits the kernel's address of a Unix socket, with its
-// terminating zero.
+// maxPath is the maximum length of a Unix socket's path, without the
+// terminating NUL.
 const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// backlog is how many clients may wait to be accepted; past it connecting
-// fails. The kernel takes less where its own limit is lower.
+// backlog is how many clients may wait to be accepted; beyond it connecting
+// fails. The kernel may apply a lower limit.
 const backlog = 4096
 
-// ListenUnix listens at path. The directory is made if it is missing. A socket
-// that a dead daemon left there is replaced; anything else that is in the way
-// is an error.
+// ListenUnix listens at path. It creates the directory if it is missing and
+// replaces a socket left by a dead daemon; anything else at the path is an
+// error.
 func ListenUnix(path string) (*UnixListener, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("listen on %s: the path has %d bytes, and a socket's may have %d: choose a shorter one", path, len(path), maxPath)
+		return nil, fmt.Errorf("listen on %s: the path has %d bytes, the maximum for a socket is %d: choose a shorter one", path, len(path), maxPath)
 	}
 	if err := privateDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -72,8 +72,9 @@ func ListenUnix(path string) (*UnixListener, error) {
 	return l, nil
 }
 
-// privateDir makes the directory of a socket if it is missing, and refuses one in
-// which, or above which, somebody else could put something in the place of ours.
+// privateDir creates the directory of a socket if it is missing. It refuses a
+// directory if another user could replace something in it or in a parent
+// directory.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -81,14 +82,15 @@ func privateDir(dir string) error {
 	return trust.Directory(dir, os.Geteuid())
 }
 
-// Left is what the lock said of a daemon that died without removing its socket,
-// which this one has replaced; "" if there was none.
+// StaleLock returns the contents of the lock of a daemon that died without
+// removing its socket, which this one has replaced, or "" if there was none.
 func (l *UnixListener) StaleLock() string { return l.staleLock }
 
-// RemoveUnix removes what a dead daemon left at path, its socket and its lock,
-// if theirs says so of what is in the lock: another may have taken its place. It
-// is empty if the daemon died before it told. The dead one's descriptors may need
-// a moment to go, up to patience.
+// RemoveUnix removes the socket and the lock that a dead daemon left at path,
+// if theirs returns true for the contents of the lock: another daemon may have
+// taken its place. The contents are empty if the daemon died before WriteLock.
+// The kernel may need a moment to close the dead daemon's descriptors;
+// RemoveUnix waits for that up to patience.
 func RemoveUnix(path string, theirs func(told string) bool, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockRetryPause) {
 		told, _, err := ReadLock(path)
@@ -113,19 +115,20 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 		}
 		return errors.Join(l.removeStaleSocket(), l.release())
 	}
-	return nil // somebody lives who has it
+	return nil // a live process holds the lock
 }
 
 const (
-	// lockPatience is how long a daemon waits for a lock behind which nobody
-	// answers: who removes what is left of a dead one has it for an instant, and
-	// one that stops or starts for not much longer.
+	// lockTimeout is how long a daemon waits for a lock whose socket does not
+	// answer. A process that cleans up after a dead daemon holds it for an
+	// instant, and one that starts or stops not much longer.
 	lockTimeout    = 250 * time.Millisecond
 	lockRetryPause = 5 * time.Millisecond
 )
 
-// Keep hands copies of the socket and of its lock, if there is one, to keep:
-// with them a later process goes on listening, and nobody is refused meanwhile.
+// KeepFDs calls keep with the descriptors of the socket and of its lock, if
+// there is one. With copies of them a later process continues to listen, and no
+// client is refused meanwhile.
 func (l *UnixListener) KeepFDs(keep func(fd int) error) error {
 	own := []syscall.Conn{l.UnixListener}
 	if l.lock != nil {
@@ -144,8 +147,9 @@ func (l *UnixListener) KeepFDs(keep func(fd int) error) error {
 	return nil
 }
 
-// AdoptUnix goes on listening at path with the socket and the lock of an earlier
-// process. It owns them then. Without a socket, which is -1 then, it makes one.
+// AdoptUnix continues to listen at path with the socket and the lock of an
+// earlier process, and takes ownership of both. If socket is -1 it creates a
+// new one.
 func AdoptUnix(path string, socket, lock int) (*UnixListener, error) {
 	l := &UnixListener{path: path, lock: os.NewFile(uintptr(lock), path+".lock")}
 	if err := l.adopt(socket); err != nil {
@@ -156,8 +160,8 @@ func AdoptUnix(path string, socket, lock int) (*UnixListener, error) {
 
 func (l *UnixListener) adopt(socket int) error {
 	if socket < 0 {
-		// The lock is ours, so a socket that is there is what its earlier holder
-		// was about to remove.
+		// We hold the lock, so an existing socket is one that the previous
+		// holder of the lock was about to remove.
 		if info, err := os.Lstat(l.path); err == nil && info.Mode().Type() == fs.ModeSocket {
 			if err := os.Remove(l.path); err != nil {
 				return err
@@ -171,7 +175,7 @@ func (l *UnixListener) adopt(socket int) error {
 	if l.inode, err = os.Lstat(l.path); err != nil {
 		return err
 	}
-	// From now on the socket's peers see this process behind it.
+	// From now on peers see this process's credentials.
 	if err := unix.Listen(socket, backlog); err != nil {
 		return err
 	}
@@ -183,7 +187,7 @@ func (l *UnixListener) adopt(socket int) error {
 	return nil
 }
 
-// Tell writes into the lock who has it, for those who find it taken.
+// WriteLock writes text, which identifies the holder, into the lock file.
 func (l *UnixListener) WriteLock(text string) error {
 	if _, err := l.lock.WriteAt([]byte(text), 0); err != nil {
 		return err
@@ -191,18 +195,20 @@ func (l *UnixListener) WriteLock(text string) error {
 	return l.lock.Truncate(int64(len(text)))
 }
 
-// maxTold bounds what is read of a lock: who has it, in two lines with a path.
+// maxLockBytes limits how much of a lock is read: its contents are two lines
+// with a path.
 const maxLockBytes = 8 << 10
 
-// ReadLock returns what Tell has written into the lock of a path, and the user
-// whose lock it is. It refuses a lock, or a directory of one, that somebody else
-// could have written to; see package trust.
+// ReadLock returns the text that WriteLock wrote into the lock of path, and the
+// owner of the lock. It refuses a lock that another user could have written, or
+// that is in a directory that another user could have changed; see package
+// trust.
 func ReadLock(path string) (text string, owner int, err error) {
 	user, err := trust.ServerUser(path)
 	if err != nil {
 		return "", -1, err
 	}
-	// O_NONBLOCK: to open a pipe would wait for its writer.
+	// O_NONBLOCK: opening a FIFO would wait for a writer.
 	lock, err := os.OpenFile(path+".lock", os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", -1, err
@@ -215,8 +221,8 @@ func ReadLock(path string) (text string, owner int, err error) {
 	return string(told), owner, err
 }
 
-// Leave stops listening, removes the socket, and then says so in the lock, which
-// stays with whom it is kept.
+// CloseKeepingLock stops listening, removes the socket, and then writes text
+// into the lock. The lock stays held by whoever has a copy of its descriptor.
 func (l *UnixListener) CloseKeepingLock(text string) error {
 	l.stop()
 	var err error
@@ -224,25 +230,27 @@ func (l *UnixListener) CloseKeepingLock(text string) error {
 	return err
 }
 
-// InheritUnix serves on a listening socket that another process has made, and
-// owns this descriptor of it then. The path is that process's: nothing beside it
-// is locked, and nothing is removed at the end.
+// InheritUnix serves on a listening socket that another process created, and
+// takes ownership of this descriptor. The path belongs to that process:
+// InheritUnix locks nothing, and nothing is removed at the end.
 func InheritUnix(socket int) (*UnixListener, error) {
 	file := os.NewFile(uintptr(socket), "inherited socket")
 	defer file.Close() // net.FileListener works on a copy
 	nl, err := net.FileListener(file)
 	if err != nil {
-		return nil, fmt.Errorf("listen on a socket that was passed: %w", err)
+		return nil, fmt.Errorf("listen on the inherited socket: %w", err)
 	}
 	return &UnixListener{UnixListener: nl.(*net.UnixListener)}, nil
 }
 
-// Inherited reports whether the socket is another process's, see InheritUnix.
+// Inherited reports whether the socket belongs to another process, see
+// InheritUnix.
 func (l *UnixListener) Inherited() bool {
 	return l.lock == nil
 }
 
-// lockBeside takes the lock of path, or says who has it.
+// acquireLock takes the lock of path. Its error names the process that holds
+// it.
 func acquireLock(path string) (*os.File, error) {
 	name := path + ".lock"
 	for {
@@ -253,7 +261,7 @@ func acquireLock(path string) (*os.File, error) {
 		if _, err := trust.Lock(lock, os.Geteuid()); err != nil {
 			lock.Close()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // its holder has just removed it
+				continue // its holder just removed it
 			}
 			return nil, fmt.Errorf("listen on %s: %w", path, err)
 		}
@@ -265,9 +273,9 @@ func acquireLock(path string) (*os.File, error) {
 			}
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
-		// Whoever had the lock may have removed the file between our open and
-		// our lock. Then this is the lock of nothing, and another daemon may
-		// have made and locked a new one.
+		// The previous holder may have removed the file between our open and
+		// our lock. Then this lock guards nothing, and another daemon may have
+		// created and locked a new file.
 		ours, err := lock.Stat()
 		if err == nil {
 			var there fs.FileInfo
@@ -282,15 +290,15 @@ func acquireLock(path string) (*os.File, error) {
 	}
 }
 
-// probeTimeout bounds the look at a socket that is already there. Connecting
-// to a local socket is immediate unless its backlog is full, and then someone
-// is alive behind it.
+// probeTimeout limits the probe of an existing socket. Connecting to a local
+// socket is immediate unless its backlog is full, and then a daemon is alive
+// behind it.
 const probeTimeout = time.Second
 
-// ErrServing says that somebody has the lock.
+// ErrServing means that another daemon holds the lock.
 var ErrServing = errors.New("another daemon is already serving")
 
-// reachable reports whether somebody listens at path.
+// reachable reports whether a process listens at path.
 func reachable(path string) bool {
 	nc, err := net.DialTimeout("unix", path, probeTimeout)
 	if err != nil {
@@ -300,8 +308,8 @@ func reachable(path string) bool {
 	return true
 }
 
-// PeerAt returns the process that listens at path: the one that made the socket
-// listen, which may have died since.
+// PeerAt returns the process that called listen on the socket at path. It may
+// have died since.
 func PeerAt(path string) (trust.Peer, error) {
 	nc, err := net.DialTimeout("unix", path, probeTimeout)
 	if err != nil {
@@ -313,15 +321,16 @@ func PeerAt(path string) (trust.Peer, error) {
 
 func alreadyServing(path string) error {
 	err := fmt.Errorf("%w on %s", ErrServing, path)
-	// Else it is starting or stopping.
+	// If nothing answers, the daemon is starting or stopping.
 	if peer, peerErr := PeerAt(path); peerErr == nil && peer.PID > 0 {
 		return fmt.Errorf("%w (pid %d)", err, peer.PID)
 	}
 	return err
 }
 
-// clear removes a dead socket from the path. The lock is held: a daemon that
-// has bound the socket and does not listen yet is not mistaken for a dead one.
+// removeStaleSocket removes a dead socket at the path. The caller holds the
+// lock, so a daemon that has bound its socket but does not listen yet is not
+// mistaken for a dead one.
 func (l *UnixListener) removeStaleSocket() error {
 	info, err := os.Lstat(l.path)
 	switch {
@@ -330,7 +339,7 @@ func (l *UnixListener) removeStaleSocket() error {
 	case err != nil:
 		return fmt.Errorf("listen on %s: %w", l.path, err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("listen on %s: there is something that is not a socket: move it away, or choose another path", l.path)
+		return fmt.Errorf("listen on %s: the file is not a socket: move it away, or choose another path", l.path)
 	}
 	nc, err := net.DialTimeout("unix", l.path, probeTimeout)
 	switch {
@@ -344,8 +353,8 @@ func (l *UnixListener) removeStaleSocket() error {
 	}
 }
 
-// bind makes the socket. It is made private before it listens, so there is no
-// moment at which someone else could connect, whatever the umask.
+// bind creates the socket. It makes the socket private before it listens, so
+// that no other user can connect at any moment, whatever the umask.
 func (l *UnixListener) bind() error {
 	if err := l.removeStaleSocket(); err != nil {
 		return err
@@ -381,7 +390,7 @@ func (l *UnixListener) bind() error {
 	return nil
 }
 
-// stop refuses new connections and keeps the path and the lock.
+// stop refuses new connections, but keeps the path and the lock.
 func (l *UnixListener) stop() { _ = l.UnixListener.Close() }
 
 // Close stops listening and removes the socket and the lock. It may be called
@@ -391,8 +400,9 @@ func (l *UnixListener) Close() error {
 	return l.release()
 }
 
-// release removes the files. The lock goes last and is let go of after it is
-// gone, so that whoever locks it meanwhile notices; see lockBeside.
+// release removes the files. It removes the lock file last and unlocks it
+// afterwards, so that a process that locks it meanwhile notices; see
+// acquireLock.
 func (l *UnixListener) release() (err error) {
 	if l.lock == nil {
 		return nil
@@ -409,12 +419,12 @@ func (l *UnixListener) removeSocket() error {
 	return nil
 }
 
-// outOfFiles reports an accept error that passes.
+// isTransientAcceptError reports whether an accept error is temporary.
 func isTransientAcceptError(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED)
 }
 
-// linkTo makes the link of an accepted connection.
+// linkTo returns the link of an accepted connection.
 func linkTo(nc *net.UnixConn) link {
 	return link{
 		Reader:   nc,
@@ -426,16 +436,16 @@ func linkTo(nc *net.UnixConn) link {
 	}
 }
 
-// hungUp reports whether the peer of a socket has closed its end altogether,
-// and not only its sending side; or whether nobody holds the reading end of a
-// pipe. What is closed on this side counts too.
+// hungUp reports whether the peer of a socket has closed both directions, not
+// only its sending side, or whether the read end of a pipe is closed. An end
+// that is closed on this side counts too.
 func hungUp(end syscall.Conn) bool {
 	raw, err := end.SyscallConn()
 	if err != nil {
 		return true
 	}
 	hung := true
-	_ = raw.Control(func(fd uintptr) { // it fails on a closed connection alone
+	_ = raw.Control(func(fd uintptr) { // fails only on a closed connection
 		poll := []unix.PollFd{{Fd: int32(fd)}}
 		_, err := unix.Poll(poll, 0)
 		hung = err == nil && poll[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
@@ -443,8 +453,7 @@ func hungUp(end syscall.Conn) bool {
 	return hung
 }
 
-// admit serves a connection if its peer may talk to this daemon, which is what
-// its own user and root may.
+// admit serves a connection if its peer is the daemon's own user or root.
 func (s *Server) admit(ctx context.Context, nc net.Conn) {
 	uc, ok := nc.(*net.UnixConn)
 	if !ok {
@@ -459,14 +468,14 @@ func (s *Server) admit(ctx context.Context, nc net.Conn) {
 		s.refuse(nc, actor, err)
 		return
 	}
-	_ = uc.SetWriteBuffer(sendBufferBytes) // without it streams are slower, and right
-	actor.Scope = access.ScopeAdmin        // who could just as well replace the daemon
-	_ = s.run(ctx, actor, linkTo(uc))      // how one connection ends is no concern of the others
+	_ = uc.SetWriteBuffer(sendBufferBytes) // only affects the speed of streams
+	actor.Scope = access.ScopeAdmin        // the peer could replace the daemon anyway
+	_ = s.run(ctx, actor, linkTo(uc))      // errors of one connection do not affect others
 }
 
-// sendBufferBytes is what a connection may have under way: some chunks of a
-// stream, so that its writer and its reader need not take turns. The memory is
-// the kernel's, used while there is something to send, and bounded by it.
+// sendBufferBytes is how much a connection may have in transit: some chunks of
+// a stream, so that its writer and its reader need not take turns. The kernel
+// allocates the memory only while there is something to send, and limits it.
 const sendBufferBytes = 1 << 20
 
 func allowed(peer, self int) error {

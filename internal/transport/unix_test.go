@@ -38,7 +38,7 @@ func files(t *testing.T, dir string) []string {
 
 func TestSocketIsPrivateAndLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	defer syscall.Umask(syscall.Umask(0)) // the worst one
+	defer syscall.Umask(syscall.Umask(0)) // the most permissive one
 	l, err := ListenUnix(filepath.Join(dir, "trl.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		needsRoot bool
 		prepare   func(t *testing.T, path string)
-		want      string // in the error; "": it listens
+		want      string // in the error; "": no error
 	}{
 		"nothing": {asAnyone, func(*testing.T, string) {}, ""},
 		"a dead socket": {asAnyone, func(t *testing.T, path string) {
@@ -175,7 +175,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 			}
 			if err == nil {
 				l.Close()
-				t.Fatal("it listens")
+				t.Fatal("no error")
 			}
 			if want := strings.ReplaceAll(tc.want, "%s", path); !strings.Contains(err.Error(), want) {
 				t.Errorf("%q does not say %q", err, want)
@@ -187,7 +187,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-// What a daemon refuses of a lock, its clients refuse too.
+// Clients refuse the same locks as a daemon.
 func TestReadLockRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		needsRoot bool
@@ -203,7 +203,7 @@ func TestReadLockRefuses(t *testing.T) {
 		"a directory":        {false, func(lock string) error { return errors.Join(os.Remove(lock), os.Mkdir(lock, 0o700)) }, "not a regular file"},
 		"a directory of all": {false, func(lock string) error { return os.Chmod(filepath.Dir(lock), 0o777|fs.ModeSticky) }, "others may write"},
 		"another's":          {true, func(lock string) error { return os.Chown(lock, 65534, -1) }, "belongs to another user"},
-		// Root may use a daemon of the user whose directory it is in.
+		// Root may use the daemon of the user who owns the directory.
 		"another's, in their directory": {true, func(lock string) error {
 			return errors.Join(os.Chown(lock, 65534, -1), os.Chown(filepath.Dir(lock), 65534, -1))
 		}, ""},
@@ -239,10 +239,10 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	}
 }
 
-// A daemon too busy to accept is not a dead one.
+// A daemon that is too busy to accept is not dead.
 func TestBusySocketIsNotReplaced(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere a full backlog looks like a dead socket, and only the lock tells")
+		t.Skip("on other systems a full backlog looks like a dead socket; only the lock tells them apart")
 	}
 	path := filepath.Join(t.TempDir(), "x.sock")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -262,7 +262,7 @@ func TestBusySocketIsNotReplaced(t *testing.T) {
 	}
 	if l, err := ListenUnix(path); err == nil {
 		l.Close()
-		t.Error("it was replaced")
+		t.Error("the socket was replaced")
 	}
 	if left := files(t, filepath.Dir(path)); strings.Join(left, " ") != "x.sock" {
 		t.Errorf("left: %v", left)
@@ -294,8 +294,8 @@ func TestCloseLeavesAnothersSocket(t *testing.T) {
 	}
 }
 
-// reach connects to a listener that accepts nobody. The others have looked whether
-// somebody serves, and may have filled its queue.
+// reach connects to a listener that does not accept. The other daemons probe
+// whether it serves, and may have filled its queue.
 func reach(path string, l net.Listener) error {
 	for {
 		nc, err := net.Dial("unix", path)
@@ -312,8 +312,8 @@ func reach(path string, l net.Listener) error {
 	}
 }
 
-// Daemons that start and stop at the same path all the time: never two of them
-// hold it at once, and somebody always gets it in the end.
+// Daemons start and stop at the same path all the time: no two of them hold it
+// at once, and one of them always gets it in the end.
 func TestOneOfManyDaemonsWins(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	var holding, won atomic.Int64
@@ -333,7 +333,7 @@ func TestOneOfManyDaemonsWins(t *testing.T) {
 				}
 				won.Add(1)
 				if err := reach(path, l); err != nil {
-					t.Errorf("the winner is out of reach: %v", err)
+					t.Errorf("cannot connect to the winner: %v", err)
 				}
 				holding.Add(-1)
 				if err := l.Close(); err != nil {
@@ -344,14 +344,15 @@ func TestOneOfManyDaemonsWins(t *testing.T) {
 	}
 	wg.Wait()
 	if won.Load() == 0 {
-		t.Error("nobody won")
+		t.Error("no daemon got the lock")
 	}
 	if left := files(t, filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
 
-// die gives up what a process has open, as its death does, and nothing else.
+// die closes the descriptors as the death of the process does, and nothing
+// else.
 func (l *UnixListener) die() { _, _ = l.UnixListener.Close(), l.lock.Close() }
 
 func TestWhatADeadDaemonLeaves(t *testing.T) {
@@ -363,7 +364,7 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 			t.Fatal(err)
 		}
 		if l.StaleLock() != left {
-			t.Errorf("it finds %q, want %q", l.StaleLock(), left)
+			t.Errorf("stale lock %q, want %q", l.StaleLock(), left)
 		}
 		if err := l.WriteLock(name); err != nil {
 			t.Fatal(err)
@@ -376,16 +377,16 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 			t.Error(err)
 		}
 		if left := files(t, filepath.Dir(path)); !slices.Equal(left, want) {
-			t.Errorf("after %s is removed there is %v, want %v", name, left, want)
+			t.Errorf("after removing %s: files %v, want %v", name, left, want)
 		}
 	}
-	remove("nobody", time.Minute)
+	remove("missing", time.Minute)
 	listen("", "a first and long name").die()
 	second := listen("a first and long name", "second")
 	remove("a first and long name", time.Minute, "x.sock", "x.sock.lock")
-	remove("second", 20*time.Millisecond, "x.sock", "x.sock.lock") // it lives
+	remove("second", 20*time.Millisecond, "x.sock", "x.sock.lock") // it is alive
 	if nc, err := net.Dial("unix", path); err != nil {
-		t.Errorf("a living daemon is out of reach: %v", err)
+		t.Errorf("cannot connect to a live daemon: %v", err)
 	} else {
 		nc.Close()
 	}
@@ -394,14 +395,14 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 	remove("second", time.Minute)
 
 	slow := listen("", "slow")
-	time.AfterFunc(30*time.Millisecond, slow.die) // while it is looked at
+	time.AfterFunc(30*time.Millisecond, slow.die) // during the probe
 	remove("slow", time.Minute)
 
-	listen("", "").die() // before it has signed
+	listen("", "").die() // before WriteLock
 	remove("unsigned", time.Minute)
 }
 
-// A lock that is held for an instant, with nobody behind it, is waited for.
+// ListenUnix waits for a lock that is held for an instant without a socket.
 func TestLockIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.sock")
 	lock, err := acquireLock(path)
@@ -432,7 +433,7 @@ func TestWhoMayTalk(t *testing.T) {
 const otherUserEnv = "TRL_TEST_STRANGER_CONNECTS_TO"
 
 // TestStrangerIsRefused connects as another user. It runs itself again as that
-// user, who is let through the permissions that would stop it first.
+// user; the permissions that would stop it first are lifted.
 func TestStrangerIsRefused(t *testing.T) {
 	if path := os.Getenv(otherUserEnv); path != "" {
 		nc, err := net.Dial("unix", path)
@@ -453,7 +454,7 @@ func TestStrangerIsRefused(t *testing.T) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to be someone else")
+		t.Skip("needs root to switch to another user")
 	}
 	_, path := start(t, Config{}, nil)
 	if err := os.Chmod(path, 0o666); err != nil {
@@ -464,7 +465,7 @@ func TestStrangerIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The test binary is where only its owner may look.
+	// Only the owner can reach the test binary, so it is copied.
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Skip("needs /proc")
@@ -511,8 +512,8 @@ func TestOnlyUnixSocketsAreServed(t *testing.T) {
 	}
 }
 
-// The lock outlives who listened, says what it was told, and lets another listen
-// again while nobody else can.
+// The lock outlives the listener, holds what was written into it, and lets its
+// holder listen again while no other process can.
 func TestLockStaysBehind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trl.sock")
 	l, err := ListenUnix(path)
@@ -545,7 +546,7 @@ func TestLockStaysBehind(t *testing.T) {
 		t.Errorf("the lock says %q, %v", got, err)
 	}
 	if _, err := ListenUnix(path); err == nil {
-		t.Error("another could listen")
+		t.Error("another process could listen")
 	}
 	again, err := AdoptUnix(path, -1, kept[1])
 	if err != nil {

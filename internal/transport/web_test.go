@@ -23,11 +23,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// webSessions answers every method, so that what a request is refused by can
-// only be the door.
+// webSessions answers every method, so that a request can only be refused by
+// the checks of the HTTP server.
 type webSessions struct {
 	fakeSessions
-	text string // what exec e-1 wrote; it has ended
+	text string // output of exec e-1, which has ended
 }
 
 func (webSessions) Create(_ context.Context, p api.SessionCreateParams, _ string) (*api.Session, error) {
@@ -124,17 +124,17 @@ func (webSessions) ExecList(context.Context, api.SessionParams) (*api.ExecListRe
 	return &api.ExecListResult{}, nil
 }
 
-// webRig is an HTTP server with a token of each kind.
+// webRig is an HTTP server with one token of each kind.
 type webRig struct {
 	t       testing.TB
 	address string
 	url     string
-	tokens  string // the file
+	tokens  string // path of the token file
 	client  *http.Client
 	server  *HTTPServer
 }
 
-// The secrets of the tokens in a rig's file, by what is special about them.
+// webTokens are the secrets of the tokens in a rig's file, by kind.
 var webTokens = []struct {
 	secret  string
 	scope   access.Scope
@@ -148,8 +148,7 @@ var webTokens = []struct {
 	{"trl_red", access.ScopeAdmin, "", "red"},
 }
 
-// writeTokens writes a token file with those of webTokens that are not left
-// out.
+// writeTokens writes a token file with the webTokens that are not omitted.
 func writeTokens(t testing.TB, path string, without ...string) {
 	t.Helper()
 	var records []string
@@ -172,7 +171,7 @@ func writeTokens(t testing.TB, path string, without ...string) {
 	}
 }
 
-// webOptions is what a test changes about a rig.
+// webOptions are the settings of a rig that a test changes.
 type webOptions struct {
 	config  Config
 	http    HTTPConfig
@@ -218,12 +217,12 @@ func startHTTP(t testing.TB, o webOptions) *webRig {
 	if o.http.TLS != nil {
 		rig.url = "https://" + rig.address
 	}
-	carrier := &http.Transport{TLSClientConfig: &tls.Config{}, DisableCompression: true}
-	rig.client = &http.Client{Transport: carrier, Timeout: 30 * time.Second}
+	roundTripper := &http.Transport{TLSClientConfig: &tls.Config{}, DisableCompression: true}
+	rig.client = &http.Client{Transport: roundTripper, Timeout: 30 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- rig.server.Serve(context.Background(), l) }()
 	t.Cleanup(func() {
-		carrier.CloseIdleConnections()
+		roundTripper.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		web := make(chan error, 1)
@@ -238,7 +237,7 @@ func startHTTP(t testing.TB, o webOptions) *webRig {
 	return rig
 }
 
-// webRequest is one HTTP request of a test; "-" is a header that is not sent.
+// webRequest is one HTTP request of a test; "-" omits a header.
 type webRequest struct {
 	method, path, body  string
 	token, host, origin string

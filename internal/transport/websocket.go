@@ -19,50 +19,49 @@ import (
 )
 
 const (
-	// pingEvery is how often a silent peer is asked whether it is there, and
-	// pingPatience how long it has to answer: together about as long as
-	// proxies wait.
+	// pingEvery is how often a silent peer is pinged, and pingTimeout how long
+	// it has to answer: together about as long as proxies wait.
 	pingEvery   = 30 * time.Second
 	pingTimeout = 20 * time.Second
-	// closeGrace is what the last words of a connection may take.
+	// closeGrace limits the close handshake.
 	closeGrace = time.Second
 )
 
-// websocket serves a connection as the one of a socket, with messages for
+// websocket serves a connection like one of a socket, with messages instead of
 // lines.
 func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor access.Actor) {
 	taken := &hijackRecorder{ResponseWriter: w}
 	ws, err := websocket.Accept(taken, r, &websocket.AcceptOptions{
-		InsecureSkipVerify: true, // the guard has looked at the origin, and is stricter
+		InsecureSkipVerify: true, // guard has checked the origin, and is stricter
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {
-		return // it has been answered
+		return // Accept has answered
 	}
 	if conn := connOf(r.Context()); conn != nil {
-		conn.framing.state = afterFraming // no more requests of HTTP; net/http does not read any more
+		conn.framing.state = afterFraming // no more HTTP requests: net/http has stopped reading
 	}
-	ws.SetReadLimit(-1) // messages bounds them, and can say so
+	ws.SetReadLimit(-1) // messages enforces the limit, and can answer
 	l := &wsLink{ws: ws, nc: taken.conn, messages: newMessages(ws, h.srv.cfg.MaxRequestBytes)}
 	if h.onLink != nil {
 		h.onLink(l)
 	}
-	// The request's own context ends with the connection's taking.
+	// The request's own context ends when the connection is hijacked.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
-	var beside sync.WaitGroup
-	beside.Go(l.messages.pump)
-	beside.Go(func() { h.monitorWebSocket(ctx, l, actor.TokenID, cancel) })
+	var background sync.WaitGroup
+	background.Go(l.messages.pump)
+	background.Go(func() { h.monitorWebSocket(ctx, l, actor.TokenID, cancel) })
 	err = h.srv.run(ctx, actor, l.link(rateLimited{Handler: h.srv.cfg.Handler, limits: h.limits, token: actor.TokenID}))
 	if errors.Is(err, ErrServerClosed) {
 		l.setCloseReason(websocket.StatusGoingAway, "the daemon is shutting down")
 	}
 	cancel()
-	_ = l.close() // run has; unless there was nothing to run
-	beside.Wait()
+	_ = l.close() // already closed, unless run did not start
+	background.Wait()
 }
 
-// attend ends a connection whose token is no longer good or whose peer is gone,
-// with all that goes on in it.
+// monitorWebSocket ends a connection, and everything in it, when its token is
+// no longer valid or its peer is gone.
 func (h *HTTPServer) monitorWebSocket(ctx context.Context, l *wsLink, token string, end func()) {
 	tick := time.NewTicker(tokenPoll)
 	defer tick.Stop()
@@ -74,7 +73,7 @@ func (h *HTTPServer) monitorWebSocket(ctx context.Context, l *wsLink, token stri
 		case <-tick.C:
 		}
 		if !h.keys.Valid(token) {
-			l.setCloseReason(websocket.StatusPolicyViolation, "the token is no longer good")
+			l.setCloseReason(websocket.StatusPolicyViolation, "the token is no longer valid")
 			end()
 			return
 		}
@@ -88,32 +87,32 @@ func (h *HTTPServer) monitorWebSocket(ctx context.Context, l *wsLink, token stri
 	}
 }
 
-// takenWriter remembers the connection that the WebSocket takes over: writes
-// need deadlines, and ending must not wait.
+// hijackRecorder remembers the connection that the WebSocket takes over: writes
+// need deadlines, and closing must not wait.
 type hijackRecorder struct {
 	http.ResponseWriter
 	conn net.Conn
 }
 
-// Hijack hands the connection over.
+// Hijack takes over the connection.
 func (t *hijackRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	t.conn = nc
 	return nc, rw, err
 }
 
-// wsLink is a WebSocket as a connection sees it.
+// wsLink adapts a WebSocket to a link.
 type wsLink struct {
 	ws            *websocket.Conn
 	nc            net.Conn
 	messages      *messages
 	writing       atomic.Bool
-	partial       io.WriteCloser // of an answer in several pieces; used by the one who writes
-	writeDeadline time.Time      // the deadline of writes; used by the one who writes
+	partial       io.WriteCloser // an answer in several pieces; used only by the writer
+	writeDeadline time.Time      // used only by the writer
 
 	ending sync.Once
 	mu     sync.Mutex
-	code   websocket.StatusCode // 0: a normal end
+	code   websocket.StatusCode // 0: normal closure
 	reason string
 }
 
@@ -132,13 +131,13 @@ func (l *wsLink) link(handler Handler) link {
 	}
 }
 
-// Write sends a line, or a piece of one, as a message, or as a piece of one.
-// A line has its one newline at its end.
+// Write sends a line as a message, or a piece of a line as a piece of a
+// message. Only the end of a line is a newline.
 func (l *wsLink) Write(p []byte) (int, error) {
 	l.writing.Store(true)
 	defer l.writing.Store(false)
-	// For this write alone: pings are written too, and have a limit of their own.
-	_ = l.nc.SetWriteDeadline(l.writeDeadline) // it fails on a closed connection, and so does the write
+	// For this write only: pings are written too, and have their own limit.
+	_ = l.nc.SetWriteDeadline(l.writeDeadline) // fails on a closed connection, and so does the write
 	defer func() { _ = l.nc.SetWriteDeadline(time.Time{}) }()
 	text, last := bytes.CutSuffix(p, []byte("\n"))
 	var err error
@@ -163,7 +162,8 @@ func (l *wsLink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// because says what the peer is to be told at the end. The first reason holds.
+// setCloseReason sets the status and the reason to send at the end. The first
+// one wins.
 func (l *wsLink) setCloseReason(code websocket.StatusCode, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,19 +172,20 @@ func (l *wsLink) setCloseReason(code websocket.StatusCode, reason string) {
 	}
 }
 
-// close says why and ends the connection, also under a write that is stuck.
+// close sends the close reason and ends the connection, even during a stuck
+// write.
 func (l *wsLink) close() error {
 	l.ending.Do(func() {
 		l.messages.end()
 		l.setCloseReason(l.messages.closeStatus())
 		_ = l.nc.SetDeadline(time.Now().Add(closeGrace))
-		_ = l.ws.Close(l.code, l.reason) // who is gone is told nothing
+		_ = l.ws.Close(l.code, l.reason) // the peer may be gone
 		_ = l.nc.Close()
 	})
 	return nil
 }
 
-// hungUp reports whether nobody is at the other end.
+// hungUp reports whether the peer has closed the connection.
 func (l *wsLink) hungUp() bool {
 	nc := l.nc
 	for {
@@ -199,9 +200,8 @@ func (l *wsLink) hungUp() bool {
 	}
 }
 
-// alive asks the peer whether it is there. While it is being written to, or
-// requests wait to be read, an answer could not get through: then the kernel
-// has to notice.
+// alive pings the peer. During a write, or while requests wait to be read, a
+// pong could not get through: then detection is left to the kernel.
 func (l *wsLink) alive(ctx context.Context) bool {
 	if l.writing.Load() || !l.messages.reading.Load() {
 		return true
@@ -215,22 +215,22 @@ func (l *wsLink) alive(ctx context.Context) bool {
 	return l.writing.Load() || !l.messages.reading.Load() || l.messages.count.Load() != before
 }
 
-// messages is the requests that come as messages. They are read by pump, a
-// goroutine of its own, because a read of a WebSocket can't be given up
-// without giving up the connection. It reads when it is asked to, so a
-// connection that pauses leaves messages where they are.
+// messages reads requests from WebSocket messages. A separate goroutine, pump,
+// reads them, because a read from a WebSocket cannot be cancelled without
+// closing the connection. It reads only on request, so a paused connection
+// leaves messages unread.
 type messages struct {
 	ws      *websocket.Conn
 	max     int
 	want    chan []byte // buffers to read into
 	got     chan message
-	ended   chan struct{} // closed by end: nothing is wanted any more
+	ended   chan struct{} // closed by end
 	once    sync.Once
 	reading atomic.Bool
 	count   atomic.Int64
 
 	mu     sync.Mutex
-	binary bool // the peer sent what is no text
+	binary bool // the peer sent a binary message
 }
 
 type message struct {
@@ -242,15 +242,16 @@ func newMessages(ws *websocket.Conn, limit int) *messages {
 	return &messages{ws: ws, max: limit, want: make(chan []byte), got: make(chan message), ended: make(chan struct{})}
 }
 
-// end makes next return, now and later.
+// end makes current and later calls of next return.
 func (m *messages) end() { m.once.Do(func() { close(m.ended) }) }
 
-// fault is what the peer did wrong, for its last words.
+// closeStatus returns the close status and the reason if the peer violated the
+// protocol, and a normal closure otherwise.
 func (m *messages) closeStatus() (websocket.StatusCode, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.binary {
-		return websocket.StatusUnsupportedData, "a request is a text message"
+		return websocket.StatusUnsupportedData, "requests must be text messages"
 	}
 	return websocket.StatusNormalClosure, ""
 }
@@ -289,11 +290,12 @@ func (m *messages) pump() {
 	}
 }
 
-var errNotText = errors.New("transport: a message that is not text")
+var errNotText = errors.New("transport: message is not text")
 
-// read appends the next message to buf. As with lines, of one over the limit
-// only the beginning is kept. A message that is cut off with its connection may
-// look whole here; it does no harm, since no part of a JSON object is another.
+// read appends the next message to buf. As with lines, only the beginning of a
+// message over the limit is kept. A message that is cut off with its connection
+// may look complete here; that is harmless, since no prefix of a JSON object is
+// a JSON object.
 func (m *messages) read(buf []byte) ([]byte, error) {
 	kind, r, err := m.ws.Reader(context.Background())
 	if err != nil {
@@ -312,7 +314,7 @@ func (m *messages) read(buf []byte) ([]byte, error) {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if len(buf) > m.max {
-			buf = bytes.Clone(buf[:min(len(buf), idPrefixBytes)]) // lets go of the rest
+			buf = bytes.Clone(buf[:min(len(buf), idPrefixBytes)]) // frees the rest
 			if _, err := io.Copy(io.Discard, r); err != nil {
 				return buf, unexpectedEOF(err)
 			}
@@ -327,8 +329,8 @@ func (m *messages) read(buf []byte) ([]byte, error) {
 	}
 }
 
-// gone makes sure that the end of a WebSocket is not taken for the end of an
-// input whose answers are still wanted.
+// unexpectedEOF makes sure that the end of a WebSocket is not mistaken for the
+// end of an input whose answers are still wanted.
 func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -49,11 +49,11 @@ func (s *socket) send(kind websocket.MessageType, text string) {
 }
 
 func (s *socket) text() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience) // a test that hangs says where
+	ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience) // makes a test that hangs fail where it hangs
 	defer cancel()
 	kind, text, err := s.Read(ctx)
 	if err == nil && kind != websocket.MessageText {
-		err = errors.New("a message that is not text")
+		err = errors.New("message is not text")
 	}
 	return string(text), err
 }
@@ -136,7 +136,7 @@ func TestWebSocketStreams(t *testing.T) {
 	}
 }
 
-// A long answer goes out in pieces, and is one message all the same.
+// A long answer is sent in pieces, but is still one message.
 func TestWebSocketLongAnswer(t *testing.T) {
 	long := strings.Repeat("x", 3*writePieceBytes)
 	rig := startHTTP(t, webOptions{run: func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
@@ -229,7 +229,7 @@ func TestRevokedTokenEndsItsWebSocket(t *testing.T) {
 	if text, err := s.text(); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 		t.Errorf("got %q, %v", text, err)
 	}
-	// With all that went on in it.
+	// Including the requests in flight.
 	if got := <-g.cancelled; got != "mine" {
 		t.Errorf("cancelled %q", got)
 	}
@@ -238,7 +238,7 @@ func TestRevokedTokenEndsItsWebSocket(t *testing.T) {
 
 func TestWebSocketRequestsCount(t *testing.T) {
 	g := newGate()
-	// The connection is one, and so is each request in it.
+	// The connection counts as one request, and so does each request in it.
 	rig := startHTTP(t, webOptions{limits: access.Limits{Concurrent: 2}, run: g.run})
 	s := rig.socket("trl_runner")
 	s.send(websocket.MessageText, call("exec.run", `{"session_id":"s","command":"x"}`))
@@ -253,7 +253,7 @@ func TestWebSocketRequestsCount(t *testing.T) {
 	}
 }
 
-// A shutdown lets what was asked be answered, and says goodbye.
+// A shutdown lets pending requests be answered, and sends a close reason.
 func TestWebSocketDrains(t *testing.T) {
 	g := newGate()
 	rig := startHTTP(t, webOptions{run: g.run})
@@ -275,7 +275,7 @@ func TestWebSocketDrains(t *testing.T) {
 	}
 }
 
-// A peer that is there answers when it is asked, also while it sends nothing.
+// A live peer answers pings, even while it sends nothing.
 func TestPingFindsOutWhoIsThere(t *testing.T) {
 	links := make(chan *wsLink, 2)
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.onLink = func(l *wsLink) { links <- l } }})
@@ -288,22 +288,22 @@ func TestPingFindsOutWhoIsThere(t *testing.T) {
 		read <- err
 	}()
 	if !here.alive(t.Context()) {
-		t.Error("one that reads is taken for gone")
+		t.Error("a live peer was taken for gone")
 	}
 	s.CloseNow()
 	<-read
 
-	rig.socket("trl_runner") // and never reads
+	rig.socket("trl_runner") // never reads
 	silent := <-links
 	awaitReading(t, silent)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if silent.alive(ctx) {
-		t.Error("one that does not answer is taken for there")
+		t.Error("an unresponsive peer was taken for alive")
 	}
 }
 
-// The time limit of an answer is not that of a ping long after it.
+// The write deadline of an answer must not apply to a later ping.
 func TestPingAfterAnAnswer(t *testing.T) {
 	links := make(chan *wsLink, 1)
 	const limit = 300 * time.Millisecond
@@ -316,14 +316,14 @@ func TestPingAfterAnAnswer(t *testing.T) {
 	s.reply()
 	here := <-links
 	awaitReading(t, here)
-	time.Sleep(2 * limit) // absence: the limit of the answer does not apply any more
+	time.Sleep(2 * limit) // absence: the deadline of the answer no longer applies
 	read := make(chan error, 1)
 	go func() {
 		_, err := s.text()
 		read <- err
 	}()
 	if !here.alive(t.Context()) {
-		t.Error("a quiet peer is taken for gone")
+		t.Error("a quiet peer was taken for gone")
 	}
 	s.CloseNow()
 	<-read
@@ -334,8 +334,8 @@ func awaitReading(t *testing.T, l *wsLink) {
 	trltest.Eventually(t, "the link is read", l.messages.reading.Load)
 }
 
-// FuzzWebSocket sends a message. Whatever it is, it is answered by one JSON
-// object at the most, and the connection still works or says why not.
+// FuzzWebSocket sends an arbitrary message. It is answered by at most one JSON
+// object, and the connection still works or is closed with a reason.
 func FuzzWebSocket(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", "null", "[]", call("system.ping", "{}"), call("exec.run", "[]"), `{"jsonrpc":"2.0","method":"system.ping"}`,

@@ -1,14 +1,14 @@
 // Package rawjson walks JSON text in place, without building values.
 //
-// It exists for two readers that encoding/json cannot serve: the carrier,
-// which takes a request line apart into slices of itself, and the strict
-// parameter decoder, which must see member names exactly as they were sent
-// (encoding/json matches them in any case) and name the one that is wrong.
+// It exists for two readers that encoding/json cannot serve: the transport,
+// which splits a request line into subslices, and the strict parameter decoder,
+// which must see member names exactly as they were sent (encoding/json ignores
+// case) and name the one that is wrong.
 //
 // It accepts what encoding/json accepts, with two exceptions, both where
-// encoding/json would quietly change what was sent: text that is not UTF-8 is
-// refused, and Unquote refuses half a surrogate pair. No error holds any of
-// the text, which may be secret: only where it went wrong.
+// encoding/json would silently change the text: it rejects text that is not
+// UTF-8, and Unquote rejects half a surrogate pair. Errors never include any of
+// the text, which may be secret, only the position.
 package rawjson
 
 import (
@@ -16,14 +16,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth bounds nesting, and so the stack a hostile text can make a walk
-// use. The contract nests four deep; the rest is room for free-form members.
+// MaxDepth limits nesting, and so the stack that a hostile text can use. The
+// contract nests four levels deep; the rest is room for free-form members.
 const MaxDepth = 512
 
-// Kind is the kind of a value, known from its first byte.
+// Kind is the kind of a value, determined by its first byte.
 type Kind uint8
 
-// The kinds of values. Invalid is anything else, and the end of the text.
+// The kinds of values. Invalid stands for anything else and for the end of the text.
 const (
 	Invalid Kind = iota
 	Object
@@ -34,7 +34,7 @@ const (
 	Null
 )
 
-// SyntaxError says where a text stops being JSON.
+// SyntaxError says where a text stops being valid JSON.
 type SyntaxError struct {
 	Offset int
 	Reason string
@@ -51,7 +51,7 @@ type Scanner struct {
 	pos  int
 }
 
-// Scan starts a walk of data, which the scanner's results point into.
+// Scan returns a scanner for data. Its results are subslices of data.
 func Scan(data []byte) Scanner { return Scanner{data: data} }
 
 func (s *Scanner) fail(reason string) error {
@@ -69,8 +69,8 @@ func (s *Scanner) space() {
 	}
 }
 
-// peek returns the next byte that is not space, or 0 at the end of the text
-// (a 0 in the text is as little the start of anything).
+// peek returns the next byte that is not white space, or 0 at the end of the
+// text. (A 0 byte in the text is not the start of a value either.)
 func (s *Scanner) peek() byte {
 	s.space()
 	if s.pos == len(s.data) {
@@ -79,7 +79,7 @@ func (s *Scanner) peek() byte {
 	return s.data[s.pos]
 }
 
-// Kind returns the kind of the value that comes next.
+// Kind returns the kind of the next value.
 func (s *Scanner) Kind() Kind {
 	switch c := s.peek(); c {
 	case '{':
@@ -100,7 +100,7 @@ func (s *Scanner) Kind() Kind {
 	}
 }
 
-// Enter steps into the object or array that comes next.
+// Enter steps into the next object or array.
 func (s *Scanner) Enter() error {
 	if c := s.peek(); c != '{' && c != '[' {
 		return s.fail("expected an object or an array")
@@ -109,10 +109,10 @@ func (s *Scanner) Enter() error {
 	return nil
 }
 
-// Key returns the next member name of the object that was entered, unquoted,
-// and stops before its value, which the caller must read. ok is false after
-// the last member, when the object has been left. first is true on the first
-// call for an object.
+// Key returns the next member name of the entered object, unquoted, and stops
+// before its value, which the caller must read. ok is false after the last
+// member; the object has then been left. first must be true on the first call
+// for an object.
 func (s *Scanner) Key(first bool) (key []byte, ok bool, err error) {
 	if ok, err := s.next('}', first); !ok || err != nil {
 		return nil, false, err
@@ -139,8 +139,8 @@ func (s *Scanner) Key(first bool) (key []byte, ok bool, err error) {
 	return []byte(name), true, nil
 }
 
-// Element reports whether the array that was entered has another element,
-// which the caller must then read; if not, the array has been left.
+// Element reports whether the entered array has another element, which the
+// caller must then read; if not, the array has been left.
 func (s *Scanner) Element(first bool) (ok bool, err error) { return s.next(']', first) }
 
 func (s *Scanner) next(closer byte, first bool) (bool, error) {
@@ -157,12 +157,12 @@ func (s *Scanner) next(closer byte, first bool) (bool, error) {
 	}
 	s.pos++
 	if s.peek() == closer {
-		return false, s.fail("a comma without anything after it")
+		return false, s.fail("trailing comma")
 	}
 	return true, nil
 }
 
-// Value skips the value that comes next, whatever it is, and returns its text.
+// Value skips the next value, whatever its kind, and returns its text.
 func (s *Scanner) Value() ([]byte, error) {
 	s.space()
 	start := s.pos
@@ -172,10 +172,10 @@ func (s *Scanner) Value() ([]byte, error) {
 	return s.data[start:s.pos], nil
 }
 
-// End fails unless nothing but space is left.
+// End returns an error unless only white space is left.
 func (s *Scanner) End() error {
 	if s.space(); s.pos < len(s.data) {
-		return s.fail("more text after the value")
+		return s.fail("unexpected text after the value")
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *Scanner) digits() error {
 	return nil
 }
 
-// at reports whether the next byte is one of set.
+// at reports whether the next byte is in set.
 func (s *Scanner) at(set string) bool {
 	if s.pos == len(s.data) {
 		return false
@@ -289,7 +289,7 @@ func (s *Scanner) string() error {
 				return err
 			}
 		case c < ' ':
-			return s.fail("a control character inside a string")
+			return s.fail("control character in a string")
 		case c < utf8.RuneSelf:
 			s.pos++
 		default:
@@ -300,7 +300,7 @@ func (s *Scanner) string() error {
 			s.pos += size
 		}
 	}
-	return s.fail("a string without an end")
+	return s.fail("unterminated string")
 }
 
 func (s *Scanner) escape() error {
@@ -311,11 +311,11 @@ func (s *Scanner) escape() error {
 		return nil
 	case s.at("u"):
 		if _, ok := hex4(s.data[s.pos+1:]); !ok {
-			return s.fail("a bad escape inside a string")
+			return s.fail("invalid escape in a string")
 		}
 		s.pos += 5
 		return nil
 	default:
-		return s.fail("a bad escape inside a string")
+		return s.fail("invalid escape in a string")
 	}
 }

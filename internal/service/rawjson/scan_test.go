@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// texts are those where JSON readers tend to differ.
+// texts are inputs on which JSON parsers tend to differ.
 var texts = []string{
 	``, ` `, `{}`, `[]`, `null`, `nul`, `nulll`, `true`, `false`, `tru`, `0`, `-0`, `01`, `-`, `1.`, `.5`, `1.5`, `1e5`, `1E+5`, `1e`, `1e+`,
 	`"a"`, `"a`, `"\n"`, `"\x"`, `"\u12"`, `"\u12G4"`, `"\u1234"`, `"\ud83d\ude00"`, "\"\t\"", "\"\x7f\"", `"é"`, "\"\xff\"", "\"\xc3\"",
@@ -30,9 +30,9 @@ func check(t *testing.T, text []byte) {
 		t.Fatalf("%q: error %v is not a *SyntaxError", text, err)
 	}
 	if syntax != nil && strings.HasPrefix(syntax.Reason, "nested deeper") {
-		return // a limit of ours, not of JSON
+		return // our limit, not one of JSON
 	}
-	// Half surrogates in member names are refused too; see Unquote.
+	// Half surrogates in member names are rejected too; see Unquote.
 	if syntax != nil && syntax.Reason == "bad member name" {
 		return
 	}

@@ -8,20 +8,20 @@ import (
 )
 
 // ErrSurrogate is Unquote's only error: an escape that is half of a surrogate
-// pair stands for no character. encoding/json would put U+FFFD in its place,
-// and a command would run that nobody wrote.
+// pair stands for no character. encoding/json would replace it with U+FFFD, and
+// the daemon would run a command that the client did not write.
 var ErrSurrogate = errors.New("an escape that is half of a surrogate pair")
 
-// plain reports whether a string's text is its value, quotes aside.
+// plain reports whether a string has no escapes, so that its text is its value.
 func plain(raw []byte) bool { return bytes.IndexByte(raw, '\\') < 0 }
 
-// Unquote returns the value of a string whose text Value returned.
+// Unquote returns the value of a string whose text was returned by Value.
 func Unquote(raw []byte) (string, error) {
 	text := raw[1 : len(raw)-1]
 	if plain(raw) {
 		return string(text), nil
 	}
-	// An escape is never shorter than what it stands for.
+	// An escape is never shorter than the character it stands for.
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
 		c := text[i]

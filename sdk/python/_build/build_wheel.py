@@ -1,6 +1,6 @@
-"""The build backend (PEP 517): a wheel of pure Python is a zip with three more files.
+"""The build backend (PEP 517): a pure Python wheel is a zip file with three more files.
 
-It is in the tree so that ``pip install .`` needs neither the network nor any package. The same sources give the same
+It is in the tree so that ``pip install .`` needs neither the network nor any package. The same sources produce the same
 bytes: files are sorted, stored uncompressed (compressors differ) and dated by ``SOURCE_DATE_EPOCH`` or not at all.
 """
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "trl_client"
 
-# What an sdist holds besides the package: enough to build it again, and to test it.
+# The files of an sdist besides the package: enough to build and test it.
 SDIST = ("LICENSE", "README.md", "pyproject.toml", "_build/build_wheel.py", "tests")
 
 
@@ -44,7 +44,7 @@ def project() -> Dict[str, Any]:
 
 
 def names() -> Tuple[str, str]:
-    """The stem of every file that is built, and the directory of metadata in a wheel."""
+    """Returns the stem of every built file, and the metadata directory of a wheel."""
     about = project()
     stem = f"{about['name'].replace('-', '_')}-{about['version']}"
     return stem, f"{stem}.dist-info"
@@ -73,7 +73,7 @@ WHEEL = b"Wheel-Version: 1.0\nGenerator: trl-client\nRoot-Is-Purelib: true\nTag:
 
 
 def date() -> Tuple[int, int, int, int, int, int]:
-    """The date of every file: a zip can't say anything before 1980."""
+    """Returns the date of every file. A zip file cannot represent dates before 1980."""
     epoch = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)
     moment = time.gmtime(epoch)
     return moment.tm_year, moment.tm_mon, moment.tm_mday, moment.tm_hour, moment.tm_min, moment.tm_sec
@@ -103,7 +103,7 @@ def write_wheel(directory: str, files: Dict[str, bytes]) -> str:
     return filename
 
 
-# --- what PEP 517 and PEP 660 ask for ---
+# --- the hooks of PEP 517 and PEP 660 ---
 
 
 def build_wheel(

@@ -1,4 +1,4 @@
-"""Streams seeded random bytes through a proxy that cuts the connection, and checks that each byte came exactly once.
+"""Streams seeded random bytes through a proxy that cuts connections, and checks that each byte arrives exactly once.
 
     python3 tests/exactly_once.py --transport unix --bytes 268435456 --cuts 200
 """
@@ -21,8 +21,8 @@ from tests.support import CuttingProxy, Daemon, trl  # noqa: E402
 
 BLOCK = 256 << 10
 
-# A block at a time, with a pause and a line to stderr after each: the stream lives long enough to be cut, and its
-# chunks are of both kinds.
+# One block at a time, with a pause and a line to stderr after each, so that the stream lasts long enough to be cut and
+# has chunks of both kinds.
 PRODUCER = """
 i=0
 while [ $i -lt {blocks} ]; do
@@ -36,7 +36,7 @@ exit 7
 
 
 class Check:
-    """Takes the chunks of one stream."""
+    """Checks the chunks of one stream."""
 
     def __init__(self) -> None:
         self.sha256 = hashlib.sha256()
@@ -64,7 +64,7 @@ class Check:
 
 def exactly_once(transport: str, size: int, cuts: int, seed: int, use_asyncio: bool) -> Dict[str, Any]:
     blocks = -(-size // BLOCK)
-    quota = f"--exec-quota-bytes={2 * size + (1 << 20)}"  # all of it is kept, so that there is no gap
+    quota = f"--exec-quota-bytes={2 * size + (1 << 20)}"  # large enough to keep everything, so that there is no gap
     with Daemon(quota, http=transport == "http") as daemon, trl.connect(daemon.socket) as direct:
         file = os.path.join(daemon.directory, "data")
         expected = hashlib.sha256()
@@ -74,7 +74,7 @@ def exactly_once(transport: str, size: int, cuts: int, seed: int, use_asyncio: b
                 block = numbers.getrandbits(8 * BLOCK).to_bytes(BLOCK, "little")[: size - at]
                 expected.update(block)
                 out.write(block)
-        # Base64 needs a third more; and what was cut comes again.
+        # Base64 needs a third more, and chunks that were cut are sent again.
         mean = int(size * 4 / 3 / cuts * 0.7)
         if transport == "http":
             host, port = daemon.url.rsplit("/", 1)[1].split(":")

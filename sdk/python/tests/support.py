@@ -1,4 +1,4 @@
-"""What the tests stand on: a real daemon, and a proxy before it that cuts connections."""
+"""Test support: a real daemon, and a proxy in front of it that cuts connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _binary: Optional[str] = None
 
 
 def binary() -> str:
-    """The daemon's binary: ``$TRL_BINARY``, or one that is built now."""
+    """Returns the daemon's binary: ``$TRL_BINARY``, or a newly built one."""
     global _binary
     if _binary is None:
         _binary = os.environ.get("TRL_BINARY")
@@ -38,7 +38,7 @@ def binary() -> str:
 
 
 class Daemon:
-    """A daemon of its own, with its files in a directory of its own."""
+    """A private daemon, with its files in a private directory."""
 
     def __init__(self, *settings: str, http: bool = False) -> None:
         self.directory = tempfile.mkdtemp(prefix="py-client-")
@@ -155,7 +155,7 @@ class CuttingProxy:
             self._start(self._forward, far, near, True)
 
     def _budget(self) -> Tuple[int, float]:
-        """After how many bytes a connection on which the daemon begins to speak is cut, and how long it stalls then."""
+        """Returns after how many bytes from the daemon to cut a connection, and how long to stall it first."""
         with self._lock:
             few = self._random.random() < 0.2
             stall = 0.05 if self._random.random() < 0.1 else 0.0
@@ -200,7 +200,7 @@ class CuttingProxy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def cut_all(self) -> None:
-        """Ends the connections there are."""
+        """Closes the open connections."""
         with self._lock:
             self._close(*self._sockets)
 
@@ -232,7 +232,7 @@ sys.unraisablehook = _record
 
 
 def check_unraised() -> None:
-    """Fails for what could not be raised where it happened, such as the warning of a socket that was left open."""
+    """Fails for errors that could not be raised where they occurred, such as the warning for a socket left open."""
     gc.collect()
     found, _unraised[:] = list(_unraised), []
     assert not found, found

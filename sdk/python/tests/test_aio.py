@@ -1,4 +1,4 @@
-"""The client with asyncio, against a real daemon over each of its carriers."""
+"""The asyncio client, against a real daemon over each transport."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def tearDownModule() -> None:
     check_unraised()
 
 
-def connect(carrier: str, **options: Any) -> aio.Client:
+def connect(transport: str, **options: Any) -> aio.Client:
     address = {"unix": daemon.socket, "http": daemon.url, "stdio": f"stdio:{binary()} serve --stdio --log-level=error"}
-    return aio.connect(address[carrier], token=daemon.token, **options)
+    return aio.connect(address[transport], token=daemon.token, **options)
 
 
-class OnEachCarrier(unittest.TestCase):
-    def each(self, test: Callable[[aio.Client], Awaitable[None]], *carriers: str) -> None:
-        async def with_client(carrier: str) -> None:
-            async with connect(carrier) as client:
+class OnEachTransport(unittest.TestCase):
+    def each(self, test: Callable[[aio.Client], Awaitable[None]], *transports: str) -> None:
+        async def with_client(transport: str) -> None:
+            async with connect(transport) as client:
                 await test(client)
 
-        for carrier in carriers or ("unix", "http", "stdio"):
-            with self.subTest(carrier):
-                asyncio.run(with_client(carrier))
-                gc.collect()  # so that what is left open warns here
+        for transport in transports or ("unix", "http", "stdio"):
+            with self.subTest(transport):
+                asyncio.run(with_client(transport))
+                gc.collect()  # so that resources left open warn here
 
     def test_run_and_stream(self) -> None:
         async def test(client: aio.Client) -> None:
             async with client.session(shell="bash", cwd="/usr") as s:
                 r = await s.run("cd lib; echo hi")
                 self.assertEqual((r.stdout, r.cwd), ("hi\n", "/usr/lib"))
-                # Two pipes have an order only if one is read before the other is written to.
+                # The order of two pipes is defined only if one is read before the other is written.
                 stream = s.stream("echo one; read x; printf '\\377' >&2; exit 4", stdin_open=True)
                 chunks = []
                 async for chunk in stream:
@@ -94,7 +94,7 @@ class OnEachCarrier(unittest.TestCase):
     def test_cancellation_leaves_the_client_whole(self) -> None:
         async def test(client: aio.Client) -> None:
             async with client.session() as s:
-                async def running() -> None:  # the daemon may get it after it was given up
+                async def running() -> None:  # the daemon may receive it after it was abandoned
                     while (await s.info())["state"] != "running":
                         await asyncio.sleep(0.02)
 
@@ -158,7 +158,7 @@ class OnEachCarrier(unittest.TestCase):
                     try:
                         while (await client.exec_info(stream.exec_id)).running:
                             await asyncio.sleep(0.01)
-                        # What must not happen is that it reads on, for which it gets the time.
+                        # Give it time to read on, which it must not do.
                         await asyncio.sleep(0.2)
                         held, _ = tracemalloc.get_traced_memory()
                     finally:

@@ -1,4 +1,4 @@
-"""The client with threads, against a real daemon over each of its carriers."""
+"""The blocking client, against a real daemon over each transport."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def tearDownModule() -> None:
     check_unraised()
 
 
-def connect(carrier: str, **options: Any) -> trl.Client:
+def connect(transport: str, **options: Any) -> trl.Client:
     address = {"unix": daemon.socket, "http": daemon.url, "stdio": f"stdio:{binary()} serve --stdio --log-level=error"}
-    return trl.connect(address[carrier], token=daemon.token, **options)
+    return trl.connect(address[transport], token=daemon.token, **options)
 
 
-CARRIERS = ("unix", "http", "stdio")
+TRANSPORTS = ("unix", "http", "stdio")
 
 
 class Params(unittest.TestCase):
-    """What a method of the contract takes, its function takes."""
+    """Each function takes the parameters of its method of the contract."""
 
     RENAMED = {
         "timeout_ms": "timeout",
@@ -89,12 +89,12 @@ class Params(unittest.TestCase):
             self.assertIn(session.id, [each["session_id"] for each in client.sessions(alive=True)])
 
 
-class OnEachCarrier(unittest.TestCase):
-    """What must be the same wherever the daemon is."""
+class OnEachTransport(unittest.TestCase):
+    """Behaviour that must be the same over each transport."""
 
     def each(self, test: Callable[[trl.Client], None]) -> None:
-        for carrier in CARRIERS:
-            with self.subTest(carrier), connect(carrier) as client:
+        for transport in TRANSPORTS:
+            with self.subTest(transport), connect(transport) as client:
                 test(client)
 
     def test_run(self) -> None:
@@ -121,7 +121,7 @@ class OnEachCarrier(unittest.TestCase):
                     want = given.encode() if isinstance(given, str) else given
                     self.assertEqual(s.run("cat", stdin=given).stdout_data, want)
                 with s.stream("cat", stdin="first ", stdin_open=True) as stream:
-                    big = bytes(range(256)) * 10_000  # more than one call, and more than a pipe holds
+                    big = bytes(range(256)) * 10_000  # more than one call, and more than fits in a pipe
                     taken = []
                     writer = threading.Thread(target=lambda: taken.append(stream.input(big, eof=True)))
                     writer.start()
@@ -139,7 +139,7 @@ class OnEachCarrier(unittest.TestCase):
                 with self.assertRaises(trl.InvalidParams):
                     client.session(key=key, name="another")
                 with s.stream("cat", stdin_open=True) as stream:
-                    big = bytes(range(256)) * 10_000  # in parts, each of which has a key
+                    big = bytes(range(256)) * 10_000  # in parts, each with its own key
                     for _ in range(2):
                         self.assertEqual(stream.input("one\n", key="1").next, 4)
                         written = stream.input(big, key="2")
@@ -152,7 +152,7 @@ class OnEachCarrier(unittest.TestCase):
     def test_stream(self) -> None:
         def test(client: trl.Client) -> None:
             with client.session() as s:
-                # Two pipes have an order only if one is read before the other is written to.
+                # The order of two pipes is defined only if one is read before the other is written.
                 command = "echo one; read x; echo two >&2; read x; printf 'a\\377'; exit 4"
                 stream = s.stream(command, stdin_open=True)
                 chunks = []
@@ -173,7 +173,7 @@ class OnEachCarrier(unittest.TestCase):
                     assert again.result is not None
                     self.assertEqual(again.result.exit_code, 4)
                 self.assertEqual([c.type for c in s.stream("true")], ["exit"])
-                # A process that is left behind holds nobody up.
+                # A background process does not delay the stream's end.
                 with s.stream("(sleep 30; echo late) & echo now") as stream:
                     self.assertEqual(b"".join(c.data for c in stream), b"now\n")
 
@@ -214,7 +214,7 @@ class OnEachCarrier(unittest.TestCase):
                 raise ZeroDivisionError
             self.assertEqual(s.info()["state"], "terminated")
             with client.session() as s:
-                s.destroy(force=True)  # and again at the end, which is no error
+                s.destroy(force=True)  # and again at the end, which is not an error
 
         self.each(test)
 
@@ -267,14 +267,14 @@ class OnEachCarrier(unittest.TestCase):
                 r = s.run("echo out; read x; echo err >&2; sleep 100", stdin_open=True, yield_after=0.1)
                 e = r.exec_id
                 client.output(e, wait=60)
-                time.sleep(0.05)  # so that the two have times of their own
+                time.sleep(0.05)  # so that the two have different times
                 client.input(e, "\n")
                 client.output(e, 4, wait=60)
                 cases: Dict[str, Callable[[], Any]] = {
                     "system.ping": lambda: client.ping()["protocol"] == 1,
                     "system.info": lambda: client.system_info()["pid"] > 0,
                     "system.stats": lambda: client.stats()["execs_running"] >= 1,
-                    # Without the field it would do it.
+                    # Without the field it would be accepted.
                     "system.upgrade": lambda: self.upgrade(client),
                     "session.list": lambda: [x["session_id"] for x in client.sessions(tag=tag)] == [s.id],
                     "session.info": lambda: client.session_info(s.id)["state"] == "running",
@@ -299,7 +299,7 @@ class OnEachCarrier(unittest.TestCase):
                 self.assertEqual(set(cases), set(METHODS))
                 for method, act in cases.items():
                     self.assertTrue(act(), method)
-            # The types say what is there.
+            # The types list what exists.
             info = client.call("system.info")
             self.assertLessEqual(set(trl.types.SystemInfo.__annotations__), set(info))
 
@@ -340,7 +340,7 @@ class OnEachCarrier(unittest.TestCase):
         self.each(test)
 
     def execs(self, s: Any) -> List[Any]:
-        """The commands of a session, once the daemon has got one."""
+        """Returns the commands of a session, once the daemon has received one."""
         until = time.monotonic() + 60
         while not s.execs():
             self.assertLess(time.monotonic(), until)
@@ -389,23 +389,23 @@ class OnEachCarrier(unittest.TestCase):
 
 
 class LostConnections(unittest.TestCase):
-    def through_proxy(self, carrier: str, cuts: int) -> CuttingProxy:
-        # A mean of one byte cuts into every answer.
-        if carrier == "unix":
+    def through_proxy(self, transport: str, cuts: int) -> CuttingProxy:
+        # A mean of one byte cuts every answer.
+        if transport == "unix":
             return CuttingProxy(daemon.socket, os.path.join(daemon.directory, f"cut-{time.monotonic_ns()}"), cuts, 1, 1)
         host, port = daemon.url.rsplit("/", 1)[1].split(":")
         return CuttingProxy((host, int(port)), ("127.0.0.1", 0), cuts, 1, 1)
 
-    def address(self, carrier: str, proxy: CuttingProxy) -> str:
-        return f"http://127.0.0.1:{proxy.port}" if carrier == "http" else proxy.path
+    def address(self, transport: str, proxy: CuttingProxy) -> str:
+        return f"http://127.0.0.1:{proxy.port}" if transport == "http" else proxy.path
 
     def test_a_command_runs_once(self) -> None:
-        for carrier in ("unix", "http"):
-            with self.subTest(carrier), connect(carrier) as direct, direct.session() as s:
+        for transport in ("unix", "http"):
+            with self.subTest(transport), connect(transport) as direct, direct.session() as s:
                 for act in ("run", "stream"):
-                    with self.through_proxy(carrier, 5) as proxy:
-                        file = os.path.join(daemon.directory, f"{carrier}-{act}")
-                        with trl.connect(self.address(carrier, proxy), token=daemon.token) as client:
+                    with self.through_proxy(transport, 5) as proxy:
+                        file = os.path.join(daemon.directory, f"{transport}-{act}")
+                        with trl.connect(self.address(transport, proxy), token=daemon.token) as client:
                             command = f"echo once >> {file}; echo done"
                             if act == "run":
                                 self.assertEqual(client.run(s.id, command).stdout, "done\n")
@@ -418,10 +418,10 @@ class LostConnections(unittest.TestCase):
                         self.assertEqual(written.read(), "once\n")
 
     def test_what_may_not_be_repeated_is_not(self) -> None:
-        for carrier in ("unix", "http"):
-            with self.subTest(carrier), connect(carrier) as direct, direct.session() as s:
-                with self.through_proxy(carrier, 1) as proxy:
-                    with trl.connect(self.address(carrier, proxy), token=daemon.token) as client:
+        for transport in ("unix", "http"):
+            with self.subTest(transport), connect(transport) as direct, direct.session() as s:
+                with self.through_proxy(transport, 1) as proxy:
+                    with trl.connect(self.address(transport, proxy), token=daemon.token) as client:
                         with self.assertRaises(trl.ConnectionLost) as lost:
                             client.run(s.id, "true", key="")
                         self.assertIn("unknown", lost.exception.hint)
@@ -522,7 +522,7 @@ class Access(unittest.TestCase):
         with self.assertRaises(ValueError):
             trl.connect(daemon.url, token="a\r\nX-Evil: 1")
 
-    @unittest.skipUnless(shutil.which("openssl"), "it makes the certificate")
+    @unittest.skipUnless(shutil.which("openssl"), "needs openssl to make a certificate")
     def test_tls(self) -> None:
         directory = tempfile.mkdtemp(prefix="py-client-")
         self.addCleanup(shutil.rmtree, directory)

@@ -1,4 +1,4 @@
-"""A daemon that is killed with -9, again and again, under a client."""
+"""A client of a daemon that is killed with SIGKILL again and again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RETRY = trl.Retry(initial=0.01, maximum=0.1, total=60)
 
 @contextlib.contextmanager
 def killing(daemon: Daemon) -> Iterator[List[int]]:
-    """Kills the daemon at random moments, and tells the pids of those that were."""
+    """Kills the daemon at random moments, and records the pids."""
     killed: List[int] = []
     over = threading.Event()
 
@@ -35,7 +35,7 @@ def killing(daemon: Daemon) -> Iterator[List[int]]:
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)
             except (trl.TRLError, ProcessLookupError):
-                pass  # there was none just now
+                pass  # no daemon at this moment
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -54,7 +54,7 @@ class Killed(unittest.TestCase):
             once = f"echo once >>{ran}; sleep 0.6; (exit 3)"
 
             def enough(runs: List[Any]) -> bool:
-                # A busy machine is slow to start daemons, and so to have them killed.
+                # A busy machine is slow to start daemons, so fewer are killed.
                 return len(runs) >= 3 and (len(set(killed)) >= 5 or len(runs) >= 60)
 
             async def follow() -> Any:

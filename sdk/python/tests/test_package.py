@@ -1,4 +1,4 @@
-"""The wheel: built without the network, installed in a fresh environment, and used as the README says."""
+"""The wheel: built without the network, installed in a fresh environment, and used as in the README."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Package(unittest.TestCase):
     def setUp(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="py-client-"))
         self.addCleanup(shutil.rmtree, self.directory)
-        # A copy, since pip leaves files of its own in a source tree.
+        # A copy, since pip leaves files in a source tree.
         self.tree = self.directory / "tree"
         shutil.copytree(ROOT, self.tree, ignore=shutil.ignore_patterns("__pycache__"))
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON"))}
@@ -47,7 +47,7 @@ class Package(unittest.TestCase):
     def test_wheel(self) -> None:
         first, second = self.build("a", "--no-build-isolation"), self.build("b")
         digest = hashlib.sha256(first.read_bytes()).hexdigest()
-        self.assertEqual(digest, hashlib.sha256(second.read_bytes()).hexdigest(), "the same sources gave another wheel")
+        self.assertEqual(digest, hashlib.sha256(second.read_bytes()).hexdigest(), "the wheel is not reproducible")
 
         venv.create(self.directory / "venv", with_pip=True)
         python = self.directory / "venv" / "bin" / "python"

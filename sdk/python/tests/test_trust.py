@@ -1,4 +1,4 @@
-"""Whose socket a client speaks to."""
+"""Which sockets a client trusts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import trl
 
 OTHER = 64002
 
-# Listens on the socket that it inherits, as another user, and tells what it is sent.
+# Listens on the inherited socket as another user, and prints what it receives.
 STRANGER = """
 import os, socket, sys
 os.setgid(%d); os.setuid(%d)

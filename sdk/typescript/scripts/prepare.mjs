@@ -1,5 +1,5 @@
 // Builds the package after it was installed from its folder. npm does not install
-// the compiler then, which is a dependency of development.
+// the compiler then, since that is a development dependency.
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 

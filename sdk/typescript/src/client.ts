@@ -1,11 +1,11 @@
-// The client and the handles it gives out. Here is decided what is repeated
-// after a lost connection: what only reads, and what the daemon recognises.
+// The client and its handles. This file decides what to repeat after a lost
+// connection: calls that only read, and calls that the daemon recognises.
 
 import { randomUUID } from "node:crypto";
 
-import { defaultReconnect, Effort, mayPass, readOnly, type Carrier, type ReconnectPolicy } from "./carrier.js";
+import { defaultReconnect, Backoff, isTransient, readOnly, type Transport, type ReconnectPolicy } from "./transport.js";
 import { ConnectionLostError, isTrlError, NoDaemonError, ProtocolError } from "./errors.js";
-import { carrierFor, type TLSOptions } from "./address.js";
+import { transportFor, type TLSOptions } from "./address.js";
 import { input, resultFrom, toWire, type Camel, type Result } from "./result.js";
 import { EventStream, ExecStream, type FollowOptions } from "./stream.js";
 import type * as api from "./types.js";
@@ -15,41 +15,43 @@ const protocol = 1;
 
 /** How to reach a daemon. */
 export interface ConnectOptions {
-  /** For HTTP; default $TRL_TOKEN. Made by `trl token create`. */
+  /** For HTTP; default $TRL_TOKEN. Create one with `trl token create`. */
   token?: string;
-  /** For https: what to trust, and who to be. */
+  /** For https: trusted certificates, and the client's own. */
   tls?: TLSOptions;
-  /** How calls that can be repeated and streams go on after the connection is lost. */
+  /** How streams, and calls that can be repeated, recover from a lost connection. */
   reconnect?: Partial<ReconnectPolicy>;
   /**
-   * After so long without a word from the daemon it is asked whether it is
-   * there; after as long again the connection is given up. 0 is never.
-   * Default 15 s.
+   * After this long without data the client pings the daemon; after the same
+   * time again it drops the connection. 0 disables this. Default 15 s.
    */
   keepAliveMs?: number;
-  /** Go on trying for so long, for a daemon that is just being started. Default 0: fail at once. */
+  /** Keep trying for this long, for a daemon that is just starting. Default 0: fail at once. */
   waitForDaemonMs?: number;
-  /** Ends the connecting. */
+  /** Aborts connecting. */
   signal?: AbortSignal;
 }
 
 /** Options of every call. */
 export interface CallOptions {
-  /** Ends the waiting with the signal's reason. What the daemon does of the call, it does. */
+  /** Stops waiting with the signal's reason. The daemon may still execute the call. */
   signal?: AbortSignal;
-  /** Overrides how long a lost connection is made again. */
+  /** Overrides how to reconnect after a lost connection. */
   reconnect?: Partial<ReconnectPolicy>;
 }
 
-/** Methods that open a stream, which needs more than an answer: see stream(), exec().stream() and watch(). */
+/**
+ * Methods that open a stream and need more than one answer: see stream(),
+ * exec().stream() and watch().
+ */
 type Streaming = "exec.stream" | "exec.attach" | "session.watch" | "stream.close";
 
-/** Every method that is one request and one answer. */
+/** Every method with one request and one answer. */
 export type CallMethod = Exclude<keyof api.Methods, Streaming>;
 
 const streaming: ReadonlySet<string> = new Set<Streaming>(["exec.stream", "exec.attach", "session.watch", "stream.close"]);
 
-/** Whether doing it twice is as good as once. */
+/** Whether repeating the call has the same effect as making it once. */
 function repeatable(method: string, params: Record<string, unknown>): boolean {
   switch (method) {
     case "session.create":
@@ -57,7 +59,7 @@ function repeatable(method: string, params: Record<string, unknown>): boolean {
       return hasKey(params);
     case "exec.input":
       return hasKey(params) || params["at"] !== undefined;
-    case "exec.cancel": // of one exec; of a session it could be the next one's turn
+    case "exec.cancel": // by exec id; by session it could cancel the next command
       return params["exec_id"] !== undefined && params["session_id"] === undefined;
     default:
       return readOnly.has(method);
@@ -69,27 +71,27 @@ function hasKey(params: Record<string, unknown>): boolean {
 }
 
 /**
- * Connects to a daemon: "unix:/path" or a path, or "http(s)://host:port".
- * Without an address it is $TRL_SOCKET, or where the daemon listens by itself.
+ * Connects to a daemon: "unix:/path" or a path, or "http(s)://host:port". The
+ * default is $TRL_SOCKET, or the daemon's default socket.
  */
 export async function connect(address?: string, options: ConnectOptions = {}): Promise<Client> {
-  const carrier = carrierFor(address, options);
-  const effort = new Effort({ ...defaultReconnect, limitMs: options.waitForDaemonMs ?? 0 });
+  const transport = transportFor(address, options);
+  const backoff = new Backoff({ ...defaultReconnect, limitMs: options.waitForDaemonMs ?? 0 });
   for (;;) {
     try {
-      const pong = (await carrier.call("system.ping", {}, options.signal)) as api.PingResult;
+      const pong = (await transport.call("system.ping", {}, options.signal)) as api.PingResult;
       if (pong.protocol !== protocol) {
-        throw new ProtocolError(`the daemon speaks version ${pong.protocol} of the protocol, and this client version ${protocol}`);
+        throw new ProtocolError(`the daemon speaks protocol version ${pong.protocol}, but this client speaks version ${protocol}`);
       }
-      return new Client(carrier, { ...defaultReconnect, ...options.reconnect });
+      return new Client(transport, { ...defaultReconnect, ...options.reconnect });
     } catch (error) {
       try {
-        if (!mayPass(error)) {
+        if (!isTransient(error)) {
           throw error;
         }
-        await effort.failed(error, options.signal);
+        await backoff.failed(error, options.signal);
       } catch (last) {
-        carrier.close();
+        transport.close();
         throw last;
       }
     }
@@ -98,55 +100,54 @@ export async function connect(address?: string, options: ConnectOptions = {}): P
 
 type ParamsArguments<P> = {} extends P ? [params?: P, options?: CallOptions] : [params: P, options?: CallOptions];
 
-/** A client of one daemon. It connects again by itself, and may be used by many at once. */
+/** A client of one daemon. It reconnects by itself, and is safe for concurrent use. */
 export class Client implements AsyncDisposable {
-  readonly #carrier: Carrier;
+  readonly #transport: Transport;
   readonly #reconnect: ReconnectPolicy;
-  #keyless = false; // the daemon is of a version that takes keys with commands alone
+  #keyless = false; // the daemon is an older version that accepts keys only for commands
 
   /** @internal */
-  constructor(carrier: Carrier, reconnect: ReconnectPolicy) {
-    this.#carrier = carrier;
+  constructor(transport: Transport, reconnect: ReconnectPolicy) {
+    this.#transport = transport;
     this.#reconnect = reconnect;
   }
 
-  /** Where the daemon is. */
+  /** The address of the daemon. */
   get address(): string {
-    return this.#carrier.address;
+    return this.#transport.address;
   }
 
   /**
-   * Calls any method of the contract that is one request and one answer, with
-   * the names of the contract. After a lost connection it is repeated if that
-   * is safe: if it only reads, is an exec.run with a key or an exec.cancel of
-   * an exec, or can't have reached the daemon. Else it throws a
-   * ConnectionLostError.
+   * Calls any method of the contract with one request and one answer, with the
+   * names of the contract. After a lost connection the call is repeated if that
+   * is safe: if it only reads, has a key, is an exec.cancel of an exec, or
+   * cannot have reached the daemon. Otherwise it throws a ConnectionLostError.
    */
   async call<M extends CallMethod>(method: M, ...[params, options]: ParamsArguments<api.Methods[M]["params"]>): Promise<api.Methods[M]["result"]> {
     if (streaming.has(method)) {
-      throw new TypeError(`${method} is not one answer: use session.stream(), exec.stream() or watch()`);
+      throw new TypeError(`${method} opens a stream: use session.stream(), exec.stream() or watch()`);
     }
     const fields = (params ?? {}) as Record<string, unknown>;
     return (await this.#call(method, fields, options ?? {}, repeatable(method, fields))) as api.Methods[M]["result"];
   }
 
   async #call(method: string, params: Record<string, unknown>, options: CallOptions, repeat: boolean): Promise<unknown> {
-    const effort = new Effort({ ...this.#reconnect, ...options.reconnect });
+    const backoff = new Backoff({ ...this.#reconnect, ...options.reconnect });
     for (;;) {
       options.signal?.throwIfAborted();
       try {
-        return await this.#carrier.call(method, params, options.signal);
+        return await this.#transport.call(method, params, options.signal);
       } catch (error) {
         const unsent = error instanceof NoDaemonError || (error instanceof ConnectionLostError && error.effect === "none");
-        if (!mayPass(error) || !(repeat || unsent)) {
+        if (!isTransient(error) || !(repeat || unsent)) {
           throw error;
         }
-        await effort.failed(error, options.signal);
+        await backoff.failed(error, options.signal);
       }
     }
   }
 
-  /** @internal Calls with a key of its own, unless the daemon is of a version that has none for the method. */
+  /** @internal Calls with a generated key, unless an older daemon does not accept one for the method. */
   async callKeyed<M extends "session.create" | "exec.input">(method: M, params: api.Methods[M]["params"], options: CallOptions): Promise<api.Methods[M]["result"]> {
     if (this.#keyless) {
       return this.call(method, params, options);
@@ -173,25 +174,25 @@ export class Client implements AsyncDisposable {
     return new Session(this, made.session_id, made);
   }
 
-  /** A handle of a session that exists. `await using` does not destroy it. */
+  /** Returns a handle to an existing session. `await using` does not destroy it. */
   open(sessionId: string): Session {
     return new Session(this, sessionId);
   }
 
-  /** A handle of a command, by its id. */
+  /** Returns a handle to a command by its id. */
   exec(execId: string): Exec {
     return new Exec(this, execId);
   }
 
-  /** Sessions, oldest first. Every field given must match. */
+  /** Lists sessions, oldest first. Every given field must match. */
   async sessions(filter: api.SessionListParams = {}, options: CallOptions = {}): Promise<api.Session[]> {
     return (await this.call("session.list", filter, options)).sessions;
   }
 
-  /** What happens to one session, or to all. */
+  /** Follows the events of one session, or of all. */
   watch(options: { sessionId?: string } & FollowOptions = {}): EventStream {
     const { sessionId, ...follow } = options;
-    return new EventStream(this.#carrier, this.#reconnect, toWire({ sessionId }) as api.SessionWatchParams, follow);
+    return new EventStream(this.#transport, this.#reconnect, toWire({ sessionId }) as api.SessionWatchParams, follow);
   }
 
   /** Checks that the daemon answers. */
@@ -199,19 +200,19 @@ export class Client implements AsyncDisposable {
     return this.call("system.ping", {}, options);
   }
 
-  /** What the daemon is, and what it can enforce on its machine. */
+  /** Describes the daemon and what it can enforce on its machine. */
   info(options: CallOptions = {}): Promise<api.SystemInfo> {
     return this.call("system.info", {}, options);
   }
 
-  /** What the daemon does and holds, counted. */
+  /** Counts what the daemon does and holds. */
   stats(options: CallOptions = {}): Promise<api.SystemStats> {
     return this.call("system.stats", {}, options);
   }
 
-  /** Ends the connections. Calls and streams under way fail; sessions and commands go on. */
+  /** Closes the connections. Pending calls and streams fail; sessions and commands continue. */
   async close(): Promise<void> {
-    this.#carrier.close();
+    this.#transport.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -221,7 +222,7 @@ export class Client implements AsyncDisposable {
   /** @internal */
   async destroySession(params: api.SessionDestroyParams, options: CallOptions): Promise<void> {
     try {
-      // Repeated, since a session can't be destroyed into anything but gone.
+      // Repeated: destroying a session twice has the same effect as once.
       await this.#call("session.destroy", { ...params }, options, true);
     } catch (error) {
       if (!isTrlError(error, "SESSION_TERMINATED") && !isTrlError(error, "SESSION_NOT_FOUND")) {
@@ -232,7 +233,7 @@ export class Client implements AsyncDisposable {
 
   /** @internal */
   follow(what: ConstructorParameters<typeof ExecStream>[2], options: FollowOptions): ExecStream {
-    return new ExecStream(this.#carrier, this.#reconnect, what, options);
+    return new ExecStream(this.#transport, this.#reconnect, what, options);
   }
 }
 
@@ -243,7 +244,7 @@ export type SessionOptions = Camel<api.SessionCreateParams> & CallOptions;
 export type InputOptions = Camel<Omit<api.ExecInputParams, "exec_id" | "data" | "encoding">> & CallOptions;
 
 interface Stdin {
-  /** What the command reads; default: the end of input at once. */
+  /** The standard input of the command; default: empty. */
   stdin?: string | Uint8Array;
 }
 
@@ -256,7 +257,7 @@ export type StreamOptions = Camel<Omit<api.ExecStreamParams, "session_id" | "com
 /** One long-lived shell, or one direct command. */
 export class Session implements AsyncDisposable {
   readonly id: string;
-  /** As it was created; undefined for a handle that was made by id. */
+  /** The answer of session.create; undefined for a handle made by id. */
   readonly created: api.Session | undefined;
   readonly #client: Client;
 
@@ -268,16 +269,16 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Runs a command, and returns when it is over or `yieldMs` have passed. A
+   * Runs a command, and returns when it has ended or `yieldMs` have passed. A
    * command that fails is a result, not an error. After a lost connection the
-   * same command is waited for again, and never run a second time.
+   * client waits for the same command again, and never runs it twice.
    */
   async run(command: string, options: RunOptions = {}): Promise<Result> {
     const { signal, reconnect, ...rest } = options;
     return resultFrom(await this.#client.call("exec.run", this.#params(command, rest), { signal, reconnect }));
   }
 
-  /** Runs a command, and gives its output as it is written. It begins when it is first read. */
+  /** Runs a command and streams its output. It starts when it is first read. */
   stream(command: string, options: StreamOptions = {}): ExecStream {
     const { signal, reconnect, ...rest } = options;
     return this.#client.follow({ begin: this.#params(command, rest) }, { signal, reconnect });
@@ -298,33 +299,33 @@ export class Session implements AsyncDisposable {
     return this.created?.argv !== undefined && this.created.exec_id !== undefined ? this.#client.exec(this.created.exec_id) : undefined;
   }
 
-  /** Its state, the running and the last command, and every process in its tree. */
+  /** Returns its state, the running and the last command, and every process in its tree. */
   info(options: CallOptions = {}): Promise<api.SessionInfo> {
     return this.#client.call("session.info", { session_id: this.id }, options);
   }
 
-  /** Its commands, oldest first, without output. */
+  /** Lists its commands, oldest first, without output. */
   async execs(options: CallOptions = {}): Promise<Result[]> {
     return (await this.#client.call("exec.list", { session_id: this.id }, options)).execs.map(resultFrom);
   }
 
-  /** Stops what runs in it, and returns when that is gone. The session lives on. */
+  /** Stops the running command, and returns when it is gone. The session continues. */
   cancel(options: CallOptions = {}): Promise<api.ExecCancelResult> {
     return this.#client.call("exec.cancel", { session_id: this.id }, options);
   }
 
-  /** What happens to it. */
+  /** Follows its events. */
   watch(options: FollowOptions = {}): EventStream {
     return this.#client.watch({ ...options, sessionId: this.id });
   }
 
-  /** Ends it, and returns when none of its processes is left. Fine if it has ended already. */
+  /** Ends it, and returns when none of its processes is left. Not an error if it has already ended. */
   async destroy(options: { force?: boolean } & CallOptions = {}): Promise<void> {
     const { force, ...call } = options;
     await this.#client.destroySession({ session_id: this.id, ...(force === undefined ? {} : { force }) }, call);
   }
 
-  /** Destroys the session if this handle made it. */
+  /** Destroys the session if this handle created it. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.created !== undefined) {
       await this.destroy();
@@ -332,7 +333,7 @@ export class Session implements AsyncDisposable {
   }
 }
 
-/** A command that was begun, running or over, by its id. */
+/** A handle to a running or finished command. */
 export class Exec {
   readonly id: string;
   readonly #client: Client;
@@ -343,22 +344,23 @@ export class Exec {
     this.id = id;
   }
 
-  /** Its output from an offset on: what there is, what comes, and its exit. */
+  /** Streams its output from an offset: existing output, new output, and its exit. */
   stream(options: { from?: number } & FollowOptions = {}): ExecStream {
     const { from = 0, ...follow } = options;
     return this.#client.follow({ execId: this.id, from }, follow);
   }
 
-  /** A part of its output, by polling. */
+  /** Reads a part of its output by polling. */
   output(params: Camel<Omit<api.ExecOutputParams, "exec_id">> = {}, options: CallOptions = {}): Promise<api.ExecOutputResult> {
     return this.#client.call("exec.output", { ...toWire(params), exec_id: this.id }, options);
   }
 
   /**
-   * Writes to its stdin, which `stdinOpen` keeps open, and ends that with `eof`.
-   * On a terminal, `keys` are typed after it by name, and `paste` gives it as
-   * pasted. `key` makes a repeat write nothing twice, and is random if neither it
-   * nor `at` is given; see `exec.input` in the contract.
+   * Writes to its stdin, which `stdinOpen` keeps open, and closes it with
+   * `eof`. On a terminal, `keys` are typed after the data, by name, and `paste`
+   * sends it as a paste. With the same `key` a repeated call writes only once;
+   * `key` is random if neither it nor `at` is given; see `exec.input` in the
+   * contract.
    */
   input(data: string | Uint8Array, options: InputOptions = {}): Promise<api.ExecInputResult> {
     const { eof, keys, paste, lease, key, at, whole, ...call } = options;
@@ -370,7 +372,7 @@ export class Exec {
     return this.#client.call("exec.input", key ? { ...params, key } : params, call);
   }
 
-  /** Sends a signal to its processes: a name or a number. */
+  /** Sends a signal, given by name or number, to its processes. */
   signal(signal: string | number, options: CallOptions = {}): Promise<api.ExecSignalResult> {
     return this.#client.call("exec.signal", { exec_id: this.id, signal: String(signal) }, options);
   }
@@ -380,7 +382,7 @@ export class Exec {
     return this.#client.call("exec.cancel", { exec_id: this.id }, options);
   }
 
-  /** How it ended, or that it runs, without its output. */
+  /** Returns its state and outcome, without its output. */
   async info(options: CallOptions = {}): Promise<Result> {
     return resultFrom(await this.#client.call("exec.info", { exec_id: this.id }, options));
   }

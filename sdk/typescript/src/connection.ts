@@ -1,13 +1,13 @@
-// JSON-RPC over one connection, a JSON object a line: requests and their
-// answers in any order, and notifications.
+// JSON-RPC over one connection, one JSON object per line: requests, answers in
+// any order, and notifications.
 
 import type { Duplex } from "node:stream";
 
-import { abortable, Feed, fromWire, parse, resultOf, type Message, type Source } from "./carrier.js";
+import { abortable, Feed, fromWire, parse, resultOf, type Message, type Source } from "./transport.js";
 import { ClosedError, ConnectionLostError, UnauthorizedError, type TrlError } from "./errors.js";
 import { LineSplitter } from "./lines.js";
 
-/** Carries lines both ways: a socket, or what looks like one. */
+/** A duplex stream of lines: a socket, or something like one. */
 export interface Line extends Duplex {
   ref(): unknown;
   unref(): unknown;
@@ -18,9 +18,9 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** One connection. It fails once, and with it all that waits for an answer. */
+/** One connection. When it fails, all unanswered calls fail. */
 export class Connection implements Source {
-  /** Takes the params of notifications, and how many bytes their line had. */
+  /** Called with the params of each notification and the size of its line in bytes. */
   notified: ((params: unknown, bytes: number) => void) | undefined;
 
   readonly #socket: Line;
@@ -30,20 +30,20 @@ export class Connection implements Source {
   readonly #lines = new LineSplitter();
   #lastId = 0;
   #failure: { error: unknown } | undefined;
-  // What the daemon said to nobody in particular: why it ends the connection.
+  // An error without a request id: why the daemon closes the connection.
   #notice: TrlError | undefined;
 
   readonly #keepAliveMs: number;
   #watchdog: NodeJS.Timeout | undefined;
   #heardAt = performance.now();
-  #asked = false; // since it was last heard
+  #asked = false; // pinged since data was last received
 
   constructor(socket: Line, address: string, keepAliveMs: number, ended: (error: unknown) => void) {
     this.#socket = socket;
     this.#address = address;
     this.#keepAliveMs = keepAliveMs;
     this.#ended = ended;
-    socket.unref(); // a client that nobody waits for does not keep the process
+    socket.unref(); // an idle client does not keep the process alive
     socket.on("data", (data: Buffer) => this.#received(data));
     socket.on("error", (error: Error) => this.#fail(this.#lost(error)));
     socket.on("close", () => this.#fail(this.#lost()));
@@ -58,7 +58,7 @@ export class Connection implements Source {
       throw new ConnectionLostError(`the connection to ${this.#address} has ended`, "none", { cause: this.#failure.error });
     }
     const id = ++this.#lastId;
-    // The id goes first: a daemon that refuses a line for its length finds it there.
+    // The id goes first: a daemon that refuses a line for its length still finds it.
     const line = JSON.stringify({ jsonrpc: "2.0", id, method, params });
     const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
     this.#hold();
@@ -71,7 +71,7 @@ export class Connection implements Source {
     }
   }
 
-  /** Keeps the process and the watchdog as long as something is awaited. */
+  /** Keeps the process and the watchdog alive while an answer or a notification is awaited. */
   #hold(): void {
     const awaited = this.#failure === undefined && (this.#waiting.size > 0 || this.notified !== undefined);
     if (!awaited) {
@@ -94,9 +94,9 @@ export class Connection implements Source {
   }
 
   /**
-   * Notices a peer that is silent because it is gone, where the system does not
-   * say so: a socket that is forwarded from another machine. A command that
-   * writes nothing looks the same, so the daemon is asked.
+   * Detects a silent peer that is gone where the system does not report it, as
+   * with a socket forwarded from another machine. A command that writes nothing
+   * looks the same, so the daemon is pinged.
    */
   #check(): void {
     if (this.#socket.isPaused() || performance.now() - this.#heardAt < this.#keepAliveMs) {
@@ -174,7 +174,7 @@ export class Connection implements Source {
   }
 }
 
-/** Opens a stream over a connection of its own, which ends with it. */
+/** Opens a stream over a new connection, which ends with the stream. */
 export async function follow<R, T>(
   connect: (ended: (error: unknown) => void) => Promise<Connection>,
   method: string,

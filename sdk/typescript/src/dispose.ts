@@ -1,6 +1,5 @@
-// Where the runtime lacks the symbol, this makes `await using`, compiled for
-// it, work with what this package gives out. It is the one that Node itself
-// uses.
+// If the runtime lacks the symbol, this lets compiled `await using` work with the
+// objects of this package. It is the same symbol that Node uses.
 (Symbol as { asyncDispose?: symbol }).asyncDispose ??= Symbol.for("nodejs.asyncDispose");
 
 export {};

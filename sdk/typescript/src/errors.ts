@@ -1,14 +1,14 @@
-// Everything this package throws, besides the reason of an AbortSignal.
+// Everything that this package throws, besides the reason of an AbortSignal.
 //
-// What the daemon answers is a TrlError, and for each code of the contract a
-// class of its own. What happens on the way to it is a NoDaemonError, a
-// ConnectionLostError or a ProtocolError.
+// An error answered by the daemon is a TrlError, with a subclass for each code of
+// the contract. Connection problems are a NoDaemonError, a ConnectionLostError or a
+// ProtocolError.
 
 import type { ErrorCode } from "./types.js";
 
 /**
- * An error that the daemon answered. `code` is its stable name, `hint` the next
- * call to make, `details` facts under stable names.
+ * An error answered by the daemon. `code` is its stable name, `hint` the next
+ * call to make, `details` holds facts under stable names.
  */
 export class TrlError extends Error {
   readonly code: string;
@@ -58,7 +58,7 @@ export class SessionNotFoundError extends TrlError {
 export class ExecNotFoundError extends TrlError {
   declare readonly code: "EXEC_NOT_FOUND";
 }
-/** Another command runs: `details.exec_id`. `wait: true` queues instead. */
+/** Another command is running: `details.exec_id`. `wait: true` queues instead. */
 export class SessionBusyError extends TrlError {
   declare readonly code: "SESSION_BUSY";
 }
@@ -123,15 +123,15 @@ export const errorClasses = {
   INPUT_FULL: InputFullError,
 } as const satisfies Record<ErrorCode, typeof TrlError>;
 
-/** Whether an error is one that the daemon answered with this code. */
+/** Whether an error is an answer of the daemon with this code. */
 export function isTrlError<C extends ErrorCode>(error: unknown, code: C): error is InstanceType<(typeof errorClasses)[C]> {
   return error instanceof TrlError && error.code === code;
 }
 
-/** Nobody listens at the address. Nothing was sent, so nothing has happened. */
+/** Nothing listens at the address. Nothing was sent, so nothing has happened. */
 export class NoDaemonError extends Error {
   readonly address: string;
-  readonly hint = "start one with `trl serve`, or give connect() the address where it listens";
+  readonly hint = "start one with `trl serve`, or pass connect() the address where it listens";
 
   constructor(address: string, cause: unknown) {
     super(`no TRL daemon at ${address} (start one with \`trl serve\`)`, { cause });
@@ -141,9 +141,9 @@ export class NoDaemonError extends Error {
 }
 
 /**
- * The connection ended before the answer came. `effect` says what is known of
- * the call: "none" if the daemon can't have received it, else "unknown".
- * `silent` is true if nobody ended it, but nothing was heard any more.
+ * The connection ended before the answer arrived. `effect` is "none" if the
+ * daemon cannot have received the call, otherwise "unknown". `silent` is true
+ * if the connection was not closed but no data arrived any more.
  */
 export class ConnectionLostError extends Error {
   readonly effect: "none" | "unknown";
@@ -154,7 +154,7 @@ export class ConnectionLostError extends Error {
     const hint =
       effect === "none"
         ? "the daemon has not received the call: repeat it"
-        : "the daemon may have done what was asked: look at session.list or exec.list before you repeat it";
+        : "the daemon may have executed the call: check session.list or exec.list before you repeat it";
     super(`${message} (${hint})`, { cause: options.cause });
     this.name = "ConnectionLostError";
     this.effect = effect;
@@ -163,7 +163,7 @@ export class ConnectionLostError extends Error {
   }
 }
 
-/** What answered does not speak the contract: not a TRL daemon, or something in between. */
+/** The peer does not speak the protocol: not a TRL daemon, or a proxy in between. */
 export class ProtocolError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause });

@@ -1,5 +1,5 @@
 // The contract over HTTP: a request is a POST to /rpc, a stream of chunks is
-// Server-Sent Events, and one of session events comes over a WebSocket.
+// Server-Sent Events, and session events come over a WebSocket.
 
 import * as http from "node:http";
 import * as https from "node:https";
@@ -7,7 +7,7 @@ import * as https from "node:https";
 import type { Duplex } from "node:stream";
 
 import type { TLSOptions } from "./address.js";
-import { Feed, parse, readOnly, resultOf, type Carrier, type Message } from "./carrier.js";
+import { Feed, parse, readOnly, resultOf, type Transport, type Message } from "./transport.js";
 import { Connection, follow } from "./connection.js";
 import { ClosedError, ConnectionLostError, ForbiddenError, NoDaemonError, ProtocolError, UnauthorizedError } from "./errors.js";
 import { LineSplitter } from "./lines.js";
@@ -15,36 +15,36 @@ import type { Chunk, ExecResult, ExecStreamParams, ExecStreamResult, SessionEven
 import { handshake, WebSocketLine } from "./websocket.js";
 
 /**
- * Connections that wait for a next call are closed after so long. It is less
- * than any server keeps them: a call must not be sent into one that is being
- * closed, for then nobody knows whether it arrived.
+ * Idle connections are closed after this time. It is less than any server keeps
+ * them: a call must not be sent into a connection that is being closed, since
+ * then it is unknown whether it arrived.
  */
 const idleMs = 4_000;
 
-/** A timer can't wait longer; see setTimeout. */
+/** The longest timer; see setTimeout. */
 const maxTimerMs = 2 ** 31 - 1;
 
-/** Nobody listens there. */
+/** Error codes that mean that nothing listens. */
 const absent = new Set(["ECONNREFUSED", "ENOTFOUND"]);
 
 /**
- * A stream that is silent for longer is lost. The daemon says something every
- * 15 s, so that two signs of life in a row are missing.
+ * A stream that is silent for longer is considered lost. The daemon sends
+ * something every 15 s, so two keep-alives in a row are then missing.
  */
 const silenceMs = 40_000;
 
-/** What something in between answers when it does not reach the daemon. */
+/** Statuses of a proxy that cannot reach the daemon. */
 const gateway = new Set([502, 503, 504]);
 
-/** The head of an answer, and what the connection has become if it is no longer HTTP. */
+/** The head of an answer, and the socket if the connection was upgraded. */
 interface Head {
   response: http.IncomingMessage;
-  /** What ends the request when nothing is heard for too long. */
+  /** Ends the request when no data arrives for too long. */
   limit: NodeJS.Timeout | undefined;
   upgraded?: { socket: Duplex; head: Buffer };
 }
 
-export class HttpCarrier implements Carrier {
+export class HttpTransport implements Transport {
   readonly address: string;
   readonly #base: URL;
   readonly #token: string | undefined;
@@ -67,7 +67,7 @@ export class HttpCarrier implements Carrier {
   }
 
   async call(method: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<unknown> {
-    const asked = Number(params["wait_ms"] ?? params["yield_ms"] ?? 0); // how long the daemon may take
+    const asked = Number(params["wait_ms"] ?? params["yield_ms"] ?? 0); // how long the daemon may take to answer
     if (method === "exec.run" && params["key"] && asked === 0 && this.#keepAliveMs > 0) {
       return this.#run(params, signal);
     }
@@ -76,9 +76,9 @@ export class HttpCarrier implements Carrier {
   }
 
   /**
-   * Waits for a command by asking again and again, which its key makes safe. A
-   * request without an answer can't be told from a dead line, and what is in
-   * between gives it up after a minute or less.
+   * Waits for a command with repeated requests, which its key makes safe. A
+   * request without an answer looks like a dead connection, and
+   * proxies drop it after a minute or less.
    */
   async #run(params: Record<string, unknown>, signal?: AbortSignal): Promise<unknown> {
     const yieldMs = this.#keepAliveMs;
@@ -90,7 +90,7 @@ export class HttpCarrier implements Carrier {
     }
   }
 
-  /** Sends one request, which the daemon answers after `takesMs` at the latest. */
+  /** Sends one request, which the daemon answers within `takesMs`. */
   async #post(method: string, params: unknown, takesMs: number, signal?: AbortSignal): Promise<unknown> {
     const id = ++this.#lastId;
     const body = Buffer.from(JSON.stringify({ jsonrpc: "2.0", id, method, params }));
@@ -113,9 +113,9 @@ export class HttpCarrier implements Carrier {
     const { response } = head;
     if (response.statusCode !== 200 || !response.headers["content-type"]?.startsWith("text/event-stream")) {
       await this.#answer(head, signal);
-      throw new ProtocolError(`${this.address} answered without a stream: is it a TRL daemon?`);
+      throw new ProtocolError(`${this.address} did not open a stream: is it a TRL daemon?`);
     }
-    clearTimeout(head.limit); // events come when they come
+    clearTimeout(head.limit); // events have no time limit
     return this.#events(response);
   }
 
@@ -129,7 +129,7 @@ export class HttpCarrier implements Carrier {
       }
       if (upgraded === undefined || response.headers["sec-websocket-accept"] !== accept) {
         upgraded?.socket.destroy();
-        throw new ProtocolError(`${this.address} answered without a WebSocket: is it a TRL daemon?`);
+        throw new ProtocolError(`${this.address} did not open a WebSocket: is it a TRL daemon?`);
       }
       const line = new WebSocketLine(upgraded.socket, upgraded.head);
       const connection = new Connection(line, this.address, this.#keepAliveMs, (error) => {
@@ -146,9 +146,9 @@ export class HttpCarrier implements Carrier {
   }
 
   /**
-   * Sends a request, and returns when the head of the answer is there, which
-   * takes the daemon `takesMs` at the most. A stream has a connection of its
-   * own (no agent), which it may leave unread.
+   * Sends a request, and returns when the head of the answer has arrived, which
+   * takes the daemon at most `takesMs`. A stream has its own connection (no
+   * agent), which it may leave unread.
    */
   #request(method: string, path: string, headers: http.OutgoingHttpHeaders, body: Buffer | undefined, takesMs: number, signal?: AbortSignal): Promise<Head> {
     return new Promise((resolve, reject) => {
@@ -163,19 +163,19 @@ export class HttpCarrier implements Carrier {
       const request = tls ? https.request(url, { ...options, ...(this.#tls as https.RequestOptions) }) : http.request(url, options);
       this.#open.add(request);
 
-      let reached = false; // the daemon may have got it
+      let reached = false; // the daemon may have received it
       request.on("socket", (socket) => {
         if (socket.connecting) {
           socket.once(tls ? "secureConnect" : "connect", () => (reached = true));
           socket.setNoDelay(true);
-          // A call may wait long for its answer: the system notices a peer
-          // that is gone.
+          // A call may wait long for its answer: this lets the system detect a
+          // peer that is gone.
           socket.setKeepAlive(true, this.#keepAliveMs);
         } else {
           reached = true;
         }
       });
-      // It ends the request in any state of it, and the answer while that is read.
+      // Ends the request in any state, also while the answer is being read.
       const abort = () => request.destroy(signal!.reason instanceof Error ? signal!.reason : new Error("aborted"));
       signal?.addEventListener("abort", abort, { once: true });
       const silent = () => request.destroy(Object.assign(new Error("no answer in time"), { code: "ETIMEDOUT" }));
@@ -189,7 +189,7 @@ export class HttpCarrier implements Carrier {
       request.on("error", (error) => reject(signal?.aborted ? signal.reason : this.#lost(error, reached)));
       request.on("response", (response) => resolve({ response, limit }));
       request.on("upgrade", (response, socket, head) => {
-        this.#open.delete(request); // it has a life of its own now
+        this.#open.delete(request); // the WebSocket owns it now
         signal?.removeEventListener("abort", abort);
         clearTimeout(limit);
         resolve({ response, limit, upgraded: { socket, head } });
@@ -210,15 +210,15 @@ export class HttpCarrier implements Carrier {
     if (!reached && absent.has(code)) {
       return new NoDaemonError(this.address, error);
     }
-    // The system's names for what goes wrong on a line are one word. Others
-    // are of HTTP and of TLS, and are no better the next time.
+    // Error codes of the system are one word. Others are errors of HTTP or TLS,
+    // which a retry does not fix.
     if (/^E[A-Z0-9]+$/.test(code)) {
       return new ConnectionLostError(`the connection to ${this.address} has ended`, reached ? "unknown" : "none", { cause: error, silent: code === "ETIMEDOUT" });
     }
     return new ProtocolError(`${this.address}: ${error.message}`, error);
   }
 
-  /** Reads the whole of an answer. */
+  /** Reads a complete answer. */
   async #answer({ response, limit }: Head, signal?: AbortSignal): Promise<unknown> {
     const text = await new Promise<string>((resolve, reject) => {
       const parts: Buffer[] = [];
@@ -239,14 +239,14 @@ export class HttpCarrier implements Carrier {
     return resultOf(message);
   }
 
-  /** What an answer means that is not the daemon's, or not JSON-RPC. */
+  /** Returns the error for an answer that is not JSON-RPC, or not from the daemon. */
   #refusal(status: number, cause: unknown): Error {
     if (gateway.has(status)) {
-      return new ConnectionLostError(`${this.address} does not reach the daemon (HTTP ${status})`, "unknown", { cause });
+      return new ConnectionLostError(`${this.address} cannot reach the daemon (HTTP ${status})`, "unknown", { cause });
     }
     switch (status) {
       case 401:
-        return new UnauthorizedError("UNAUTHORIZED", "the daemon does not accept the token", "make one with `trl token create`, and give it to connect()");
+        return new UnauthorizedError("UNAUTHORIZED", "the daemon does not accept the token", "create one with `trl token create`, and pass it to connect()");
       case 403:
         return new ForbiddenError("FORBIDDEN", "the token does not allow this");
       default:
@@ -254,7 +254,7 @@ export class HttpCarrier implements Carrier {
     }
   }
 
-  /** Reads Server-Sent Events. One that is cut off is dropped: it comes again. */
+  /** Reads Server-Sent Events. An incomplete event is dropped: it is sent again. */
   #events(response: http.IncomingMessage): Feed<Chunk> {
     const feed = new Feed<Chunk>(response);
     const lines = new LineSplitter();

@@ -1,11 +1,11 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-import "./dispose.js"; // first: the classes of the others use the symbol
+import "./dispose.js"; // first: the other modules' classes use the symbol
 
 export { connect } from "./client.js";
 export type { CallMethod, CallOptions, Client, ConnectOptions, Exec, InputOptions, RunOptions, Session, SessionOptions, StreamOptions } from "./client.js";
 export type { TLSOptions } from "./address.js";
-export type { ReconnectPolicy } from "./carrier.js";
+export type { ReconnectPolicy } from "./transport.js";
 export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk } from "./stream.js";
 export type { Result } from "./result.js";
 export * from "./errors.js";

@@ -1,12 +1,12 @@
-// Lines out of the buffers in which a socket delivers them.
+// Splits the buffers of a socket into lines.
 
 const newline = 0x0a;
 
 /**
- * Splits bytes into lines. The pieces of a line are kept as they came and put
- * together once, when its end is there, so a long line costs no more for each
- * byte than a short one. A last line without an end is never given out: its
- * writer was cut off.
+ * Splits bytes into lines. The pieces of a line are kept as they arrive and
+ * joined once, when its end has arrived, so a long line costs no more per byte
+ * than a short one. A last line without a newline is never returned: its writer
+ * was cut off.
  */
 export class LineSplitter {
   #pieces: Buffer[] = [];

@@ -1,13 +1,13 @@
-// The names and values of the contract in the form this language has for them.
+// Converts names and values between the contract and JavaScript.
 
 import type { ExecResult } from "./types.js";
 
 type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
 
-/** The fields of an object of the contract, with names as TypeScript has them: `timeout_ms` is `timeoutMs`. */
+/** The fields of an object of the contract in camel case: `timeout_ms` becomes `timeoutMs`. */
 export type Camel<T> = { [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
 
-/** Renames the fields of params. Fields that are undefined are left out. */
+/** Converts the names of params. Undefined fields are omitted. */
 export function toWire(options: object): Record<string, unknown> {
   const params: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(options)) {
@@ -18,9 +18,9 @@ export function toWire(options: object): Record<string, unknown> {
   return params;
 }
 
-/** What is known of a command: how it ended, and what it wrote. */
+/** The outcome and output of a command. */
 export interface Result extends Omit<Camel<ExecResult>, "stdoutEncoding" | "stderrEncoding"> {
-  /** It ended by itself with exit code 0. */
+  /** Whether it ended by itself with exit code 0. */
   readonly ok: boolean;
   /** `stdout` as bytes, for output that is not text. */
   readonly stdoutData: Uint8Array;
@@ -28,7 +28,7 @@ export interface Result extends Omit<Camel<ExecResult>, "stdoutEncoding" | "stde
   readonly stderrData: Uint8Array;
 }
 
-/** Makes a Result. Fields that a newer daemon adds are there too, under their new names. */
+/** Returns a Result. Fields added by a newer daemon are included, in camel case. */
 export function resultFrom(wire: ExecResult): Result {
   const { stdout, stderr, stdout_encoding, stderr_encoding, ...rest } = wire;
   const fields: Record<string, unknown> = {};
@@ -50,7 +50,7 @@ function bytes(data: string, encoding: string | undefined): Buffer {
   return Buffer.from(data, encoding === "base64" ? "base64" : "utf8");
 }
 
-/** Bytes that a command reads, in the form of the contract. */
+/** Encodes the input of a command. */
 export function input(data: string | Uint8Array): { text: string; encoding?: "base64" } {
   if (typeof data === "string") {
     return { text: data };

@@ -2,21 +2,21 @@
 
 import { createConnection, type Socket } from "node:net";
 
-import { abortable, type Carrier, type Feed } from "./carrier.js";
+import { abortable, type Transport, type Feed } from "./transport.js";
 import { Connection, follow } from "./connection.js";
 import { ClosedError, ConnectionLostError, ForbiddenError, NoDaemonError } from "./errors.js";
 import { trustSocket } from "./trust.js";
 import type { Chunk, ExecAttachResult, ExecStreamParams, ExecStreamResult, SessionEvent, SessionWatchParams } from "./types.js";
 
-/** Nobody has made the socket, or nobody listens at it any more. */
+/** Error codes that mean that there is no socket, or that nothing listens on it. */
 const absent = new Set(["ENOENT", "ECONNREFUSED"]);
 
-export class SocketCarrier implements Carrier {
+export class SocketTransport implements Transport {
   readonly address: string;
   readonly #path: string;
   readonly #keepAliveMs: number;
-  // All calls share one connection; each stream has its own, so that one that
-  // is not read holds up nothing else.
+  // All calls share one connection; each stream has its own, so that an unread
+  // stream delays nothing else.
   #shared: Promise<Connection> | undefined;
   readonly #open = new Set<Connection>();
   #closed = false;

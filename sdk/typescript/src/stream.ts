@@ -1,18 +1,18 @@
-// A command's output as chunks, through any number of connections.
+// A command's output as chunks, over any number of connections.
 
-import { Effort, Feed, mayPass, type Carrier, type ReconnectPolicy } from "./carrier.js";
+import { Backoff, Feed, isTransient, type Transport, type ReconnectPolicy } from "./transport.js";
 import { ProtocolError } from "./errors.js";
 import { resultFrom, type Result } from "./result.js";
 import type { Chunk, ExecStreamParams, SessionEvent, SessionWatchParams } from "./types.js";
 
 interface ChunkBase {
-  /** Where its first byte is in the command's output. */
+  /** The offset of its first byte in the command's output. */
   readonly offset: number;
-  /** The offset that follows it: go on from here with `exec.stream({ from })`. */
+  /** The offset after it: continue from here with `exec.stream({ from })`. */
   readonly next: number;
-  /** Its bytes; empty in a gap and in an exit, so that all chunks can be written out alike. */
+  /** Its bytes; empty for a gap and an exit, so that all chunks can be handled alike. */
   readonly data: Uint8Array;
-  /** Its bytes as text. The daemon cuts no character of valid text in two. */
+  /** Its bytes as text. The daemon never splits a character of valid text. */
   readonly text: string;
 }
 
@@ -21,7 +21,7 @@ export interface OutputChunk extends ChunkBase {
   readonly type: "stdout" | "stderr" | "tty";
 }
 
-/** So many bytes stood here and are no longer kept: the daemon's quota has dropped them. */
+/** Output that the daemon's quota has dropped. */
 export interface GapChunk extends ChunkBase {
   readonly type: "gap";
   readonly bytes: number;
@@ -38,7 +38,7 @@ export type StreamChunk = OutputChunk | GapChunk | ExitChunk;
 
 const none = new Uint8Array(0);
 
-/** Made text or bytes when asked, and then kept, since few readers want both. */
+/** Converts to text or bytes on first use, since few readers need both. */
 class Output implements OutputChunk {
   readonly #wire: string;
   readonly #base64: boolean;
@@ -71,46 +71,46 @@ class Output implements OutputChunk {
 
 function chunkFrom(wire: Chunk): StreamChunk {
   const { offset } = wire;
-  const next = wire.next ?? 0; // left out when it is 0
+  const next = wire.next ?? 0; // omitted when it is 0
   switch (wire.type) {
     case "exit":
       if (wire.result === undefined) {
-        throw new ProtocolError("the daemon sent an exit without a result");
+        throw new ProtocolError("the daemon sent an exit chunk without a result");
       }
       return { type: "exit", offset, next, data: none, text: "", result: resultFrom(wire.result) };
     case "gap":
       return { type: "gap", offset, next, data: none, text: "", bytes: wire.bytes ?? next - offset };
     case "resize":
-      throw new ProtocolError("the daemon sent a resize, which is told by exec.output alone");
+      throw new ProtocolError("the daemon sent a resize chunk, which only exec.output returns");
     default:
       return new Output(wire.type, offset, next, wire.data ?? "", wire.encoding === "base64");
   }
 }
 
 export interface FollowOptions {
-  /** Ends the stream with the signal's reason. The command goes on; `cancel` stops it. */
+  /** Ends the stream with the signal's reason. The command continues; `cancel` stops it. */
   signal?: AbortSignal;
-  /** How to go on after the connection is lost; see ConnectOptions. */
+  /** How to recover from a lost connection; see ConnectOptions. */
   reconnect?: Partial<ReconnectPolicy>;
 }
 
-/** A stream of things that come from the daemon. One reader, as with any iterator. */
+/** A stream of items from the daemon. It has one reader, like any iterator. */
 abstract class Following<W extends object, T> implements AsyncIterableIterator<T>, AsyncDisposable {
-  protected readonly carrier: Carrier;
-  /** What comes over the connection of now, if there is one. */
+  protected readonly transport: Transport;
+  /** The feed of the current connection, if there is one. */
   protected feed: Feed<W> | undefined;
-  readonly #effort: Effort;
+  readonly #backoff: Backoff;
   readonly #signal: AbortSignal | undefined;
-  // Ends all that is under way, with its reason: the caller's signal, an
-  // error, or that nobody reads any more.
+  // Aborts pending operations. The reason is the caller's signal, an error, or
+  // that the reader is gone.
   readonly #ending = new AbortController();
   readonly #abort = () => this.#end(this.#signal?.reason);
-  #over = false; // what next() says
+  #over = false; // next() returns done
   #busy = false;
 
-  constructor(carrier: Carrier, reconnect: ReconnectPolicy, options: FollowOptions) {
-    this.carrier = carrier;
-    this.#effort = new Effort({ ...reconnect, ...options.reconnect });
+  constructor(transport: Transport, reconnect: ReconnectPolicy, options: FollowOptions) {
+    this.transport = transport;
+    this.#backoff = new Backoff({ ...reconnect, ...options.reconnect });
     this.#signal = options.signal;
     if (this.#signal?.aborted) {
       this.#abort();
@@ -119,12 +119,12 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
     }
   }
 
-  /** The next thing, undefined at the end. */
+  /** Returns the next item, or undefined at the end. */
   protected abstract pull(): Promise<T | undefined>;
 
   async next(): Promise<IteratorResult<T, undefined>> {
     if (this.#busy) {
-      throw new Error("a stream has one reader: await next() before you call it again");
+      throw new Error("a stream has only one reader: await next() before you call it again");
     }
     if (this.#over) {
       return { done: true, value: undefined };
@@ -150,7 +150,7 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
     }
   }
 
-  /** Does one step that opens a feed, until it succeeds. */
+  /** Repeats a step that opens a feed until it succeeds. */
   protected async open(step: (signal: AbortSignal) => Promise<Feed<W> | undefined>): Promise<void> {
     for (;;) {
       this.#ending.signal.throwIfAborted();
@@ -168,12 +168,12 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
     }
   }
 
-  /** The next item of the feed; undefined when it was lost, and is to be opened again. */
+  /** Returns the next item of the feed, or undefined if it was lost and must be opened again. */
   protected async take(): Promise<W | undefined> {
     try {
       this.#ending.signal.throwIfAborted();
       const item = await this.feed!.next();
-      this.#effort.progress();
+      this.#backoff.progress();
       return item;
     } catch (error) {
       await this.#lost(error);
@@ -181,15 +181,15 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
     }
   }
 
-  /** Lets a lost connection pass, after a while; throws everything else. */
+  /** Waits after a lost connection; throws any other error. */
   async #lost(error: unknown): Promise<void> {
     this.feed?.close(error);
     this.feed = undefined;
     this.#ending.signal.throwIfAborted();
-    if (!mayPass(error)) {
+    if (!isTransient(error)) {
       throw error;
     }
-    await this.#effort.failed(error, this.#ending.signal);
+    await this.#backoff.failed(error, this.#ending.signal);
   }
 
   #end(reason: unknown): void {
@@ -199,14 +199,14 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
     this.feed = undefined;
   }
 
-  /** Ends the stream, as leaving a `for await` does. The command goes on. */
+  /** Ends the stream, as leaving a `for await` does. The command continues. */
   async return(): Promise<IteratorResult<T, undefined>> {
     this.#over = true;
     this.#end(new Error("the stream was closed"));
     return { done: true, value: undefined };
   }
 
-  /** Ends the stream. What it follows goes on. */
+  /** Ends the stream. The command or session continues. */
   async close(): Promise<void> {
     await this.return();
   }
@@ -220,16 +220,16 @@ abstract class Following<W extends object, T> implements AsyncIterableIterator<T
   }
 }
 
-/** What an ExecStream follows: a command that it begins, or one that was begun. */
+/** What an ExecStream follows: a new command, or an existing one. */
 export type Followed = { begin: ExecStreamParams & { key: string } } | { execId: string; from: number };
 
 /**
  * The output of one command: every byte once and in order, then its exit,
- * however often the connection is lost on the way. It begins with the first
- * call of next(), start() or result().
+ * however often the connection is lost. It starts with the first call of
+ * next(), start() or result().
  *
- * It reads no faster than it is read: a reader that stops for an hour holds
- * about half a megabyte, and nobody waits for it.
+ * It reads no faster than its reader: a reader that pauses for an hour buffers
+ * about half a megabyte and delays no one.
  */
 export class ExecStream extends Following<Chunk, StreamChunk> {
   readonly #what: Followed;
@@ -239,8 +239,8 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
   #result: Result | undefined;
 
   /** @internal */
-  constructor(carrier: Carrier, reconnect: ReconnectPolicy, what: Followed, options: FollowOptions) {
-    super(carrier, reconnect, options);
+  constructor(transport: Transport, reconnect: ReconnectPolicy, what: Followed, options: FollowOptions) {
+    super(transport, reconnect, options);
     this.#what = what;
     if ("execId" in what) {
       this.#execId = what.execId;
@@ -248,7 +248,7 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
     }
   }
 
-  /** The offset that follows the last chunk that was given out. */
+  /** The offset after the last chunk that was returned. */
   get offset(): number {
     return this.#offset;
   }
@@ -258,7 +258,7 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
     return this.#execId;
   }
 
-  /** Begins, and returns the id of the command once the daemon has accepted it. */
+  /** Starts, and returns the id of the command once the daemon has accepted it. */
   start(): Promise<string> {
     this.#starting ??= this.#start();
     return this.#starting;
@@ -271,8 +271,8 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
     }
     let execId = "";
     await this.open(async (signal) => {
-      // Repeated with the same key, it returns the same command.
-      const started = await this.carrier.start(what.begin, signal);
+      // Repeated with the same key, this returns the same command.
+      const started = await this.transport.start(what.begin, signal);
       execId = started.execId;
       return started.feed;
     });
@@ -288,13 +288,13 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
     let wire: Chunk | undefined;
     while (wire === undefined) {
       if (this.feed === undefined) {
-        await this.open((signal) => this.carrier.attach(execId, this.#offset, signal));
+        await this.open((signal) => this.transport.attach(execId, this.#offset, signal));
       }
       wire = await this.take();
     }
     const chunk = chunkFrom(wire);
     if (chunk.offset !== this.#offset || chunk.next < chunk.offset) {
-      throw new ProtocolError(`the output should go on at ${this.#offset}, and the daemon sent ${chunk.offset} to ${chunk.next}`);
+      throw new ProtocolError(`the output should continue at ${this.#offset}, but the daemon sent ${chunk.offset} to ${chunk.next}`);
     }
     this.#offset = chunk.next;
     if (chunk.type === "exit") {
@@ -305,7 +305,7 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
     return chunk;
   }
 
-  /** Reads what is left, throws it away, and returns how the command ended. */
+  /** Reads and discards the rest, and returns how the command ended. */
   async result(): Promise<Result> {
     for await (const _ of this);
     if (this.#result === undefined) {
@@ -316,24 +316,24 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
 }
 
 /**
- * What happens to sessions. Events have no offsets: after a lost connection a
- * `gap` event stands for those that may be missing, and session.list shows what
- * is true now.
+ * The events of sessions. Events have no offsets: after a lost connection a
+ * `gap` event stands for those that may be missing, and session.list returns
+ * the current state.
  */
 export class EventStream extends Following<SessionEvent, SessionEvent> {
   readonly #params: SessionWatchParams;
   #begun = false;
 
   /** @internal */
-  constructor(carrier: Carrier, reconnect: ReconnectPolicy, params: SessionWatchParams, options: FollowOptions) {
-    super(carrier, reconnect, options);
+  constructor(transport: Transport, reconnect: ReconnectPolicy, params: SessionWatchParams, options: FollowOptions) {
+    super(transport, reconnect, options);
     this.#params = params;
   }
 
-  /** Begins: returns when what happens from now on will be told. */
+  /** Starts watching, and returns when all later events will be received. */
   async start(): Promise<void> {
     if (!this.#begun) {
-      await this.open((signal) => this.carrier.watch(this.#params, signal));
+      await this.open((signal) => this.transport.watch(this.#params, signal));
       this.#begun = true;
     }
   }
@@ -344,7 +344,7 @@ export class EventStream extends Following<SessionEvent, SessionEvent> {
     if (event !== undefined) {
       return event;
     }
-    await this.open((signal) => this.carrier.watch(this.#params, signal));
+    await this.open((signal) => this.transport.watch(this.#params, signal));
     return { stream_id: "", type: "gap", at: new Date().toISOString() };
   }
 }

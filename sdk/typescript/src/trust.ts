@@ -1,11 +1,11 @@
-// Whose socket it is.
+// Checks the owner of a socket.
 //
-// Whoever listens at a path gets commands, environments and secrets. Node can't
-// ask the kernel whose process listens, so the files have to tell: the socket,
-// its directory and each directory above must belong to this user or to root, and
-// nobody else may be able to write to its directory. Then nobody else can have
-// made the socket. For root, they may also be those of the user who has the
-// directory of the socket.
+// The process that listens at a path receives commands, environments and secrets.
+// Node can't ask the kernel whose process listens, so this checks the files: the
+// socket, its directory and each directory above must belong to this user or to
+// root, and no one else must be able to write to its directory. Then no one else
+// can have made the socket. For root, they may also belong to the user who owns
+// the directory of the socket.
 
 import { lstat, readFile, readlink, realpath } from "node:fs/promises";
 import type { Stats } from "node:fs";
@@ -14,7 +14,7 @@ import * as posix from "node:path/posix";
 import { ForbiddenError } from "./errors.js";
 
 const maxLinks = 40; // as in the kernel
-const unmapped = 65534; // whom a user namespace does not know
+const unmapped = 65534; // stands for all users that a user namespace does not map
 const firstPerson = 1000;
 const sticky = 0o1000;
 
@@ -34,13 +34,13 @@ export async function trustSocket(path: string): Promise<void> {
   }
 }
 
-/** Follows a path name by name, and refuses it where another user could change what it leads to. */
+/** Follows a path component by component, and refuses it if another user could change its target. */
 async function walk(path: string, user: number): Promise<void> {
   const left = (path.startsWith("/") ? path : `${process.cwd()}/${path}`).split("/");
   let at = "/";
   let found = await lstat(at);
   for (let links = 0; ; ) {
-    await believe(at, found, user);
+    await checkOwner(at, found, user);
     while (left[0] === "" || left[0] === ".") {
       left.shift();
     }
@@ -57,7 +57,7 @@ async function walk(path: string, user: number): Promise<void> {
       at = next;
       continue;
     }
-    await believe(next, found, user);
+    await checkOwner(next, found, user);
     if (++links > maxLinks) {
       throw refusal(`${path} has too many symbolic links`);
     }
@@ -70,13 +70,13 @@ async function walk(path: string, user: number): Promise<void> {
   }
 }
 
-async function believe(path: string, found: Stats, user: number): Promise<void> {
+async function checkOwner(path: string, found: Stats, user: number): Promise<void> {
   if (found.uid !== 0 && found.uid !== user && !(found.uid === unmapped && !(await mapsNobody()))) {
     throw refusal(`${path} belongs to another user (uid ${found.uid})`);
   }
 }
 
-/** Whether uid 65534 is a user of its own here, and not all those whom a user namespace does not know. */
+/** Whether uid 65534 is a real user here, and not the placeholder for unmapped users. */
 async function mapsNobody(): Promise<boolean> {
   let table: string;
   try {
@@ -90,12 +90,12 @@ async function mapsNobody(): Promise<boolean> {
   });
 }
 
-/** Whether others can write. A group with a person's number is that person's own. */
+/** Whether other users can write. A group with the same number as its user is private to that user. */
 function openToOthers(found: Stats): boolean {
   const own = found.uid === found.gid && found.uid >= firstPerson && found.uid !== unmapped;
   return (found.mode & 0o002) !== 0 || ((found.mode & 0o020) !== 0 && !own);
 }
 
 function refusal(message: string): ForbiddenError {
-  return new ForbiddenError("FORBIDDEN", message, "choose a socket in a directory of your own");
+  return new ForbiddenError("FORBIDDEN", message, "choose a socket in your own directory");
 }

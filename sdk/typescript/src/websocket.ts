@@ -1,5 +1,5 @@
-// A WebSocket as a line of JSON objects: each message is a line. Only what the
-// contract needs: text, whole or in pieces, and the control frames.
+// A WebSocket as a stream of lines: each message is a line. It implements only what
+// the contract needs: text messages, fragmented or not, and control frames.
 
 import { createHash, randomBytes } from "node:crypto";
 import { Duplex } from "node:stream";
@@ -8,30 +8,30 @@ import { ProtocolError } from "./errors.js";
 
 const opcode = { continuation: 0, text: 1, close: 8, ping: 9, pong: 10 } as const;
 
-/** A longer frame is not the daemon's: its largest answer, and something over. */
+/** The limit of a frame: the daemon's largest answer, with some room. */
 const maxFrameBytes = 64 << 20;
 
-/** What asks a server to go on as a WebSocket, and what it must answer. */
+/** Returns the headers of an upgrade request, and the accept value that the server must answer. */
 export function handshake(): { headers: Record<string, string>; accept: string } {
   const key = randomBytes(16).toString("base64");
-  // The number is the same for all the world; RFC 6455, section 1.3.
+  // The GUID is fixed by RFC 6455, section 1.3.
   const accept = createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
   return { headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": key }, accept };
 }
 
 /** The socket under a WebSocket, after the handshake. */
-interface Carrying extends Duplex {
+interface UnderlyingSocket extends Duplex {
   ref?(): unknown;
   unref?(): unknown;
 }
 
 export class WebSocketLine extends Duplex {
-  readonly #socket: Carrying;
+  readonly #socket: UnderlyingSocket;
   #pieces: Buffer[] = [];
   #size = 0;
 
-  /** `head` is what came behind the answer to the handshake. */
-  constructor(socket: Carrying, head: Buffer) {
+  /** `head` is the data after the handshake's answer. */
+  constructor(socket: UnderlyingSocket, head: Buffer) {
     super({ decodeStrings: true });
     this.#socket = socket;
     if (head.length > 0) {
@@ -81,9 +81,9 @@ export class WebSocketLine extends Duplex {
     }
   }
 
-  /** The size of the frame that begins what is there, once that can be told. */
+  /** Returns the size of the next frame, once enough of it has arrived. */
   #frameSize(): { head: number; body: number } | undefined {
-    const most = 10; // bytes that tell it
+    const most = 10; // bytes needed to know it
     let start = this.#pieces[0];
     if (start === undefined) {
       return undefined;
@@ -109,7 +109,7 @@ export class WebSocketLine extends Duplex {
       size = { head: most, body: Number(start.readBigUInt64BE(2)) };
     }
     if (short > 127 || size.body > maxFrameBytes) {
-      this.destroy(new ProtocolError("what answers does not speak as a WebSocket does"));
+      this.destroy(new ProtocolError("invalid WebSocket frame"));
       return undefined;
     }
     return size;

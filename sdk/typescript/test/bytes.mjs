@@ -1,10 +1,10 @@
-// Bytes that look random and are the same for the same seed. As a program it
-// writes them: node bytes.mjs SEED COUNT.
+// Pseudo-random bytes from a seed. As a program it writes them to stdout: node
+// bytes.mjs SEED COUNT.
 
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
-/** A generator of numbers from 0 up to 1, by its seed (xorshift32). */
+/** Returns a seeded generator of numbers from 0 to 1 (xorshift32). */
 export function random(seed) {
   let x = seed >>> 0 || 1;
   const next = () => {
@@ -14,12 +14,12 @@ export function random(seed) {
     return (x >>> 0) / 2 ** 32;
   };
   for (let i = 0; i < 16; i++) {
-    next(); // of a small seed the first ones are small too
+    next(); // with a small seed the first numbers are small too
   }
   return next;
 }
 
-/** Yields `count` bytes, a piece at a time. */
+/** Yields `count` bytes in pieces. */
 export function* bytes(seed, count) {
   const next = random(seed);
   for (let left = count; left > 0; ) {

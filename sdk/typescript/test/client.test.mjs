@@ -1,4 +1,4 @@
-// What the client promises, against a real daemon on its Unix socket.
+// The client against a real daemon on its Unix socket.
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -11,7 +11,7 @@ import { runInNewContext } from "node:vm";
 
 import * as trl from "../dist/index.js";
 import { defaultSocket } from "../dist/address.js";
-import { readOnly } from "../dist/carrier.js";
+import { readOnly } from "../dist/transport.js";
 import { sdk, startDaemon, until } from "./daemon.mjs";
 import { startAnswerCutter, startProxy } from "./proxy.mjs";
 
@@ -45,10 +45,10 @@ describe("a client on the Unix socket", () => {
     assert.equal(second.ok, true);
     assert.deepEqual((await session.execs()).map((exec) => exec.execId), [first.execId, second.execId]);
     await session.destroy();
-    await session.destroy(); // a second time is fine
+    await session.destroy(); // destroying twice is not an error
   });
 
-  test("bytes that are not text go in and come out whole", async () => {
+  test("binary input and output are preserved", async () => {
     const session = await client.session();
     const data = Uint8Array.from({ length: 256 }, (_, i) => i);
     const result = await session.run("cat; printf '\\377' >&2", { stdin: data });
@@ -58,10 +58,10 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("a stream gives chunks with offsets, and ends after the exit", async () => {
+  test("a stream yields chunks with offsets, and ends after the exit", async () => {
     const session = await client.session({ shell: "bash" });
     const chunks = [];
-    // Two pipes have an order only if one is read before the other is written to.
+    // The order of two pipes is defined only if one is read before the other is written.
     const stream = session.stream("echo one; read x; echo tw\u00f6 >&2; read x; printf '\\377'; exit 4", { stdinOpen: true });
     for await (const chunk of stream) {
       chunks.push(chunk);
@@ -94,7 +94,7 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("a command without output has an exit alone", async () => {
+  test("a command without output has only an exit chunk", async () => {
     const session = await client.session();
     const types = [];
     for await (const chunk of session.stream("true")) {
@@ -104,7 +104,7 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("a session is made once, and an input written once, for a key", async () => {
+  test("with a key a session is created once, and an input written once", async () => {
     const session = await client.session({ key: "once", name: "once" });
     assert.equal((await client.session({ key: "once", name: "once" })).id, session.id);
     await assert.rejects(client.session({ key: "once", name: "another" }), { code: "INVALID_PARAMS" });
@@ -137,7 +137,7 @@ describe("a client on the Unix socket", () => {
     const sleeper = session.stream("sleep 600");
     const sleeping = client.exec(await sleeper.start());
     assert.equal((await sleeping.info()).state, "running");
-    // Before it is sleep, it is a copy of the shell, which does not mind.
+    // Before it executes sleep, it is a copy of the shell, which ignores the signal.
     await until("sleep has started", async () => (await session.info()).processes.some(({ command }) => command === "sleep 600"));
     assert.equal((await sleeping.signal("TERM")).processes, 1);
     assert.equal((await sleeper.result()).exitCode, 143);
@@ -153,13 +153,13 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("a direct session gives its command", async () => {
+  test("a direct session has one command", async () => {
     const session = await client.session({ argv: ["sh", "-c", "echo direct; exit 7"] });
     const result = await session.exec.stream().result();
     assert.equal(result.exitCode, 7);
   });
 
-  test("the end of its block destroys a session, and not one that was opened by id", async () => {
+  test("the end of a block destroys a session, but not one that was opened by id", async () => {
     const session = await client.session();
     await client.open(session.id)[Symbol.asyncDispose]();
     assert.equal((await session.info()).state, "idle");
@@ -167,7 +167,7 @@ describe("a client on the Unix socket", () => {
     assert.equal((await session.info()).state, "terminated");
   });
 
-  test("events tell what happens to a session", async () => {
+  test("session events are received", async () => {
     const events = client.watch();
     await events.start();
     const session = await client.session({ name: "watched" });
@@ -186,7 +186,7 @@ describe("a client on the Unix socket", () => {
     assert.match(seen.join(", "), /^created.*state running, state idle, destroyed/);
   });
 
-  test("every code of the contract has its class", async () => {
+  test("every code of the contract has a class", async () => {
     const text = readFileSync(join(sdk, "..", "..", "docs", "protocol.md"), "utf8");
     const codes = [...text.matchAll(/^\| `([A-Z_]+)` \| -32\d+ \|/gm)].map((match) => match[1]);
     assert.ok(codes.length >= 20);
@@ -198,7 +198,7 @@ describe("a client on the Unix socket", () => {
     }
   });
 
-  test("what is repeated without asking only reads", () => {
+  test("calls that are repeated by default only read", () => {
     const text = readFileSync(join(sdk, "..", "..", "docs", "protocol.md"), "utf8");
     const scopes = new Map([...text.matchAll(/^\| \[`([a-z.]+)`\]\([^)]*\) \| (\w+) \|/gm)].map((match) => [match[1], match[2]]));
     assert.ok(scopes.size >= 14);
@@ -241,7 +241,7 @@ describe("a client on the Unix socket", () => {
     await assert.rejects(client.call("exec.stream", { session_id: session.id, command: "true" }), TypeError);
   });
 
-  test("abort ends the waiting with its reason, and the command goes on", async () => {
+  test("abort ends the waiting with its reason, and the command continues", async () => {
     const session = await client.session({ shell: "bash" });
     const reason = new Error("enough");
 
@@ -285,7 +285,7 @@ describe("a client on the Unix socket", () => {
     await session.destroy({ force: true });
   });
 
-  test("a reader that stops holds little, and misses nothing", async () => {
+  test("a reader that pauses buffers little, and misses nothing", async () => {
     const session = await client.session({ shell: "bash" });
     const size = 96 << 20;
     const stream = session.stream(`head -c ${size} /dev/zero | tr '\\0' a`);
@@ -297,8 +297,7 @@ describe("a client on the Unix socket", () => {
     };
     const before = held();
     await until("the command is over", async () => (await client.exec(stream.execId).info()).state === "exited");
-    // All of it has been written. A reader that took what it did not read
-    // would hold it now.
+    // Everything has been written. A client that read ahead would hold it now.
     const grown = held() - before;
     assert.ok(grown < 24 << 20, `holds ${grown} bytes more`);
     for await (const chunk of stream) {
@@ -308,7 +307,7 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("output that quota has dropped is a gap", async () => {
+  test("output that the quota dropped is a gap", async () => {
     const small = await startDaemon(["--exec-quota-bytes", String(1 << 20), "--exec-memory-bytes", String(64 << 10)]);
     const tight = await connect(small.socket);
     try {
@@ -335,7 +334,7 @@ describe("a client on the Unix socket", () => {
     }
   });
 
-  test("characters are whole in every chunk", async () => {
+  test("chunks do not split characters", async () => {
     const session = await client.session({ shell: "bash" });
     let text = "";
     for await (const chunk of session.stream("for i in {1..20000}; do printf '\u00e4\u20ac\u{1f600}'; done")) {
@@ -346,7 +345,7 @@ describe("a client on the Unix socket", () => {
     await session.destroy();
   });
 
-  test("many calls at once get their own answers", async () => {
+  test("concurrent calls get their own answers", async () => {
     const sessions = await Promise.all(Array.from({ length: 8 }, () => client.session()));
     const results = await Promise.all(sessions.flatMap((session, i) => [session.run(`echo ${i}a`, { wait: true }), session.run(`echo ${i}b`, { wait: true })]));
     assert.deepEqual(results.map((result) => result.stdout), sessions.flatMap((_, i) => [`${i}a\n`, `${i}b\n`]));
@@ -375,18 +374,18 @@ describe("a client on the Unix socket", () => {
     }
   });
 
-  test("no daemon is said to be none", async () => {
+  test("a missing daemon is reported", async () => {
     await assert.rejects(connect(join(daemon.dir, "nothing.sock")), trl.NoDaemonError);
   });
 
-  test("what is not a daemon is said to be none", async () => {
+  test("a server that is not a daemon is reported", async () => {
     const path = join(daemon.dir, "other.sock");
     const server = createServer((socket) => socket.end("SSH-2.0-other\r\n")).listen(path);
     await assert.rejects(connect(path), trl.ProtocolError);
     server.close();
   });
 
-  test("closing ends what is under way, and leaves the sessions", async () => {
+  test("closing ends pending calls, and leaves the sessions", async () => {
     const other = await connect(daemon.socket);
     const session = await other.session({ shell: "bash" });
     const stream = session.stream("echo begun; sleep 600");
@@ -422,7 +421,7 @@ describe("a lost connection", () => {
     };
   }
 
-  test("a run is repeated, and its command is not", async () => {
+  test("a run is repeated, but its command runs once", async () => {
     const direct = await connect(daemon.socket);
     const session = await direct.session({ shell: "bash" });
     const cut = await cutting(3);
@@ -436,7 +435,7 @@ describe("a lost connection", () => {
     await direct.close();
   });
 
-  test("a stream is begun once", async () => {
+  test("a stream is started once", async () => {
     const direct = await connect(daemon.socket);
     const session = await direct.session({ shell: "bash" });
     const cut = await cutting(3);
@@ -448,22 +447,22 @@ describe("a lost connection", () => {
     await direct.close();
   });
 
-  test("what is not safe to repeat says that its effect is unknown", async () => {
+  test("a call that is not safe to repeat reports that its effect is unknown", async () => {
     const cut = await cutting(1);
     await assert.rejects(cut.client.session({ name: "lost", key: "" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
-    // And it was right to say so.
+    // It did have its effect.
     await until("it exists all the same", async () => (await cut.client.sessions()).some((session) => session.name === "lost"));
     await cut.close();
   });
 
-  test("a session is made once though the answer is lost", async () => {
+  test("a session is created once although the answer is lost", async () => {
     const cut = await cutting(1);
     const session = await cut.client.session({ name: "made once" });
     assert.deepEqual((await cut.client.sessions()).filter(({ name }) => name === "made once").map((made) => made.session_id), [session.id]);
     await cut.close();
   });
 
-  test("a session is destroyed though the answer is lost", async () => {
+  test("a session is destroyed although the answer is lost", async () => {
     const direct = await connect(daemon.socket);
     const session = await direct.session();
     const cut = await cutting(1);
@@ -473,7 +472,7 @@ describe("a lost connection", () => {
     await direct.close();
   });
 
-  test("the limit ends the trying", async () => {
+  test("the limit ends the retries", async () => {
     const cut = await cutting(Infinity, { reconnect: { firstDelayMs: 5, limitMs: 200 } });
     const began = performance.now();
     await assert.rejects(cut.client.info(), trl.ConnectionLostError);
@@ -482,7 +481,7 @@ describe("a lost connection", () => {
     await cut.close();
   });
 
-  test("a connection that held for a while is made again, though the limit has passed", async () => {
+  test("a connection that lasted for a while is retried although the limit has passed", async () => {
     const direct = await connect(daemon.socket);
     const session = await direct.session({ shell: "bash" });
     const path = join(daemon.dir, "held.sock");
@@ -506,7 +505,7 @@ describe("a lost connection", () => {
         socket.destroy();
       }
       await until("both are back", () => sockets.size >= connected + 2);
-      await new Promise((resolve) => setTimeout(resolve, 600)); // it holds for a while: in all longer than the limit
+      await new Promise((resolve) => setTimeout(resolve, 600)); // it lasts for a while: in total longer than the limit
     }
     await direct.exec((await session.info()).exec.exec_id).input("answer\n");
     assert.equal((await run).stdout, "answer\n");
@@ -516,14 +515,14 @@ describe("a lost connection", () => {
     proxy.close();
   });
 
-  test("a daemon that falls silent is given up, one that has nothing to say is not", async () => {
+  test("a daemon that hangs is dropped, an idle one is not", async () => {
     const direct = await connect(daemon.socket);
     const session = await direct.session({ shell: "bash" });
     const path = join(daemon.dir, "frozen.sock");
     const proxy = await startProxy({ listen: path, target: daemon.socket, cuts: 2, meanBytes: 40_000, seed: 5, freeze: true });
     const frozen = await connect(path, { keepAliveMs: 1_000, waitForDaemonMs: 60_000 });
     let bytes = 0;
-    // Longer silent than the keep-alive allows, and alive.
+    // Silent for longer than the keep-alive, but alive.
     for await (const chunk of frozen.open(session.id).stream(`head -c ${1 << 20} /dev/zero; sleep 3; echo end`)) {
       bytes += chunk.data.length;
     }
@@ -535,7 +534,7 @@ describe("a lost connection", () => {
     await direct.close();
   });
 
-  test("events go on with a gap", async () => {
+  test("events continue with a gap", async () => {
     const direct = await connect(daemon.socket);
     const path = join(daemon.dir, "events.sock");
     const sockets = new Set();
@@ -575,7 +574,7 @@ describe("a lost connection", () => {
     proxy.close();
   });
 
-  test("a daemon that is started again is found, and its past is not", async () => {
+  test("a restarted daemon is found, but not its earlier sessions", async () => {
     const own = await startDaemon();
     const client = await connect(own.socket);
     const session = await client.session({ shell: "bash" });

@@ -1,4 +1,4 @@
-// A real daemon of its own for a test file.
+// A private real daemon for a test file.
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,15 +12,15 @@ import { connect } from "../dist/index.js";
 export const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
 const repository = dirname(dirname(sdk));
 
-// A test that is ended before its time leaves no daemon behind: each one is
-// told to end, and ends its sessions.
+// A test that is interrupted leaves no daemon behind: each one is stopped, and
+// ends its sessions.
 const running = new Set();
 process.on("exit", () => running.forEach((child) => child.kill("SIGTERM")));
 process.on("SIGTERM", () => process.exit(143));
 
 let built;
 
-/** The binary: $TRL_BINARY, else one built from this tree, once a process. */
+/** Returns the binary: $TRL_BINARY, or one built from this tree, once per process. */
 export function binary() {
   if (process.env.TRL_BINARY) {
     return process.env.TRL_BINARY;
@@ -34,16 +34,16 @@ export function binary() {
   return built;
 }
 
-/** The daemon and the undertaker of a holder. */
+/** Returns the pids of the daemon and the cleaner of a holder. */
 function keepers(holder) {
   return readdirSync(`/proc/${holder}/task`)
     .flatMap((thread) => readFileSync(`/proc/${holder}/task/${thread}/children`, "utf8").split(" "))
-    .filter((pid) => pid !== "" && /\0be-(daemon|undertaker)\0/.test(readFileSync(`/proc/${pid}/cmdline`, "utf8")))
+    .filter((pid) => pid !== "" && /\0be-(daemon|cleaner)\0/.test(readFileSync(`/proc/${pid}/cmdline`, "utf8")))
     .map(Number);
 }
 
 /**
- * Starts a daemon in a directory of its own, which goes with it. `args` follow
+ * Starts a daemon in a private directory, which is removed with it. `args` follow
  * `trl serve --socket PATH`; `prepare` is called before.
  */
 export async function startDaemon(args = [], prepare = () => {}) {
@@ -75,17 +75,17 @@ export async function startDaemon(args = [], prepare = () => {}) {
       const gone = once(child, "exit").then(([code]) => {
         throw new Error(`the daemon ended with ${code}: ${log}`);
       });
-      gone.catch(() => {}); // later it ends as it is told
+      gone.catch(() => {}); // later it exits when it is stopped
       const ready = connect(socket, { waitForDaemonMs: 60_000 }).then((client) => client.close());
-      ready.catch(() => {}); // said by gone, if that is first
+      ready.catch(() => {}); // reported by gone, if that is first
       await Promise.race([ready, gone]);
     },
-    /** Kills it as a crash of the machine would, with all that would start it again or tidy up, and waits for its end. */
+    /** Kills it as a crash of the machine would, together with the processes that would restart it or clean up, and waits for its end. */
     async kill() {
       if (alive()) {
         const exit = once(child, "exit");
-        // A daemon that sees its holder die tells its clients so: all are stopped before the first is killed, and the
-        // holder before it is asked for the others, for it starts new ones.
+        // A daemon that sees its holder die tells its clients: all are stopped before the first is killed, and the
+        // holder is stopped before its children are listed, since it starts new ones.
         child.kill("SIGSTOP");
         const others = keepers(child.pid);
         others.forEach((pid) => process.kill(pid, "SIGSTOP"));
@@ -112,7 +112,7 @@ export async function startDaemon(args = [], prepare = () => {}) {
   return daemon;
 }
 
-/** Waits for a condition that nothing tells of. */
+/** Polls for a condition. */
 export async function until(what, condition, patienceMs = 60_000) {
   const end = performance.now() + patienceMs;
   while (!(await condition())) {

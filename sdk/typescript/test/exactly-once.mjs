@@ -1,5 +1,5 @@
-// Reads the output of a command through a proxy that cuts the connection, and
-// checks that every byte came once, in its place, and the exit once.
+// Reads the output of a command through a proxy that cuts connections, and checks
+// that every byte arrives once and in order, and the exit once.
 //
 //   node test/exactly-once.mjs --transport unix|http --bytes 268435456 --cuts 200 [--seed 1]
 
@@ -14,12 +14,12 @@ import { sdk, startDaemon } from "./daemon.mjs";
 import { startHttpDaemon } from "./http-daemon.mjs";
 import { startProxy } from "./proxy.mjs";
 
-/** Does it, and returns what was seen. Throws at the first byte out of place. */
+/** Runs the check and returns statistics. Throws at the first wrong byte. */
 export async function exactlyOnce({ transport, bytes, cuts, seed = 1 }) {
   const http = transport === "http" ? await startHttpDaemon() : undefined;
   const daemon = http?.daemon ?? (await startDaemon());
-  // A random byte is 4/3 of one in base64. Somewhat less than an equal share
-  // each, so that all cuts come before the end.
+  // A random byte takes 4/3 bytes in base64. Somewhat less than an equal share for
+  // each cut, so that all cuts come before the end.
   const meanBytes = Math.floor((bytes * 4) / 3 / cuts / 1.3);
   const path = join(daemon.dir, "run", "proxy.sock");
   const proxy = await startProxy({
@@ -29,8 +29,7 @@ export async function exactlyOnce({ transport, bytes, cuts, seed = 1 }) {
     meanBytes,
     seed,
   });
-  // Only what is to be cut goes through the proxy: starting a session is not
-  // a call that can be repeated.
+  // Only the stream goes through the proxy, not the start of the session.
   const direct = await connect(daemon.socket);
   const through = await connect(http ? `http://127.0.0.1:${proxy.address.port}` : path, {
     token: http?.token,

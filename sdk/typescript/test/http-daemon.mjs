@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { connect, isTrlError } from "../dist/index.js";
 import { binary, startDaemon, until } from "./daemon.mjs";
 
-/** A port that is free now. */
+/** Returns a free port. */
 async function freePort() {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -17,7 +17,7 @@ async function freePort() {
   return port;
 }
 
-/** Starts it, with a token that may run commands. `args` are more of its flags. */
+/** Starts it, with a token that may run commands. `args` are additional flags. */
 export async function startHttpDaemon(args = [], scheme = "http") {
   const port = await freePort();
   let token;
@@ -25,12 +25,12 @@ export async function startHttpDaemon(args = [], scheme = "http") {
   return { daemon, port, token, url: `${scheme}://127.0.0.1:${port}` };
 }
 
-/** A token of a scope: read, run or admin. */
+/** Creates a token with a scope: read, run or admin. */
 export function makeToken(daemon, scope) {
   return execFileSync(binary(), ["token", "create", "--scope", scope], { env: daemon.env, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
 }
 
-/** Waits until a daemon that runs has noticed a new token. */
+/** Waits until a running daemon accepts a new token. */
 export async function usable(url, options) {
   await until("the token is good", async () => {
     try {

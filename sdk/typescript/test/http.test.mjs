@@ -1,4 +1,4 @@
-// The same promises over HTTP: calls, Server-Sent Events, WebSocket, TLS.
+// The same behaviour over HTTP: calls, Server-Sent Events, WebSocket, TLS.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -112,7 +112,7 @@ describe("a client over HTTP", () => {
     await session.destroy({ force: true });
   });
 
-  test("a reader that stops holds little, and misses nothing", async () => {
+  test("a reader that pauses buffers little, and misses nothing", async () => {
     const session = await client.session({ shell: "bash" });
     const size = 96 << 20;
     const stream = session.stream(`head -c ${size} /dev/zero | tr '\\0' a`);
@@ -133,7 +133,7 @@ describe("a client over HTTP", () => {
     await session.destroy();
   });
 
-  test("events tell what happens to a session", async () => {
+  test("session events are received", async () => {
     const events = client.watch();
     await events.start();
     const session = await client.session({ name: "watched".repeat(40) }); // longer than the shortest frame
@@ -150,7 +150,7 @@ describe("a client over HTTP", () => {
     assert.equal(seen[0], "created");
   });
 
-  test("closing ends what is under way", async () => {
+  test("closing ends pending calls", async () => {
     const other = await connect(http.url, { token: http.token });
     const session = await other.session({ shell: "bash" });
     const stream = session.stream("echo begun; sleep 600");
@@ -164,7 +164,7 @@ describe("a client over HTTP", () => {
     await client.open(session.id).destroy({ force: true });
   });
 
-  test("a run is repeated after a lost answer, and its command is not", async () => {
+  test("a run is repeated after a lost answer, but its command runs once", async () => {
     const session = await client.session({ shell: "bash" });
     const cutter = await startAnswerCutter({ listen: { host: "127.0.0.1", port: 0 }, target: { host: "127.0.0.1", port: http.port }, cuts: 3 });
     const cut = await connect(`http://127.0.0.1:${cutter.address.port}`, { token: http.token });
@@ -177,7 +177,7 @@ describe("a client over HTTP", () => {
     await session.destroy();
   });
 
-  test("a long command is waited for in short requests, and a silent line is given up", async () => {
+  test("a long command is awaited with short requests, and a silent connection is dropped", async () => {
     const session = await client.session({ shell: "bash" });
     const target = { host: "127.0.0.1", port: http.port };
     const proxy = await startProxy({ listen: { host: "127.0.0.1", port: 0 }, target, cuts: 3, meanBytes: 500, freeze: true });
@@ -195,7 +195,7 @@ describe("a client over HTTP", () => {
     await proxy.close();
   });
 
-  test("what is not safe to repeat says that its effect is unknown", async () => {
+  test("a call that is not safe to repeat reports that its effect is unknown", async () => {
     const cutter = await startAnswerCutter({ listen: { host: "127.0.0.1", port: 0 }, target: { host: "127.0.0.1", port: http.port }, cuts: 1 });
     const cut = await connect(`http://127.0.0.1:${cutter.address.port}`, { token: http.token });
     await assert.rejects(cut.session({ name: "lost", key: "" }), (error) => error instanceof trl.ConnectionLostError && error.effect === "unknown");
@@ -204,7 +204,7 @@ describe("a client over HTTP", () => {
     await cutter.close();
   });
 
-  test("a gateway that does not reach the daemon is waited for, another server is not", async () => {
+  test("an error of a gateway is retried, one of another server is not", async () => {
     let refusals = 0;
     const gateway = createServer((request, response) => {
       if (refusals > 0) {
@@ -241,7 +241,7 @@ describe("a client over HTTP", () => {
   });
 });
 
-test("a daemon that is asked too often is asked again when it says", async () => {
+test("a rate-limited call is repeated after the time that the daemon gives", async () => {
   const http = await startHttpDaemon(["--http-rate", "10"]);
   const client = await connect(http.url, { token: http.token, waitForDaemonMs: 10_000 });
   try {
@@ -257,7 +257,7 @@ test("a daemon that is asked too often is asked again when it says", async () =>
   }
 });
 
-test("TLS: a certificate that is trusted, and one that is not", async () => {
+test("TLS: a trusted and an untrusted certificate", async () => {
   const dir = mkdtempSync(join(tmpdir(), "sdk-tls-"));
   const [cert, key] = [join(dir, "cert.pem"), join(dir, "key.pem")];
   execFileSync(

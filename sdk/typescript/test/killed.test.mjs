@@ -1,4 +1,4 @@
-// A daemon that is killed with -9, again and again, under a client.
+// A client of a daemon that is killed with SIGKILL again and again.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -15,7 +15,7 @@ const lines = 150;
 const command = `n=7; i=0; while [ $i -lt ${lines} ]; do echo line $i; echo error $i >&2; i=$((i+1)); sleep 0.01; done; exit 5`;
 const expected = Array.from({ length: lines }, (_, i) => `line ${i}\n`).join("");
 
-/** Kills the daemon at random moments until it is told to stop, and returns the pids of those that were. */
+/** Kills the daemon at random moments until it is stopped, and returns the pids. */
 function killing(socket) {
   const next = random(7);
   const killed = new Set();
@@ -30,7 +30,7 @@ function killing(socket) {
         process.kill(pid, "SIGKILL");
         killed.add(pid);
       } catch {
-        // there was none just now
+        // no daemon at this moment
       }
     }
   })();
@@ -63,7 +63,7 @@ for (const transport of ["unix", "http"]) {
       }
       const file = join(daemon.dir, "ran");
       const codes = [];
-      // A busy machine is slow to start daemons, and so to have them killed.
+      // A busy machine is slow to start daemons, so fewer are killed.
       for (let i = 0; i < 3 || (killed.size < 5 && i < 60); i++) {
         codes.push((await session.run(`echo once >>${file}; sleep 0.6; (exit 3)`)).exitCode);
       }

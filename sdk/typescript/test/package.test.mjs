@@ -16,12 +16,12 @@ const run = promisify(execFile);
 const readme = readFileSync(join(sdk, "README.md"), "utf8");
 const tsc = join(sdk, "node_modules", "typescript", "bin", "tsc");
 
-/** The blocks of the README in a language, in order. */
+/** Returns the README's code blocks in a language, in order. */
 function blocks(language) {
   return [...readme.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].filter((match) => match[1] === language).map((match) => match[2]);
 }
 
-// The programs of the README, and one with what types must refuse.
+// The programs of the README, and one with code that the types must reject.
 const [quickstart, calls] = blocks("ts");
 const programs = {
   quickstart,
@@ -37,7 +37,7 @@ const programs = {
     await client.call("exec.run", { command: "true" });
     // @ts-expect-error: it opens a stream
     await client.call("exec.stream", { session_id: "", command: "" });
-    // @ts-expect-error: the contract's name, not this language's
+    // @ts-expect-error: the contract's name, not the camel case one
     await client.session({ timeout_ms: 1 });
     // @ts-expect-error: only an exit has a result
     export const result = (chunk: StreamChunk) => chunk.result;
@@ -59,8 +59,8 @@ describe("the package", () => {
     assert.match(archive, /^trl-client-\d+\.\d+\.\d+\.tgz$/);
     writeFileSync(join(project, "package.json"), "{}");
     await run("npm", ["install", "--offline", "--no-audit", "--no-fund", `./${archive}`], { cwd: project, env });
-    // Compiled as the README says, with the compiler of this tree, and all at
-    // once: most of its time goes into reading the types of Node.
+    // Compiled as in the README, with the compiler of this tree, and all at once:
+    // most of the time is spent on the types of Node.
     for (const [name, text] of Object.entries(programs)) {
       writeFileSync(join(project, `${name}.mts`), text);
     }
@@ -73,7 +73,7 @@ describe("the package", () => {
     rmSync(project, { recursive: true, force: true });
   });
 
-  test("holds what is run, and nothing else", () => {
+  test("contains only what is needed at run time", () => {
     const installed = join(project, "node_modules", "trl-client");
     assert.deepEqual(readdirSync(installed).sort(), ["LICENSE", "README.md", "dist", "package.json"]);
     assert.ok(existsSync(join(installed, "dist", "index.d.ts")));
@@ -82,25 +82,25 @@ describe("the package", () => {
     assert.deepEqual(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith(".")), ["trl-client"]);
   });
 
-  test("can be installed from its folder, where nothing is built yet", async () => {
+  test("can be installed from its folder before it is built", async () => {
     const folder = join(project, "checkout");
     const made = ["node_modules", "dist"];
     cpSync(sdk, folder, { recursive: true, filter: (path) => !made.includes(basename(path)) });
     const other = join(project, "other");
     mkdirSync(other);
     writeFileSync(join(other, "package.json"), "{}");
-    // As a person does, with the registry and the cache of this machine: the compiler is fetched.
+    // As a user would, with the registry and the cache of this machine: the compiler is downloaded.
     await run("npm", ["install", "--no-audit", "--no-fund", folder], { cwd: other });
     const { stdout } = await run(process.execPath, ["--input-type=module", "-e", 'console.log(typeof (await import("trl-client")).connect)'], { cwd: other });
     assert.equal(stdout, "function\n");
   });
 
-  test("every program compiles, and only where the contract allows it", () => {
+  test("every program compiles, and only valid code does", () => {
     assert.equal(compiled.stdout, "");
   });
 
   test("the quickstart runs as written", async () => {
-    assert.ok(readme.indexOf(programs.quickstart) < readme.indexOf("\n## "), "the quickstart comes first");
+    assert.ok(readme.indexOf(programs.quickstart) < readme.indexOf("\n## "), "the quickstart must come first");
     const { stdout } = await run(process.execPath, ["quickstart.mjs"], { cwd: project, env });
     assert.equal(stdout, "0 /usr/lib\n\nline 1\nline 2\nline 3\n/usr/lib\nit ended with 0\n");
     // `await using` has destroyed its session.
@@ -110,7 +110,7 @@ describe("the package", () => {
     await client.close();
   });
 
-  test("a program that leaves its client open ends all the same", async () => {
+  test("a program that leaves its client open still exits", async () => {
     await run(process.execPath, ["calls.mjs"], { cwd: project, env, timeout: 30_000 });
   });
 });

@@ -1,5 +1,5 @@
-// A proxy that cuts connections: after a random number of bytes of what the
-// daemon sends, wherever that is in a line, and sometimes after a silence.
+// A proxy that cuts connections after a random number of bytes from the daemon,
+// anywhere in a line, and sometimes after a pause.
 
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
@@ -9,8 +9,7 @@ import { random } from "./bytes.mjs";
 /**
  * Listens at `listen` (a path, or a port of this host) for `target`. It cuts
  * `cuts` connections, each after up to 2 × `meanBytes`, then none. With
- * `freeze`, it does not cut: it falls silent for good, and lets the client
- * find out.
+ * `freeze`, it does not cut but stops forwarding, which the client must detect.
  */
 export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, freeze = false }) {
   const next = random(seed);
@@ -36,8 +35,8 @@ export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, fr
       daemon.pipe(client);
       return;
     }
-    // Some are cut before the answer, or inside it: the request is done then,
-    // and nobody has heard of it.
+    // Some are cut before or inside the answer: then the request was executed, but
+    // its answer is lost.
     let left = Math.floor(next() < 0.15 ? next() * 200 : next() * 2 * meanBytes);
     const stallMs = next() < 0.15 ? 20 + next() * 100 : 0;
     let done = false;
@@ -70,7 +69,7 @@ export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, fr
         daemon.pause();
         setTimeout(end, stallMs);
       } else if (part.length > 0) {
-        client.write(part, end); // it is on its way when the line is cut
+        client.write(part, end); // sent before the connection is cut
       } else {
         end();
       }
@@ -92,9 +91,8 @@ export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, fr
 }
 
 /**
- * Cuts `cuts` connections at the moment the daemon answers: the call is done
- * then, and nobody has heard of it. The first answer, that to the ping of
- * connect(), is let through.
+ * Cuts `cuts` connections when the daemon answers: the call was executed, but its
+ * answer is lost. The first answer, to the ping of connect(), is passed on.
  */
 export async function startAnswerCutter({ listen, target, cuts }) {
   const open = new Set();

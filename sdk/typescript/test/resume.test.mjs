@@ -1,4 +1,4 @@
-// Streams through a proxy that cuts: every byte once, in its place.
+// Streams through a proxy that cuts connections: every byte once and in order.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ test("60 cuts over 16 MiB on the Unix socket", { timeout: 120_000 }, async () =>
   assert.ok(connections > 60);
 });
 
-test("lines are split the same however they come", () => {
+test("lines are split the same however they arrive", () => {
   const next = random(3);
   const wanted = [];
   const parts = [];

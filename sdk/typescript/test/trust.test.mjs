@@ -1,4 +1,4 @@
-// Whose socket a client speaks to.
+// Which sockets a client trusts.
 
 import assert from "node:assert/strict";
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from "node:fs";
@@ -11,7 +11,7 @@ import { ForbiddenError, connect } from "../dist/index.js";
 
 const root = process.geteuid() === 0;
 
-/** Serves in a directory that is then spoilt, and says how many connections there were. */
+/** Serves in a directory that is then made unsafe, and counts the connections. */
 async function tried(spoil, words) {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), "trust-")));
   mkdirSync(join(dir, "own"), { mode: 0o700 });

@@ -8,7 +8,7 @@
         with client.session(shell="bash") as s:
             print(s.run("echo hello").stdout)
 
-``trl_client.aio`` has the same for asyncio, ``trl_client.types`` the types of the contract.
+``trl_client.aio`` is the same API for asyncio; ``trl_client.types`` has the types of the contract.
 """
 
 from . import _types as types

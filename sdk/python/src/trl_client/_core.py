@@ -1,4 +1,4 @@
-"""What a client does beyond one attempt: repeat what is safe to repeat, and read streams as if nothing was ever cut."""
+"""Retries: repeats calls that are safe to repeat, and resumes streams after a lost connection."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import ssl
 import time
 from typing import Any, Mapping, Optional
 
-from ._carrier import Carrier, Feed, HTTPCarrier, Place, StdioCarrier, UnixCarrier
+from ._transport import Transport, Feed, HTTPTransport, Position, StdioTransport, UnixTransport
 from ._errors import ConnectionLost, NoDaemon, ProtocolError, RuntimeUnavailable, TRLError
 from ._io import IO
 from ._wire import Address, Chunk, Json, Retry, repeatable
 
 
-def make_carrier(io: IO, address: Address, token: Optional[str], tls: Optional[ssl.SSLContext]) -> Carrier:
+def make_transport(io: IO, address: Address, token: Optional[str], tls: Optional[ssl.SSLContext]) -> Transport:
     if address.kind == "http":
-        return HTTPCarrier(io, address, token, tls)
+        return HTTPTransport(io, address, token, tls)
     if address.kind == "stdio":
-        return StdioCarrier(io, address.argv)
-    return UnixCarrier(io, address.path)
+        return StdioTransport(io, address.argv)
+    return UnixTransport(io, address.path)
 
 
 class Backoff:
-    """The pauses between attempts, by the rules of ``Retry``."""
+    """The pauses between attempts, as configured by ``Retry``."""
 
     def __init__(self, io: IO, retry: Retry) -> None:
         self._io = io
         self._retry = retry
-        self._since: Optional[float] = None  # when the trouble began
+        self._since: Optional[float] = None  # when the failures began
         self._pause = retry.initial
-        self._connected: Optional[float] = None  # since when, if it is
+        self._connected: Optional[float] = None  # when the current connection was made
 
     def progress(self) -> None:
         self._since = None
         self._pause = self._retry.initial
 
     def connected(self) -> None:
-        """A connection that then lasts is progress too, even if nothing comes over it."""
+        """Records a new connection. If it lasts, that counts as progress even if nothing is received."""
         self._connected = time.monotonic()
 
     @property
-    def troubled(self) -> bool:
+    def failing(self) -> bool:
         return self._since is not None
 
     async def wait(self, cause: TRLError, deadline: Optional[float] = None, at_least: float = 0.0) -> None:
-        """Waits for the next attempt, or raises the cause if the time is up."""
+        """Waits before the next attempt, or raises the cause if the time is up."""
         now = time.monotonic()
         if self._connected is not None and now - self._connected > self._retry.maximum:
             self.progress()
@@ -56,13 +56,13 @@ class Backoff:
             left = min(left, deadline - now)
         if left <= at_least:
             raise cause
-        pause = at_least + random.uniform(0, self._pause)  # all of it is chance: that spreads clients best
+        pause = at_least + random.uniform(0, self._pause)  # fully random: this spreads clients best
         self._pause = min(self._pause * self._retry.factor, self._retry.maximum)
         await self._io.sleep(min(pause, left))
 
 
 def _retry_after(error: RuntimeUnavailable) -> float:
-    """When to come again, in seconds. Only an error that says so is worth waiting for; it says that nothing was run."""
+    """Returns the seconds to wait before a retry, or raises an error that does not ask for one."""
     after = error.details.get("retry_after_ms")
     if not isinstance(after, (int, float)):
         raise error
@@ -70,12 +70,12 @@ def _retry_after(error: RuntimeUnavailable) -> float:
 
 
 class Core:
-    """A carrier, and the rules for what to do when it breaks."""
+    """A transport, with the retry rules for when it fails."""
 
-    def __init__(self, io: IO, carrier: Carrier, retry: Retry, call_timeout: Optional[float]) -> None:
+    def __init__(self, io: IO, transport: Transport, retry: Retry, call_timeout: Optional[float]) -> None:
         self.io = io
-        self.carrier = carrier
-        self.retry = retry if carrier.resumes else Retry(total=0)
+        self.transport = transport
+        self.retry = retry if transport.resumes else Retry(total=0)
         self._call_timeout = call_timeout
 
     def deadline(self, call_timeout: Optional[float]) -> Optional[float]:
@@ -87,9 +87,9 @@ class Core:
         backoff = Backoff(self.io, self.retry)
         while True:
             try:
-                return await self.carrier.call(method, params, deadline)
+                return await self.transport.call(method, params, deadline)
             except NoDaemon as error:
-                if not backoff.troubled:  # there never was one: waiting for it is the caller's to decide
+                if not backoff.failing:  # there was no connection to lose: the caller decides whether to wait
                     raise
                 await backoff.wait(error, deadline)
             except ConnectionLost as error:
@@ -101,42 +101,42 @@ class Core:
 
 
 class Follow:
-    """Reads an exec from a place on, over as many connections as it takes.
+    """Reads an exec from a position, over as many connections as necessary.
 
-    Each chunk must begin where the last one ended, so a byte can't come twice or be missing without being noticed.
+    Each chunk must start where the last one ended, so that a duplicate or missing byte is always detected.
     """
 
-    def __init__(self, core: Core, place: Place) -> None:
+    def __init__(self, core: Core, position: Position) -> None:
         self._core = core
         self._feed: Optional[Feed] = None
         self._backoff = Backoff(core.io, core.retry)
-        self.place = place
+        self.position = position
         self.finished = False
 
     async def open(self, call_timeout: Optional[float] = None) -> None:
-        """Has the daemon accept the command, or find it."""
+        """Waits until the daemon has accepted the command, or found it."""
         deadline = self._core.deadline(call_timeout)
         while self._feed is None:
             await self._attempt(deadline)
 
     async def _attempt(self, deadline: Optional[float]) -> None:
-        first = self.place.exec_id is None and not self._backoff.troubled
+        first = self.position.exec_id is None and not self._backoff.failing
         try:
-            self._feed = await self._core.carrier.follow(self.place, deadline)
+            self._feed = await self._core.transport.follow(self.position, deadline)
             self._backoff.connected()
         except NoDaemon as error:
             if first:
                 raise
             await self._backoff.wait(error, deadline)
         except ConnectionLost as error:
-            if self.place.exec_id is None and not repeatable("exec.stream", self.place.start or {}):
+            if self.position.exec_id is None and not repeatable("exec.stream", self.position.start or {}):
                 raise
             await self._backoff.wait(error, deadline)
         except RuntimeUnavailable as error:
             await self._backoff.wait(error, deadline, _retry_after(error))
 
     async def next(self) -> Optional[Chunk]:
-        """Returns the next chunk; None after the exit."""
+        """Returns the next chunk, or None after the exit."""
         while not self.finished:
             if self._feed is None:
                 await self._attempt(None)
@@ -148,14 +148,14 @@ class Follow:
                 await self._backoff.wait(error)
                 continue
             except BaseException:
-                # Interrupted somewhere inside a chunk. Another call goes on at the place, over a new connection.
+                # Interrupted in the middle of a chunk. The next call resumes at the position, over a new connection.
                 self.abandon()
                 raise
-            if chunk.offset != self.place.offset or chunk.next < chunk.offset:
+            if chunk.offset != self.position.offset or chunk.next < chunk.offset:
                 self.abandon()
-                raise ProtocolError(f"the stream went on at {chunk.offset} instead of {self.place.offset}")
+                raise ProtocolError(f"the stream continued at {chunk.offset} instead of {self.position.offset}")
             self._backoff.progress()
-            self.place.offset = chunk.next
+            self.position.offset = chunk.next
             if chunk.type == "exit":
                 self.finished = True
                 self.abandon()
@@ -169,8 +169,8 @@ class Follow:
 
 
 class Events:
-    """Reads what happens to sessions. What happens while the connection is away is not kept by the daemon, so a
-    connection that was lost and found again shows as a ``gap`` event."""
+    """Reads session events. The daemon does not keep events while the connection is lost, so a reconnect is reported
+    as a ``gap`` event."""
 
     def __init__(self, core: Core, params: Json) -> None:
         self._core = core
@@ -180,7 +180,7 @@ class Events:
         self._opened = False
 
     async def open(self, call_timeout: Optional[float] = None) -> None:
-        self._feed = await self._core.carrier.watch(self._params, self._core.deadline(call_timeout))
+        self._feed = await self._core.transport.watch(self._params, self._core.deadline(call_timeout))
         self._backoff.connected()
         self._opened = True
 

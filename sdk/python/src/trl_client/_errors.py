@@ -1,4 +1,4 @@
-"""The errors: one class for each code of the contract, and those of the client itself."""
+"""The errors: one class for each code of the contract, and the client's own."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _BY_NUMBER = {number: code for code, number in ERROR_NUMBERS.items()}
 
 
 class TRLError(Exception):
-    """What every error of this package is.
+    """The base class of all errors of this package.
 
     ``code`` is the stable name to switch on, ``message`` says what is wrong, ``hint`` names the next step (it is
-    written for a model), and ``details`` carries facts under stable names, such as ``exec_id`` of ``SessionBusy``.
+    written for a model), and ``details`` holds facts under stable names, such as ``exec_id`` in ``SessionBusy``.
     """
 
     code = "INTERNAL"
@@ -41,7 +41,7 @@ class TRLError(Exception):
 
 
 def _of(code: str) -> Any:
-    """Makes a class the one that is raised for a code of the contract."""
+    """Registers a class as the one to raise for a code of the contract."""
 
     def register(cls: _E) -> _E:
         cls.code = code
@@ -58,17 +58,17 @@ class ParseError(TRLError):
 
 @_of("INVALID_REQUEST")
 class InvalidRequest(TRLError):
-    """The request is not one that can be served as it is."""
+    """The request is not valid."""
 
 
 @_of("METHOD_NOT_FOUND")
 class MethodNotFound(TRLError):
-    """This daemon has no such method."""
+    """The daemon has no such method."""
 
 
 @_of("INVALID_PARAMS")
 class InvalidParams(TRLError):
-    """A parameter is unknown, missing or not what the method takes: ``details["field"]``."""
+    """A parameter is unknown, missing or invalid: ``details["field"]``."""
 
 
 @_of("INTERNAL")
@@ -78,22 +78,22 @@ class InternalError(TRLError):
 
 @_of("MAX_SESSIONS_REACHED")
 class MaxSessionsReached(TRLError):
-    """The daemon holds as many sessions as it may."""
+    """The daemon has reached its limit of sessions."""
 
 
 @_of("SHELL_NOT_FOUND")
 class ShellNotFound(TRLError):
-    """There is no such shell or program; nothing was created."""
+    """No such shell or program; nothing was created."""
 
 
 @_of("CWD_NOT_FOUND")
 class CwdNotFound(TRLError):
-    """The directory can't be entered; nothing was created or run."""
+    """The directory cannot be entered; nothing was created or run."""
 
 
 @_of("SHELL_CRASHED")
 class ShellCrashed(TRLError):
-    """The shell died while it started; nothing is left behind."""
+    """The shell died during startup; nothing is left behind."""
 
 
 @_of("SESSION_NOT_FOUND")
@@ -108,7 +108,7 @@ class ExecNotFound(TRLError):
 
 @_of("SESSION_BUSY")
 class SessionBusy(TRLError):
-    """The session runs another command, ``details["exec_id"]``; ``wait=True`` queues instead."""
+    """The session is running another command, ``details["exec_id"]``; ``wait=True`` queues instead."""
 
 
 @_of("SESSION_TERMINATED")
@@ -118,87 +118,87 @@ class SessionTerminated(TRLError):
 
 @_of("OUTPUT_GONE")
 class OutputGone(TRLError):
-    """The output is no longer kept at all."""
+    """The output is no longer stored."""
 
 
 @_of("UNAUTHORIZED")
 class Unauthorized(TRLError):
-    """The caller may not use this daemon: no token, a wrong one, or another user's socket."""
+    """The caller is not allowed to use this daemon: missing or wrong token, or another user's socket."""
 
 
 @_of("FORBIDDEN")
 class Forbidden(TRLError):
-    """The caller may use this daemon, but not for this."""
+    """The caller is allowed to use this daemon, but not for this call."""
 
 
 @_of("RUNTIME_NOT_FOUND")
 class RuntimeNotFound(TRLError):
-    """There is no such place for sessions."""
+    """No such runtime for sessions."""
 
 
 @_of("RUNTIME_UNAVAILABLE")
 class RuntimeUnavailable(TRLError):
-    """The place for sessions is out of reach now."""
+    """The runtime for sessions is temporarily unavailable."""
 
 
 @_of("LIMITS_UNAVAILABLE")
 class LimitsUnavailable(TRLError):
-    """A limit or isolation was asked for that can't be enforced there."""
+    """A requested limit or isolation cannot be enforced there."""
 
 
 @_of("SESSION_HELD")
 class SessionHeld(TRLError):
-    """Somebody else has the session's keyboard."""
+    """Another client holds the session's keyboard."""
 
 
 @_of("SESSION_UNREADABLE")
 class SessionUnreadable(TRLError):
-    """The daemon can't go on with what an earlier daemon left of the session."""
+    """The daemon cannot restore the state that an earlier daemon saved for the session."""
 
 
 @_of("INPUT_FULL")
 class InputFull(TRLError):
-    """An input that is to be written as a whole is larger than what the daemon holds."""
+    """An input with ``whole=True`` is larger than the daemon's buffer."""
 
 
 @_of("SHUTTING_DOWN")
 class ShuttingDown(TRLError):
-    """The daemon is ending."""
+    """The daemon is shutting down."""
 
 
 class ConnectionLost(TRLError, ConnectionError):
-    """The connection ended before the answer came, so whether the call had its effect is unknown.
+    """The connection ended before the answer arrived, so it is unknown whether the call had its effect.
 
-    Calls that are safe to repeat were repeated until the limit of ``Retry`` before this is raised.
+    Calls that are safe to repeat are retried up to the limit of ``Retry`` before this is raised.
     """
 
     code = "CONNECTION_LOST"
 
 
 class NoDaemon(TRLError, ConnectionError):
-    """Nobody listens at the address. Nothing was sent."""
+    """Nothing listens at the address. Nothing was sent."""
 
     code = "NO_DAEMON"
 
 
 class CallTimeout(TRLError, TimeoutError):
-    """``call_timeout`` passed without an answer. What the call started goes on in the daemon."""
+    """``call_timeout`` passed without an answer. The daemon continues what the call started."""
 
     code = "CALL_TIMEOUT"
 
 
 class ProtocolError(TRLError):
-    """What is at the other end does not speak the contract."""
+    """The peer does not speak the protocol."""
 
     code = "PROTOCOL_ERROR"
 
 
 def from_wire(error: Mapping[str, Any]) -> TRLError:
-    """Makes the exception of a JSON-RPC error object. A code from the future is a plain ``TRLError``."""
+    """Returns the exception for a JSON-RPC error object. An unknown code becomes a plain ``TRLError``."""
     details = dict(error.get("data") or {})
     code = details.pop("code", None)
     hint = details.pop("hint", "")
-    if code is None:  # not from this daemon, but from a carrier before it
+    if code is None:  # from a proxy in front of the daemon
         code = _BY_NUMBER.get(error.get("code", 0), "INTERNAL")
     cls = _BY_CODE.get(code, TRLError)
     return cls(str(error.get("message", "")), code=code, hint=hint, details=details)

@@ -1,8 +1,8 @@
-"""Blocking and asyncio input and output behind one shape.
+"""Blocking and asyncio I/O behind one interface.
 
-All logic above this file is written once, as coroutines. ``AsyncIO`` runs them on an event loop. With ``BlockingIO``
-every operation blocks inside the coroutine, so that it never suspends, and ``drive`` runs it to its end in the
-caller's thread: no event loop, and an interrupt unwinds it like any other function.
+All logic above this module is written once, as coroutines. ``AsyncIO`` runs them on an event loop. With ``BlockingIO``
+every operation blocks inside the coroutine, so that it never suspends, and ``drive`` runs it to completion in the
+caller's thread: there is no event loop, and an interrupt unwinds it like any other function.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from ._errors import CallTimeout, ConnectionLost, NoDaemon, ProtocolError, TRLEr
 
 T = TypeVar("T")
 
-# READ_BYTES is what one read takes at most: a chunk of a stream is up to 128 KiB, a third more in base64.
+# READ_BYTES is the maximum size of one read: a chunk of a stream has up to 128 KiB, a third more in base64.
 READ_BYTES = 256 << 10
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine over ``BlockingIO`` to its end."""
+    """Runs a coroutine over ``BlockingIO`` to completion."""
     try:
         work.send(None)
     except StopIteration as done:
         return cast(T, done.value)
     work.close()
-    raise RuntimeError("a coroutine over blocking input and output has suspended")
+    raise RuntimeError("a coroutine over blocking I/O suspended")
 
 
 def remaining(deadline: Optional[float]) -> Optional[float]:
-    """How many seconds are left until a deadline of ``time.monotonic``. Raises when none are."""
+    """Returns the seconds left until a deadline of ``time.monotonic``. Raises if there are none."""
     if deadline is None:
         return None
     left = deadline - time.monotonic()
@@ -49,15 +49,15 @@ def remaining(deadline: Optional[float]) -> Optional[float]:
 
 def timed_out() -> CallTimeout:
     return CallTimeout(
-        "no answer came within call_timeout",
-        hint="what the call started goes on: look with exec.list or session.info before repeating it",
+        "no answer within call_timeout",
+        hint="the daemon continues what the call started: check exec.list or session.info before you repeat it",
     )
 
 
 def lost(cause: object) -> ConnectionLost:
     return ConnectionLost(
         f"the connection to the daemon ended: {cause}",
-        hint="whether the call had its effect is unknown: look with session.list or exec.list before repeating it",
+        hint="it is unknown whether the call had its effect: check session.list or exec.list before you repeat it",
     )
 
 
@@ -65,34 +65,34 @@ def no_daemon(address: str, cause: object) -> TRLError:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ProtocolError(
             f"the certificate of {address} is not trusted: {cause.verify_message}",
-            hint="give connect a tls= context that trusts it",
+            hint="pass connect a tls= context that trusts it",
         )
     return NoDaemon(f"no TRL daemon answers at {address}: {cause}", hint="start one with: trl serve")
 
 
 class ByteStream:
-    """One connection, as bytes. It has one user at a time."""
+    """One connection as a byte stream. Not safe for concurrent use."""
 
     async def receive(self, deadline: Optional[float] = None) -> bytes:
-        """Returns what is there, at most ``READ_BYTES``, waiting for the first byte; empty at the end."""
+        """Waits for data and returns up to ``READ_BYTES``; empty at the end."""
         raise NotImplementedError
 
     async def send(self, data: bytes, deadline: Optional[float] = None) -> None:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Says that nothing more is sent."""
+        """Closes the sending side."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends the connection, at once and whatever is under way."""
+        """Closes the connection at once, even during an operation."""
         raise NotImplementedError
 
     def fileno(self) -> int:
         raise NotImplementedError
 
     def stale(self) -> bool:
-        """Reports whether an idle connection can't be used: its peer has ended it, or speaks without being asked."""
+        """Reports whether an idle connection is unusable: the peer closed it, or sent something unexpected."""
         fd = self.fileno()
         if fd < 0:
             return True
@@ -102,7 +102,7 @@ class ByteStream:
 
 
 class Mailbox(Generic[T]):
-    """A queue between who reads a connection and who waits for what it reads."""
+    """A queue between the reader of a connection and a waiter."""
 
     def put(self, item: T) -> None:
         raise NotImplementedError
@@ -115,7 +115,7 @@ class Mailbox(Generic[T]):
 
 
 class IO:
-    """What differs between the two worlds."""
+    """The operations that differ between blocking code and asyncio."""
 
     async def open_unix(self, path: str, deadline: Optional[float] = None) -> ByteStream:
         raise NotImplementedError
@@ -126,18 +126,18 @@ class IO:
         raise NotImplementedError
 
     async def adopt(self, sock: socket.socket) -> ByteStream:
-        """Makes a stream of a connected socket, which it then owns."""
+        """Wraps a connected socket in a stream, which then owns it."""
         raise NotImplementedError
 
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
     async def wait_process(self, process: "subprocess.Popen[bytes]", seconds: float) -> bool:
-        """Waits for a process to end, and reports whether it has."""
+        """Waits for a process to exit, and reports whether it has."""
         raise NotImplementedError
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs work beside the caller. It must end by itself, and raise nothing."""
+        """Runs work in the background. It must end by itself and not raise."""
         raise NotImplementedError
 
     def mailbox(self) -> Mailbox[Any]:
@@ -148,7 +148,7 @@ class IO:
 
 
 def _keep_alive(sock: Any) -> None:
-    """Has the kernel notice a peer that vanished, within about two minutes, while a stream is quiet."""
+    """Makes the kernel detect a vanished peer within about two minutes, even while a stream is quiet."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):
@@ -194,7 +194,7 @@ class _SocketStream(ByteStream):
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        # A shutdown also wakes another thread that reads; closing alone would not.
+        # A shutdown also wakes another thread that is reading; close alone does not.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
@@ -336,7 +336,7 @@ class _LoopStream(ByteStream):
             self._writer.write_eof()
 
     def close(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and this with it
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and the connection with it
             self._writer.transport.abort()
 
     def fileno(self) -> int:
@@ -362,7 +362,7 @@ class _LoopMailbox(Mailbox[T]):
 
 class AsyncIO(IO):
     def __init__(self) -> None:
-        self._tasks: "set[asyncio.Task[None]]" = set()  # the loop itself keeps only weak references
+        self._tasks: "set[asyncio.Task[None]]" = set()  # the loop keeps only weak references
 
     async def open_unix(self, path: str, deadline: Optional[float] = None) -> ByteStream:
         try:

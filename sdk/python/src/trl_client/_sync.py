@@ -1,4 +1,4 @@
-"""TRL for programs with threads, or with none: the shapes of ``aio``, run to their end in the caller's thread."""
+"""The blocking client: the API of ``aio``, run to completion in the caller's thread."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def connect(
     retry: Retry = Retry(),
     call_timeout: Optional[float] = None,
 ) -> "Client":
-    """Connects to a daemon; raises ``NoDaemon`` if nobody answers.
+    """Connects to a daemon; raises ``NoDaemon`` if none answers.
 
     ``address`` is ``unix:PATH`` or a path, ``http://HOST:PORT``, ``https://HOST:PORT``, or ``stdio:COMMAND`` for a
-    daemon of its own; default ``$TRL_SOCKET``, or where a daemon of this user serves. ``token`` is for HTTP, default
-    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` is how many seconds a
-    call may take, default no limit.
+    private daemon; default ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is for HTTP, default
+    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a call in seconds,
+    default no limit.
     """
     inner = aio.Client(BlockingIO(), address, token, tls, retry, call_timeout)
     drive(inner.open())
@@ -34,13 +34,13 @@ def connect(
 
 
 class Client:
-    """A daemon to talk to, made by ``connect``. Any number of threads may use it at once; streams are for one each."""
+    """A client of a daemon, returned by ``connect``. Threads may use it concurrently; a stream is for one thread."""
 
     def __init__(self, inner: aio.Client) -> None:
         self._inner = inner
 
     def close(self) -> None:
-        """Ends the connections. Sessions and commands go on, except over stdio, whose daemon ends."""
+        """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
         drive(self._inner.close())
 
     def __enter__(self) -> "Client":
@@ -59,7 +59,7 @@ class Client:
         call_timeout: Optional[float] = None,
         **more: Any,
     ) -> Any:
-        """Calls any method of the contract and returns its result as it came."""
+        """Calls any method of the contract and returns its raw result."""
         return drive(self._inner.call(method, params, call_timeout=call_timeout, **more))
 
     # --- the daemon ---
@@ -105,10 +105,12 @@ class Client:
     ) -> "Session":
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
-        Used with ``with`` it is destroyed at the end; else it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell may
-        take to start, and then its login files. ``key`` makes a repeated call return the first one's session; a random
-        one is sent if none is given, so that a lost connection never makes two; ``key=""`` sends none. The other parameters are those of ``session.create``.
+        ``with`` destroys it at the end; otherwise it stays until it is destroyed. ``timeout`` (seconds) is the default
+        for its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell, and then its
+        login files, may take to start. It ends with ``parent``, another session; with ``while_connected`` it ends
+        ``reconnect`` seconds after the last connection that used it. With the same ``key`` a repeated call returns the
+        first session; if none is given, a random key is sent, so that a lost connection never creates two; ``key=""``
+        sends none. The other parameters are those of ``session.create``.
         """
         new = self._inner.session(
             shell=shell,
@@ -136,7 +138,7 @@ class Client:
         return Session(self, drive(new._create()))
 
     def get_session(self, session_id: str) -> "Session":
-        """A handle of a session that exists. Nothing is asked of the daemon."""
+        """Returns a handle to an existing session, without calling the daemon."""
         return Session(self, self._inner.get_session(session_id))
 
     def sessions(
@@ -147,15 +149,15 @@ class Client:
         tag: Optional[str] = None,
         runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first; with ``alive`` none that has ended."""
+        """Lists sessions, oldest first; ``alive`` excludes those that have ended."""
         return drive(self._inner.sessions(state=state, alive=alive, tag=tag, runtime=runtime))
 
     def session_info(self, session_id: str) -> types.SessionInfo:
-        """Shows a session, what goes on in it, and its processes."""
+        """Returns a session with its execs and processes."""
         return drive(self._inner.session_info(session_id))
 
     def destroy_session(self, session_id: str, *, force: bool = False) -> types.SessionDestroyResult:
-        """Ends a session and answers when none of its processes is left. ``force`` gives them no time."""
+        """Ends a session and returns when none of its processes is left. ``force`` skips the grace period."""
         return drive(self._inner.destroy_session(session_id, force=force))
 
     def resize(self, session_id: str, rows: int, cols: int) -> types.SessionResizeResult:
@@ -172,23 +174,23 @@ class Client:
         ttl_ms: Optional[int] = None,
         answers: bool = False,
     ) -> types.SessionHoldResult:
-        """Takes the keyboard of a session, or renews a hold with its ``lease``; ``force`` takes it from who has it."""
+        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder."""
         return drive(
             self._inner.hold(session_id, holder, lease=lease, force=force, ttl_ms=ttl_ms, answers=answers)
         )
 
     def release(self, session_id: str, lease: str) -> types.SessionReleaseResult:
-        """Gives the keyboard of a session back."""
+        """Releases the keyboard lease of a session."""
         return drive(self._inner.release(session_id, lease))
 
     def screen(
         self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
     ) -> types.SessionScreenResult:
-        """Shows what is on a session's terminal."""
+        """Returns the contents of a session's terminal."""
         return drive(self._inner.screen(session_id, format=format, scrollback=scrollback))
 
     def watch(self, session_id: Optional[str] = None) -> "Watch":
-        """Tells what happens to one session, or to all, from now on."""
+        """Follows the events of one session, or of all, from now on."""
         inner = self._inner.watch(session_id)
         drive(inner.open())
         return Watch(inner)
@@ -278,7 +280,7 @@ class Client:
         return Stream(self, inner)
 
     def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
-        """Follows a command, running or over, from an offset on."""
+        """Follows a running or finished command from an offset."""
         inner = self._inner.attach(exec_id, from_, call_timeout=call_timeout)
         drive(inner.open())
         return Stream(self, inner)
@@ -294,9 +296,9 @@ class Client:
         view: Optional[str] = None,
         times: bool = False,
     ) -> Output:
-        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
+        """Reads output from an offset. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
 
-        With ``times`` the chunks are cut where time passed, and their ``at`` says when they came.
+        With ``times`` the chunks are split where time passed, and ``at`` says when each was captured.
         """
         return drive(
             self._inner.output(exec_id, from_, max_bytes=max_bytes, wait=wait, stream=stream, view=view, times=times)
@@ -315,12 +317,13 @@ class Client:
         at: Optional[int] = None,
         whole: bool = False,
     ) -> Written:
-        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
+        """Writes to a command's standard input, and closes it with ``eof``. Returns the number of accepted bytes.
 
-        On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
-        ``key`` makes a repeated call write nothing twice; a random one is sent if neither it nor ``at`` is given, so
-        that a lost connection never does; ``key=""`` sends none. ``at`` says where in all input it begins, as ``next``
-        of the input before it says: what is there already is not written again. ``whole`` is all or nothing.
+        On a terminal ``keys`` are typed after the data, by name ("enter", "ctrl-c"), and ``paste`` sends it as a paste.
+        With the same ``key`` a repeated call writes only once; if neither ``key`` nor ``at`` is given, a random key is
+        sent, so that a lost connection never writes twice; ``key=""`` sends none. ``at`` is the offset of the data in
+        all input, as in ``next`` of the previous input: bytes already written are not written again. ``whole`` means
+        all or nothing.
         """
         return drive(
             self._inner.input(
@@ -329,24 +332,24 @@ class Client:
         )
 
     def signal(self, exec_id: str, signal: Union[str, int]) -> int:
-        """Signals the processes of a command; returns how many there were."""
+        """Signals the processes of a command; returns their number."""
         return drive(self._inner.signal(exec_id, signal))
 
     def cancel(self, exec_id: Optional[str] = None, *, session_id: Optional[str] = None) -> types.ExecCancelResult:
-        """Stops a command, named by itself or by its session, and answers when it is gone."""
+        """Stops a command, named by its own id or its session's, and returns when it is gone."""
         return drive(self._inner.cancel(exec_id, session_id=session_id))
 
     def exec_info(self, exec_id: str) -> Result:
-        """How a command ended, or that it still runs, without its output."""
+        """Returns the state and outcome of a command, without its output."""
         return drive(self._inner.exec_info(exec_id))
 
     def execs(self, session_id: str) -> List[Result]:
-        """The commands of a session, oldest first, without output."""
+        """Lists the commands of a session, oldest first, without output."""
         return drive(self._inner.execs(session_id))
 
 
 class Session:
-    """A session. ``id`` is its name in the contract, ``raw`` what ``session.create`` answered."""
+    """A session. ``id`` is its session id, ``raw`` the answer of ``session.create``."""
 
     def __init__(self, client: Client, inner: aio.Session) -> None:
         self.client = client
@@ -362,7 +365,7 @@ class Session:
 
     @property
     def exec_id(self) -> Optional[str]:
-        """The command of a session that was made with ``argv``."""
+        """The command of a session that was created with ``argv``."""
         return self._inner.exec_id
 
     def run(
@@ -387,13 +390,13 @@ class Session:
     ) -> Result:
         """Runs a command and returns how it ended, with its output.
 
-        Times are in seconds. ``timeout`` and ``idle_timeout`` (nothing written for so long) stop the command and
-        return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
-        raises. ``env`` and ``cwd`` hold for this command alone; a variable that is ``None`` is unset. ``merge`` writes
-        stderr where stdout goes, in true order. ``yield_on_input`` returns early when the command waits for input on a
-        terminal. ``label`` is what lists call it. ``wait`` queues while the session is busy. ``key``
-        makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
-        connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
+        Times are in seconds. ``timeout`` and ``idle_timeout`` (time without output) stop the command and return what it
+        wrote; ``yield_after`` returns early while the command keeps running; ``call_timeout`` stops waiting and raises.
+        ``env`` and ``cwd`` apply to this command only; a variable that is ``None`` is unset. ``merge`` sends stderr to
+        stdout, in write order. ``yield_on_input`` returns early when the command waits for input on a terminal.
+        ``label`` is shown in lists. ``wait`` queues while the session is busy. With the same ``key`` a repeated call
+        returns the first command; if none is given, a random key is sent, so that a lost connection never runs the
+        command twice; ``key=""`` sends none. ``lease`` is the lease from ``hold``, needed while the keyboard is held.
         """
         return self.client.run(
             self.id,
@@ -432,9 +435,9 @@ class Session:
         lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
-        """Runs a command and gives its output as it is written, in chunks; the last one is of type ``exit``.
+        """Runs a command and returns its output in chunks as it is written; the last one is of type ``exit``.
 
-        The parameters are those of ``run``; ``call_timeout`` is for the command to be accepted.
+        The parameters are those of ``run``; ``call_timeout`` applies until the command is accepted.
         """
         return self.client.stream(
             self.id,
@@ -454,29 +457,29 @@ class Session:
         )
 
     def attach(self, from_: int = 0) -> "Stream":
-        """Follows the command of a session that was made with ``argv``."""
+        """Follows the command of a session that was created with ``argv``."""
         inner = self._inner.attach(from_)
         drive(inner.open())
         return Stream(self.client, inner)
 
     def info(self) -> types.SessionInfo:
-        """What goes on in it, and its processes."""
+        """Returns the session with its execs and processes."""
         return drive(self._inner.info())
 
     def execs(self) -> List[Result]:
-        """Its commands, oldest first, without output."""
+        """Lists its commands, oldest first, without output."""
         return drive(self._inner.execs())
 
     def cancel(self) -> types.ExecCancelResult:
-        """Stops the command that runs."""
+        """Stops the running command."""
         return drive(self._inner.cancel())
 
     def watch(self) -> "Watch":
-        """Tells what happens to it from now on."""
+        """Follows its events from now on."""
         return self.client.watch(self.id)
 
     def destroy(self, *, force: bool = False) -> types.SessionDestroyResult:
-        """Ends it and every process in it."""
+        """Ends the session and all its processes."""
         return drive(self._inner.destroy(force=force))
 
     def __enter__(self) -> "Session":
@@ -489,9 +492,9 @@ class Session:
 
 
 class Stream:
-    """The output of one command, as chunks. Ends after the chunk of type ``exit``.
+    """The output of one command as chunks. Ends after the chunk of type ``exit``.
 
-    A lost connection is made good by the client, at the exact byte. Leaving the loop early does not stop the command:
+    After a lost connection the client resumes at the exact byte. Leaving the loop early does not stop the command:
     ``cancel`` does. Close a stream that is left early, or use it with ``with``.
     """
 
@@ -505,12 +508,12 @@ class Stream:
 
     @property
     def offset(self) -> int:
-        """Where the next chunk begins: ``attach(exec_id, offset)`` goes on exactly here."""
+        """Where the next chunk starts: ``attach(exec_id, offset)`` continues exactly here."""
         return self._inner.offset
 
     @property
     def result(self) -> Optional[Result]:
-        """How it ended, once the exit has come."""
+        """How it ended, once the exit chunk has been received."""
         return self._inner.result
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -523,7 +526,7 @@ class Stream:
             raise StopIteration from None
 
     def wait(self) -> Result:
-        """Reads to the end, drops what is read, and returns how the command ended."""
+        """Reads to the end, discards the output, and returns how the command ended."""
         return drive(self._inner.wait())
 
     def input(
@@ -538,7 +541,7 @@ class Stream:
         at: Optional[int] = None,
         whole: bool = False,
     ) -> Written:
-        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it; see ``Client.input``."""
+        """Writes to the command's stdin (``stdin_open=True``), and closes it with ``eof``; see ``Client.input``."""
         return drive(
             self._inner.input(data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole)
         )
@@ -548,11 +551,11 @@ class Stream:
         return drive(self._inner.signal(signal))
 
     def cancel(self) -> types.ExecCancelResult:
-        """Stops the command. What it wrote, and its exit, can still be read."""
+        """Stops the command. Its output and its exit can still be read."""
         return drive(self._inner.cancel())
 
     def close(self) -> None:
-        """Stops reading. The command goes on."""
+        """Stops reading. The command continues."""
         drive(self._inner.close())
 
     def __enter__(self) -> "Stream":
@@ -565,9 +568,9 @@ class Stream:
 
 
 class Watch:
-    """What happens to sessions, as events; it has no end of its own.
+    """The events of sessions. It does not end by itself.
 
-    An event of type ``gap`` says that some are not told: the reader was too slow, or the connection was lost.
+    An event of type ``gap`` means that events were missed: the reader was too slow, or the connection was lost.
     """
 
     def __init__(self, inner: aio.Watch) -> None:

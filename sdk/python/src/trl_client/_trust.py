@@ -1,7 +1,8 @@
-"""Whose socket it is.
+"""Checks the owner of a socket.
 
-Whoever listens at a path gets commands, environments and secrets. So a client speaks only to a daemon of its own user or
-of root; a client that is root also to one of the user in whose directory the socket is, if nobody else can write there.
+The process that listens at a path receives commands, environments and secrets. So a client only talks to a daemon of
+its own user or of root. A client that runs as root also talks to the daemon of the user who owns the socket's
+directory, if no other user can write there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from typing import List
 from ._errors import Forbidden
 
 _MAX_LINKS = 40  # as in the kernel
-_UNMAPPED = 65534  # whom a user namespace does not know
+_UNMAPPED = 65534  # stands for all users that a user namespace does not map
 _FIRST_PERSON = 1000
 
 
 def server(path: str) -> int:
-    """Returns who may serve at a path besides root, and refuses one where another user could have made the socket."""
+    """Returns who besides root may serve at a path. Refuses it if another user could have made the socket."""
     user = os.geteuid()
     if path.startswith(("@", "\0")):  # an abstract address has no directory
         return user
@@ -37,7 +38,7 @@ def server(path: str) -> int:
 
 
 def reach(sock: socket.socket, path: str, user: int) -> None:
-    """Refuses a connection to a process of another user. Where the kernel does not say whose it is, it is believed."""
+    """Refuses a connection to a process of another user. Accepts it if the kernel does not tell whose process it is."""
     if hasattr(socket, "SO_PEERCRED"):
         _, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
     elif sys.platform == "darwin":
@@ -50,12 +51,12 @@ def reach(sock: socket.socket, path: str, user: int) -> None:
 
 
 def _walk(path: str, user: int) -> None:
-    """Follows a path name by name, and refuses it where another user could change what it leads to."""
+    """Follows a path component by component, and refuses it if another user could change its target."""
     left: List[str] = os.path.join(os.getcwd(), path).split("/")
     at, links = "/", 0
     found = os.lstat(at)
     while True:
-        _believe(at, found, user)
+        _check_owner(at, found, user)
         while left and left[0] in ("", "."):
             del left[0]
         if not left:
@@ -67,7 +68,7 @@ def _walk(path: str, user: int) -> None:
         if not stat.S_ISLNK(found.st_mode):
             at = following
             continue
-        _believe(following, found, user)
+        _check_owner(following, found, user)
         links += 1
         if links > _MAX_LINKS:
             raise _refusal(f"{path} has too many symbolic links")
@@ -78,7 +79,7 @@ def _walk(path: str, user: int) -> None:
         found = os.lstat(at)
 
 
-def _believe(path: str, found: os.stat_result, user: int) -> None:
+def _check_owner(path: str, found: os.stat_result, user: int) -> None:
     owner = found.st_uid
     if owner in (0, user) or owner == _UNMAPPED and not _maps_nobody():
         return
@@ -86,7 +87,7 @@ def _believe(path: str, found: os.stat_result, user: int) -> None:
 
 
 def _maps_nobody() -> bool:
-    """Reports whether uid 65534 is a user of its own here, and not all those whom a user namespace does not know."""
+    """Reports whether uid 65534 is a real user here, and not the placeholder for unmapped users."""
     try:
         with open("/proc/self/uid_map") as table:
             rows = [[int(field) for field in line.split()] for line in table]
@@ -96,10 +97,10 @@ def _maps_nobody() -> bool:
 
 
 def _open_to_others(found: os.stat_result) -> bool:
-    """Reports whether others can write. A group with a person's number is that person's own."""
+    """Reports whether other users can write. A group with the same number as its user is private to that user."""
     private = found.st_uid == found.st_gid and found.st_uid >= _FIRST_PERSON and found.st_uid != _UNMAPPED
     return bool(found.st_mode & 0o002 or found.st_mode & 0o020 and not private)
 
 
 def _refusal(message: str) -> Forbidden:
-    return Forbidden(message, hint="choose a socket in a directory of your own")
+    return Forbidden(message, hint="choose a socket in your own directory")

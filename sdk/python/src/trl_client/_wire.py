@@ -1,4 +1,4 @@
-"""The contract as values: addresses, requests, answers, chunks and results. No input or output."""
+"""The contract as values: addresses, requests, answers, chunks and results. It does no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._types import METHODS, ExecResult, ExecState, Outcome, Process, Usage
 
 Json = Dict[str, Any]
 
-# OPENING are the methods whose answer is followed by notifications on the same connection.
+# OPENING lists the methods whose answer is followed by notifications on the same connection.
 OPENING = frozenset({"exec.stream", "exec.attach", "session.watch"})
 
 
@@ -26,10 +26,10 @@ OPENING = frozenset({"exec.stream", "exec.attach", "session.watch"})
 
 @dataclass(frozen=True)
 class Address:
-    """Where a daemon is: a Unix socket, an HTTP server, or a command that serves on its stdin and stdout."""
+    """The address of a daemon: a Unix socket, an HTTP server, or a command that serves on its stdin and stdout."""
 
     kind: str  # "unix", "http" or "stdio"
-    path: str = ""  # of the socket, or before the paths of HTTP
+    path: str = ""  # of the socket, or the prefix of HTTP paths
     host: str = ""
     port: int = 0
     tls: bool = False
@@ -42,7 +42,7 @@ class Address:
 
 
 def parse_address(address: Optional[Union[str, "os.PathLike[str]"]]) -> Address:
-    """Reads an address; None is ``$TRL_SOCKET``, or where a daemon of this user serves by default."""
+    """Parses an address. None means ``$TRL_SOCKET``, or the default socket of this user's daemon."""
     if address is None:
         return Address("unix", path=os.environ.get("TRL_SOCKET") or default_socket())
     text = os.fspath(address)
@@ -51,12 +51,12 @@ def parse_address(address: Optional[Union[str, "os.PathLike[str]"]]) -> Address:
     if text.startswith("stdio:"):
         argv = tuple(shlex.split(text[len("stdio:") :]))
         if not argv:
-            raise ValueError("stdio: needs a command, as in stdio:trl serve --stdio")
+            raise ValueError("stdio: needs a command, such as stdio:trl serve --stdio")
         return Address("stdio", argv=argv)
     if "://" in text:
         url = urlsplit(text)
         if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment or url.username:
-            raise ValueError("an address is unix:PATH, http://HOST:PORT, https://HOST:PORT or stdio:COMMAND")
+            raise ValueError("the address must be unix:PATH, http://HOST:PORT, https://HOST:PORT or stdio:COMMAND")
         tls = url.scheme == "https"
         port = url.port if url.port is not None else (443 if tls else 80)
         return Address("http", path=url.path.rstrip("/"), host=url.hostname, port=port, tls=tls)
@@ -64,7 +64,7 @@ def parse_address(address: Optional[Union[str, "os.PathLike[str]"]]) -> Address:
 
 
 def default_socket() -> str:
-    """Where ``trl serve`` of this user listens when nobody says where."""
+    """Returns where this user's ``trl serve`` listens by default."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(runtime):
         return os.path.join(runtime, "trl", "trl.sock")
@@ -78,7 +78,7 @@ def default_socket() -> str:
 
 
 def encode_request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
-    """Makes a request line. The id goes first, where a daemon that refuses the line for its length finds it."""
+    """Builds a request line. The id goes first, where a daemon that refuses the line for its length still finds it."""
     text = json.dumps(
         {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, separators=(",", ":"), allow_nan=False
     )
@@ -86,13 +86,13 @@ def encode_request(number: int, method: str, params: Mapping[str, Any]) -> bytes
 
 
 def decode_message(line: Union[bytes, bytearray]) -> Json:
-    """Reads one message of the daemon."""
+    """Parses one message of the daemon."""
     try:
         message = json.loads(line)
     except ValueError:
         message = None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        raise ProtocolError("what answers does not speak JSON-RPC", hint="is it a TRL daemon?")
+        raise ProtocolError("the peer does not speak JSON-RPC", hint="is it a TRL daemon?")
     return message
 
 
@@ -105,14 +105,14 @@ def answer_of(message: Mapping[str, Any]) -> Any:
 
 
 def repeatable(method: str, params: Mapping[str, Any]) -> bool:
-    """Reports whether doing a call twice is the same as doing it once."""
+    """Reports whether repeating a call has the same effect as making it once."""
     if method in METHODS and METHODS[method][2] == "read":
         return True
     if params.get("key"):
         return True
     if method == "exec.input":
         return params.get("at") is not None
-    # Neither id is ever used again. A cancel by session is different: it could hit the next command.
+    # Ids are never reused. A cancel by session is different: it could cancel the next command.
     return method == "session.destroy" or (method == "exec.cancel" and not params.get("session_id"))
 
 
@@ -121,7 +121,7 @@ def new_key() -> str:
 
 
 def encode_bytes(data: Union[str, bytes]) -> Tuple[str, Optional[str]]:
-    """Returns bytes as a JSON string value and its encoding: text, or base64 where they are not text."""
+    """Returns bytes as a JSON string value and its encoding: text, or base64 if they are not text."""
     if isinstance(data, str):
         if "\0" not in data:
             return data, None
@@ -139,16 +139,16 @@ def decode_bytes(data: str, encoding: Optional[str]) -> bytes:
         return data.encode()
     if encoding == "base64":
         return binascii.a2b_base64(data)
-    raise ProtocolError(f"the encoding {encoding!r} is not known", hint="this client is older than the daemon")
+    raise ProtocolError(f"unknown encoding {encoding!r}", hint="this client is older than the daemon")
 
 
 def milliseconds(seconds: Optional[float]) -> Optional[int]:
-    """Rounds up: a timeout that is not zero must not become zero, which is none."""
+    """Converts seconds, rounding up: a non-zero timeout must not become 0, which means none."""
     return None if seconds is None else -int(-seconds * 1000 // 1)
 
 
 def given(**params: Any) -> Json:
-    """The parameters that are not None."""
+    """Returns the parameters that are not None."""
     return {name: value for name, value in params.items() if value is not None}
 
 
@@ -159,9 +159,9 @@ class Chunk:
     """A piece of a command's output, in a stream or from ``output``.
 
     ``type`` is ``stdout``, ``stderr``, ``gap`` (the daemon's quota dropped ``size`` bytes here) or ``exit`` (always
-    the last of a stream, with ``result``). ``offset`` is the place of its first byte in all of the output, ``next``
-    that of the byte after it. From ``output`` with ``times``, ``at`` is when it came, in seconds after the command began,
-    and ``tty`` the new size of the terminal (``rows`` and ``cols``) in a chunk of the type ``resize``.
+    the last of a stream, with ``result``). ``offset`` is the position of its first byte in the output, ``next`` that of
+    the byte after it. From ``output`` with ``times``, ``at`` is when it was captured, in seconds since the command
+    started, and ``tty`` is the new size of the terminal (``rows`` and ``cols``) in a chunk of type ``resize``.
     """
 
     __slots__ = ("type", "offset", "next", "at", "tty", "result", "_data", "_encoding")
@@ -183,21 +183,21 @@ class Chunk:
 
     @property
     def data(self) -> bytes:
-        """The bytes, exactly as the command wrote them; empty in a gap and an exit."""
+        """The bytes, exactly as the command wrote them; empty for a gap and an exit."""
         if isinstance(self._data, str):
             self._data = decode_bytes(self._data, self._encoding)
         return self._data
 
     @property
     def text(self) -> str:
-        """The bytes as text; what is not UTF-8 becomes U+FFFD."""
+        """The bytes as text; invalid UTF-8 becomes U+FFFD."""
         if isinstance(self._data, str) and not self._encoding:
             return self._data
         return self.data.decode("utf-8", "replace")
 
     @property
     def size(self) -> int:
-        """How many bytes of the output it stands for, also of a gap."""
+        """The number of output bytes that the chunk covers, also for a gap."""
         return self.next - self.offset
 
     def __repr__(self) -> str:
@@ -205,17 +205,17 @@ class Chunk:
 
 
 class CommandFailed(Exception):
-    """What ``Result.check`` raises. ``result`` has all that is known."""
+    """Raised by ``Result.check``. ``result`` has the details."""
 
     def __init__(self, result: "Result") -> None:
         self.result = result
         tail = result.stderr[-2000:].strip()
         ended = result.outcome if result.exit_code is None else f"{result.outcome}, exit code {result.exit_code}"
-        super().__init__(f"the command did not succeed: {ended}" + (f"\n{tail}" if tail else ""))
+        super().__init__(f"the command failed: {ended}" + (f"\n{tail}" if tail else ""))
 
 
 class Result:
-    """How a command ended, or that it still runs. ``raw`` is the answer as it came."""
+    """The state and outcome of a command. ``raw`` is the original answer."""
 
     __slots__ = ("raw",)
 
@@ -241,17 +241,17 @@ class Result:
 
     @property
     def exit_code(self) -> Optional[int]:
-        """None while it runs, and if it never ran or was killed with its session."""
+        """None while it runs, or if it never ran or was killed with its session."""
         return self.raw["exit_code"]
 
     @property
     def ok(self) -> bool:
-        """It ended by itself with exit code 0."""
+        """Whether it ended by itself with exit code 0."""
         return self.exit_code == 0 and self.outcome in ("exited", "shell_exited")
 
     @property
     def running(self) -> bool:
-        """It is not over: it runs, or waits for its session."""
+        """Whether it still runs or waits for its session."""
         return self.state != "exited"
 
     @property
@@ -260,37 +260,37 @@ class Result:
 
     @property
     def stdout(self) -> str:
-        """Standard output as text; what is not UTF-8 becomes U+FFFD. See ``truncated``."""
+        """Standard output as text; invalid UTF-8 becomes U+FFFD. See ``truncated``."""
         return self.stdout_data.decode("utf-8", "replace") if self.raw.get("stdout_encoding") else self.raw["stdout"]
 
     @property
     def stderr(self) -> str:
-        """Standard error as text; what is not UTF-8 becomes U+FFFD. See ``truncated``."""
+        """Standard error as text; invalid UTF-8 becomes U+FFFD. See ``truncated``."""
         return self.stderr_data.decode("utf-8", "replace") if self.raw.get("stderr_encoding") else self.raw["stderr"]
 
     @property
     def stdout_data(self) -> bytes:
-        """Standard output as the bytes it was."""
+        """Standard output as bytes."""
         return decode_bytes(self.raw["stdout"], self.raw.get("stdout_encoding"))
 
     @property
     def stderr_data(self) -> bytes:
-        """Standard error as the bytes it was."""
+        """Standard error as bytes."""
         return decode_bytes(self.raw["stderr"], self.raw.get("stderr_encoding"))
 
     @property
     def stdout_bytes(self) -> int:
-        """How many bytes were captured in all, whatever ``stdout`` carries."""
+        """The total number of captured bytes, whatever ``stdout`` holds."""
         return self.raw["stdout_bytes"]
 
     @property
     def stderr_bytes(self) -> int:
-        """How many bytes were captured in all, whatever ``stderr`` carries."""
+        """The total number of captured bytes, whatever ``stderr`` holds."""
         return self.raw["stderr_bytes"]
 
     @property
     def truncated(self) -> bool:
-        """``stdout`` or ``stderr`` has only its head and tail; ``output`` and ``attach`` have the whole."""
+        """Whether ``stdout`` or ``stderr`` has only its head and tail; ``output`` and ``attach`` return everything."""
         return self.raw["truncated"]
 
     @property
@@ -299,7 +299,7 @@ class Result:
 
     @property
     def duration(self) -> float:
-        """Seconds, so far or in all."""
+        """The duration in seconds, so far or in total."""
         return self.raw["duration_ms"] / 1000
 
     @property
@@ -317,12 +317,12 @@ class Result:
 
     @property
     def survivors(self) -> List[Process]:
-        """What the command left running."""
+        """The processes that the command left running."""
         return self.raw.get("survivors", [])
 
     @property
     def rolled_back(self) -> bool:
-        """The shell's state was lost: it is as it was after ``rolled_back_to``, or at the session's start."""
+        """Whether the shell's state was rolled back: to that after ``rolled_back_to``, or at the session's start."""
         return self.raw.get("rolled_back", False)
 
     @property
@@ -344,11 +344,11 @@ class Result:
 
 
 class Written(int):
-    """How many bytes of an input are the command's. ``next`` is the offset after them, None on a terminal."""
+    """The number of input bytes accepted for the command. ``next`` is the offset after them, None on a terminal."""
 
     next: Optional[int]
     unknown: bool
-    """The daemon died while it typed this on a terminal: nobody knows how much of it, and a repeat types nothing."""
+    """Whether the daemon died while it typed this on a terminal: how much was typed is unknown; a repeat types nothing."""
 
     def __new__(cls, taken: int, raw: Mapping[str, Any]) -> "Written":
         written = super().__new__(cls, taken)
@@ -359,13 +359,13 @@ class Written(int):
 
 @dataclass(frozen=True)
 class Output:
-    """What ``output`` read: chunks up to the offset ``next``, from which the next call goes on."""
+    """The result of ``output``: chunks up to the offset ``next``, where the next call continues."""
 
     exec_id: str
     chunks: List[Chunk]
     next: int
     state: ExecState
-    closed: bool  # nothing can come after next
+    closed: bool  # nothing can follow next
 
     @property
     def data(self) -> bytes:
@@ -377,7 +377,7 @@ class Output:
 
 
 def parse_time(text: str) -> datetime:
-    """Reads a time of the contract: RFC 3339 with milliseconds in UTC."""
+    """Parses a time of the contract: RFC 3339 with milliseconds in UTC."""
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
 
 
@@ -386,11 +386,11 @@ def parse_time(text: str) -> datetime:
 
 @dataclass(frozen=True)
 class Retry:
-    """How lost connections are made good: streams go on at their offset, and calls that may be repeated are.
+    """How to recover from lost connections: streams resume at their offset, and safe calls are repeated.
 
-    The pauses grow by ``factor`` from ``initial`` to ``maximum`` seconds, each cut short at random so that many
-    clients of a daemon that restarts do not come back as one. After ``total`` seconds without progress
-    ``ConnectionLost`` is raised; 0 tries nothing twice. Any chunk is progress.
+    The pauses grow by ``factor`` from ``initial`` to ``maximum`` seconds, each shortened at random so that many clients
+    of a restarted daemon do not reconnect at once. After ``total`` seconds without progress ``ConnectionLost`` is
+    raised; 0 disables retries. Any chunk is progress.
     """
 
     initial: float = 0.05
@@ -400,7 +400,7 @@ class Retry:
 
 
 def http_error(status: int, body: bytes) -> TRLError:
-    """The error of an HTTP answer that is not 200: what the daemon says, or else what the status means."""
+    """Returns the error of an HTTP answer other than 200: the daemon's, or one for the status."""
     try:
         message = json.loads(body)
     except ValueError:
@@ -408,9 +408,9 @@ def http_error(status: int, body: bytes) -> TRLError:
     if isinstance(message, dict) and isinstance(message.get("error"), dict):
         return from_wire(message["error"])
     if status in (502, 503, 504):
-        return ConnectionLost(f"a proxy before the daemon answered with HTTP status {status}")
+        return ConnectionLost(f"a proxy in front of the daemon answered with HTTP status {status}")
     code = {401: "UNAUTHORIZED", 403: "FORBIDDEN"}.get(status)
     if code is not None:
-        data = {"code": code, "hint": "give connect a token that may do this"}
+        data = {"code": code, "hint": "pass connect a token with the required scope"}
         return from_wire({"message": f"HTTP status {status}", "data": data})
     return ProtocolError(f"HTTP status {status}", hint="is this the address of a TRL daemon?")

@@ -1,4 +1,4 @@
-"""TRL for asyncio: the same names and shapes as ``trl_client``, to be awaited.
+"""The asyncio client: the same API as ``trl_client``, with ``await``.
 
 ::
 
@@ -8,7 +8,7 @@
             async for chunk in s.stream("make"):
                 print(chunk.text, end="")
 
-A client belongs to the event loop it was connected in; any number of its tasks may use it at once.
+A client belongs to the event loop in which it was connected; its tasks may use it concurrently.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Generator, List, Mapping, Optional, Sequence, Type, Union, cast
 
 from . import _types as types
-from ._carrier import Carrier, Place
-from ._core import Core, Events, Follow, make_carrier
+from ._transport import Transport, Position
+from ._core import Core, Events, Follow, make_transport
 from ._errors import InvalidParams, SessionNotFound, SessionTerminated
 from ._io import IO, AsyncIO
 from ._wire import (
@@ -39,7 +39,7 @@ from ._wire import (
 
 __all__ = ["Client", "Session", "Stream", "Watch", "connect"]
 
-# INPUT_BYTES is how much of its input a command is sent in one call: far below the 8 MiB that a request may have.
+# INPUT_BYTES is the maximum input of a command in one call: far below the 8 MiB limit of a request.
 INPUT_BYTES = 1 << 20
 
 
@@ -51,18 +51,18 @@ def connect(
     retry: Retry = Retry(),
     call_timeout: Optional[float] = None,
 ) -> "Client":
-    """Makes a client, to be used with ``async with`` or opened with ``await client.open()``.
+    """Returns a client, to be used with ``async with`` or opened with ``await client.open()``.
 
     ``address`` is ``unix:PATH`` or a path, ``http://HOST:PORT``, ``https://HOST:PORT``, or ``stdio:COMMAND`` for a
-    daemon of its own; default ``$TRL_SOCKET``, or where a daemon of this user serves. ``token`` is for HTTP, default
-    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` is how many seconds a
-    call may take, default no limit.
+    private daemon; default ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is for HTTP, default
+    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a call in seconds,
+    default no limit.
     """
     return Client(AsyncIO(), address, token, tls, retry, call_timeout)
 
 
 class Client:
-    """A daemon to talk to. Made by ``connect``."""
+    """A client of a daemon, returned by ``connect``."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Client:
         self._retry = retry
         self._call_timeout = call_timeout
         self._opened: Optional[Core] = None
-        self._carrier: Optional[Carrier] = None
-        self._keyless = False  # the daemon is of a version that takes keys with commands alone
+        self._transport: Optional[Transport] = None
+        self._keyless = False  # the daemon is an older version that accepts keys only for commands
 
     @property
     def _core(self) -> Core:
@@ -90,18 +90,18 @@ class Client:
         return self._opened
 
     async def open(self) -> "Client":
-        """Connects; raises ``NoDaemon`` if nobody answers."""
+        """Connects; raises ``NoDaemon`` if none answers."""
         if self._opened is None:
-            carrier = make_carrier(self._io, self._address, self._token, self._tls)
-            core = Core(self._io, carrier, self._retry, self._call_timeout)
-            await carrier.open(core.deadline(None))
-            self._carrier, self._opened = carrier, core
+            transport = make_transport(self._io, self._address, self._token, self._tls)
+            core = Core(self._io, transport, self._retry, self._call_timeout)
+            await transport.open(core.deadline(None))
+            self._transport, self._opened = transport, core
         return self
 
     async def close(self) -> None:
-        """Ends the connections. Sessions and commands go on, except over stdio, whose daemon ends."""
-        if self._carrier is not None:
-            await self._carrier.close()
+        """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
+        if self._transport is not None:
+            await self._transport.close()
 
     async def __aenter__(self) -> "Client":
         return await self.open()
@@ -119,7 +119,7 @@ class Client:
         call_timeout: Optional[float] = None,
         **more: Any,
     ) -> Any:
-        """Calls any method of the contract and returns its result as it came."""
+        """Calls any method of the contract and returns its raw result."""
         return await self._core.call(method, {**(params or {}), **more}, call_timeout)
 
     # --- the daemon ---
@@ -166,10 +166,11 @@ class Client:
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
         ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
-        the default of its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell may
-        take to start, and then its login files. It ends with ``parent``, another session; with ``while_connected`` it ends
-        ``reconnect`` seconds after the last connection that used it. ``key`` makes a repeated call return the first one's session; a random
-        one is sent if none is given, so that a lost connection never makes two; ``key=""`` sends none. The other parameters are those of ``session.create``.
+        the default for its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell, and
+        then its login files, may take to start. It ends with ``parent``, another session; with ``while_connected`` it
+        ends ``reconnect`` seconds after the last connection that used it. With the same ``key`` a repeated call returns
+        the first session; if none is given, a random key is sent, so that a lost connection never creates two;
+        ``key=""`` sends none. The other parameters are those of ``session.create``.
         """
         params = given(
             shell=shell,
@@ -195,7 +196,7 @@ class Client:
         return _NewSession(self, params, key, call_timeout)
 
     async def _keyed(self, method: str, params: Json, key: Optional[str], call_timeout: Optional[float] = None) -> Any:
-        """Makes a call with a key, of its own if ``key`` is None, unless the daemon is of a version that has none for it."""
+        """Makes a call with a key, generated if ``key`` is None, unless an older daemon does not accept it here."""
         own = key is None
         if own and not self._keyless:
             key = new_key()
@@ -208,7 +209,7 @@ class Client:
             return await self._core.call(method, params, call_timeout)
 
     def get_session(self, session_id: str) -> "Session":
-        """A handle of a session that exists. Nothing is asked of the daemon."""
+        """Returns a handle to an existing session, without calling the daemon."""
         return Session(self, session_id, None)
 
     async def sessions(
@@ -219,16 +220,16 @@ class Client:
         tag: Optional[str] = None,
         runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first; with ``alive`` none that has ended."""
+        """Lists sessions, oldest first; ``alive`` excludes those that have ended."""
         answer = await self._core.call("session.list", given(state=state, alive=alive or None, tag=tag, runtime=runtime))
         return cast(List[types.Session], answer["sessions"])
 
     async def session_info(self, session_id: str) -> types.SessionInfo:
-        """Shows a session, what goes on in it, and its processes."""
+        """Returns a session with its execs and processes."""
         return cast(types.SessionInfo, await self._core.call("session.info", {"session_id": session_id}))
 
     async def destroy_session(self, session_id: str, *, force: bool = False) -> types.SessionDestroyResult:
-        """Ends a session and answers when none of its processes is left. ``force`` gives them no time."""
+        """Ends a session and returns when none of its processes is left. ``force`` skips the grace period."""
         params = given(session_id=session_id, force=force or None)
         return cast(types.SessionDestroyResult, await self._core.call("session.destroy", params))
 
@@ -247,26 +248,26 @@ class Client:
         ttl_ms: Optional[int] = None,
         answers: bool = False,
     ) -> types.SessionHoldResult:
-        """Takes the keyboard of a session, or renews a hold with its ``lease``; ``force`` takes it from who has it."""
+        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder."""
         params = given(
             session_id=session_id, holder=holder, lease=lease, force=force or None, ttl_ms=ttl_ms, answers=answers or None
         )
         return cast(types.SessionHoldResult, await self._core.call("session.hold", params))
 
     async def release(self, session_id: str, lease: str) -> types.SessionReleaseResult:
-        """Gives the keyboard of a session back."""
+        """Releases the keyboard lease of a session."""
         params = {"session_id": session_id, "lease": lease}
         return cast(types.SessionReleaseResult, await self._core.call("session.release", params))
 
     async def screen(
         self, session_id: str, *, format: types.ScreenFormat = "text", scrollback: int = 0
     ) -> types.SessionScreenResult:
-        """Shows what is on a session's terminal."""
+        """Returns the contents of a session's terminal."""
         params = given(session_id=session_id, format=format, scrollback=scrollback or None)
         return cast(types.SessionScreenResult, await self._core.call("session.screen", params))
 
     def watch(self, session_id: Optional[str] = None) -> "Watch":
-        """Tells what happens to one session, or to all, from now on."""
+        """Follows the events of one session, or of all, from now on."""
         return Watch(self, given(session_id=session_id))
 
     # --- commands ---
@@ -323,11 +324,11 @@ class Client:
     ) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
         params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, merge, label, wait, key, lease)
-        return Stream(self, Place(None, 0, params), call_timeout)
+        return Stream(self, Position(None, 0, params), call_timeout)
 
     def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
-        """Follows a command, running or over, from an offset on."""
-        return Stream(self, Place(exec_id, from_, None), call_timeout)
+        """Follows a running or finished command from an offset."""
+        return Stream(self, Position(exec_id, from_, None), call_timeout)
 
     async def output(
         self,
@@ -340,9 +341,9 @@ class Client:
         view: Optional[str] = None,
         times: bool = False,
     ) -> Output:
-        """Reads output from an offset on. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
+        """Reads output from an offset. ``wait`` (seconds) waits for more; ``view="text"`` strips escapes.
 
-        With ``times`` the chunks are cut where time passed, and their ``at`` says when they came.
+        With ``times`` the chunks are split where time passed, and ``at`` says when each was captured.
         """
         params = given(
             exec_id=exec_id,
@@ -370,12 +371,13 @@ class Client:
         at: Optional[int] = None,
         whole: bool = False,
     ) -> Written:
-        """Writes to a command's standard input, and with ``eof`` ends it. Returns how many bytes it took.
+        """Writes to a command's standard input, and closes it with ``eof``. Returns the number of accepted bytes.
 
-        On a terminal ``keys`` are typed after it by name ("enter", "ctrl-c"), and ``paste`` gives it as pasted.
-        ``key`` makes a repeated call write nothing twice; a random one is sent if neither it nor ``at`` is given, so
-        that a lost connection never does; ``key=""`` sends none. ``at`` says where in all input it begins, as ``next``
-        of the input before it says: what is there already is not written again. ``whole`` is all or nothing.
+        On a terminal ``keys`` are typed after the data, by name ("enter", "ctrl-c"), and ``paste`` sends it as a paste.
+        With the same ``key`` a repeated call writes only once; if neither ``key`` nor ``at`` is given, a random key is
+        sent, so that a lost connection never writes twice; ``key=""`` sends none. ``at`` is the offset of the data in
+        all input, as in ``next`` of the previous input: bytes already written are not written again. ``whole`` means
+        all or nothing.
         """
         if isinstance(data, str):
             data = data.encode()
@@ -405,7 +407,7 @@ class Client:
                 return Written(taken, answer)
 
     async def signal(self, exec_id: str, signal: Union[str, int]) -> int:
-        """Signals the processes of a command; returns how many there were."""
+        """Signals the processes of a command; returns their number."""
         name = signal if isinstance(signal, str) else str(int(signal))
         answer = await self._core.call("exec.signal", {"exec_id": exec_id, "signal": name})
         return cast(int, answer["processes"])
@@ -413,16 +415,16 @@ class Client:
     async def cancel(
         self, exec_id: Optional[str] = None, *, session_id: Optional[str] = None
     ) -> types.ExecCancelResult:
-        """Stops a command, named by itself or by its session, and answers when it is gone."""
+        """Stops a command, named by its own id or its session's, and returns when it is gone."""
         params = given(exec_id=exec_id, session_id=session_id)
         return cast(types.ExecCancelResult, await self._core.call("exec.cancel", params))
 
     async def exec_info(self, exec_id: str) -> Result:
-        """How a command ended, or that it still runs, without its output."""
+        """Returns the state and outcome of a command, without its output."""
         return Result(await self._core.call("exec.info", {"exec_id": exec_id}))
 
     async def execs(self, session_id: str) -> List[Result]:
-        """The commands of a session, oldest first, without output."""
+        """Lists the commands of a session, oldest first, without output."""
         answer = await self._core.call("exec.list", {"session_id": session_id})
         return [Result(raw) for raw in answer["execs"]]
 
@@ -442,7 +444,7 @@ def _command(
     key: Optional[str],
     lease: Optional[str],
 ) -> Json:
-    """The params that running and streaming a command share. Without a key it gets one, so that it can be repeated."""
+    """Returns the params that ``run`` and ``stream`` share, with a generated key if none is given."""
     text, encoding = (None, None) if stdin is None else encode_bytes(stdin)
     return given(
         session_id=session_id,
@@ -463,7 +465,7 @@ def _command(
 
 
 class _NewSession:
-    """A session to come: ``await`` it, or enter it with ``async with``."""
+    """A session to be created: ``await`` it, or enter it with ``async with``."""
 
     def __init__(self, client: Client, params: Json, key: Optional[str], call_timeout: Optional[float]) -> None:
         self._client = client
@@ -491,7 +493,7 @@ class _NewSession:
 
 
 class Session:
-    """A session. ``id`` is its name in the contract, ``raw`` what ``session.create`` answered."""
+    """A session. ``id`` is its session id, ``raw`` the answer of ``session.create``."""
 
     def __init__(self, client: Client, session_id: str, raw: Optional[types.Session]) -> None:
         self.client = client
@@ -500,7 +502,7 @@ class Session:
 
     @property
     def exec_id(self) -> Optional[str]:
-        """The command of a session that was made with ``argv``."""
+        """The command of a session that was created with ``argv``."""
         return None if self.raw is None else self.raw.get("exec_id")
 
     async def run(
@@ -525,13 +527,13 @@ class Session:
     ) -> Result:
         """Runs a command and returns how it ended, with its output.
 
-        Times are in seconds. ``timeout`` and ``idle_timeout`` (nothing written for so long) stop the command and
-        return what it wrote; ``yield_after`` returns early while it goes on; ``call_timeout`` gives up waiting and
-        raises. ``env`` and ``cwd`` hold for this command alone; a variable that is ``None`` is unset. ``merge`` writes
-        stderr where stdout goes, in true order. ``yield_on_input`` returns early when the command waits for input on a
-        terminal. ``label`` is what lists call it. ``wait`` queues while the session is busy. ``key``
-        makes a repeated call return the first one's command; a random one is sent if none is given, so that a lost
-        connection never runs it twice; ``key=""`` sends none. ``lease`` is that of ``hold``, in a session that is held.
+        Times are in seconds. ``timeout`` and ``idle_timeout`` (time without output) stop the command and return what it
+        wrote; ``yield_after`` returns early while the command keeps running; ``call_timeout`` stops waiting and raises.
+        ``env`` and ``cwd`` apply to this command only; a variable that is ``None`` is unset. ``merge`` sends stderr to
+        stdout, in write order. ``yield_on_input`` returns early when the command waits for input on a terminal.
+        ``label`` is shown in lists. ``wait`` queues while the session is busy. With the same ``key`` a repeated call
+        returns the first command; if none is given, a random key is sent, so that a lost connection never runs the
+        command twice; ``key=""`` sends none. ``lease`` is the lease from ``hold``, needed while the keyboard is held.
         """
         return await self.client.run(
             self.id,
@@ -570,9 +572,9 @@ class Session:
         lease: Optional[str] = None,
         call_timeout: Optional[float] = None,
     ) -> "Stream":
-        """Runs a command and gives its output as it is written, in chunks; the last one is of type ``exit``.
+        """Runs a command and returns its output in chunks as it is written; the last one is of type ``exit``.
 
-        The parameters are those of ``run``; ``call_timeout`` is for the command to be accepted.
+        The parameters are those of ``run``; ``call_timeout`` applies until the command is accepted.
         """
         return self.client.stream(
             self.id,
@@ -592,29 +594,29 @@ class Session:
         )
 
     def attach(self, from_: int = 0) -> "Stream":
-        """Follows the command of a session that was made with ``argv``."""
+        """Follows the command of a session that was created with ``argv``."""
         if self.exec_id is None:
-            raise ValueError("only a session made with argv has a command of its own; use client.attach")
+            raise ValueError("only a session created with argv has a single command; use client.attach")
         return self.client.attach(self.exec_id, from_)
 
     async def info(self) -> types.SessionInfo:
-        """What goes on in it, and its processes."""
+        """Returns the session with its execs and processes."""
         return await self.client.session_info(self.id)
 
     async def execs(self) -> List[Result]:
-        """Its commands, oldest first, without output."""
+        """Lists its commands, oldest first, without output."""
         return await self.client.execs(self.id)
 
     async def cancel(self) -> types.ExecCancelResult:
-        """Stops the command that runs."""
+        """Stops the running command."""
         return await self.client.cancel(session_id=self.id)
 
     def watch(self) -> "Watch":
-        """Tells what happens to it from now on."""
+        """Follows its events from now on."""
         return self.client.watch(self.id)
 
     async def destroy(self, *, force: bool = False) -> types.SessionDestroyResult:
-        """Ends it and every process in it."""
+        """Ends the session and all its processes."""
         return await self.client.destroy_session(self.id, force=force)
 
     async def __aenter__(self) -> "Session":
@@ -626,25 +628,25 @@ class Session:
         try:
             await self.destroy()
         except (SessionTerminated, SessionNotFound):
-            pass  # it has ended already
+            pass  # it has already ended
 
 
 class Stream:
-    """The output of one command, as chunks. Ends after the chunk of type ``exit``.
+    """The output of one command as chunks. Ends after the chunk of type ``exit``.
 
-    A lost connection is made good by the client, at the exact byte. Leaving the loop early does not stop the command:
+    After a lost connection the client resumes at the exact byte. Leaving the loop early does not stop the command:
     ``cancel`` does. Close a stream that is left early, or use it with ``async with``.
     """
 
-    def __init__(self, client: Client, place: Place, call_timeout: Optional[float]) -> None:
+    def __init__(self, client: Client, position: Position, call_timeout: Optional[float]) -> None:
         self.client = client
-        self._follow = Follow(client._core, place)
+        self._follow = Follow(client._core, position)
         self._call_timeout = call_timeout
         self._opened = False
-        self.result: Optional[Result] = None  # how it ended, once the exit has come
+        self.result: Optional[Result] = None  # how it ended, once the exit chunk has been received
 
     async def open(self) -> "Stream":
-        """Has the daemon accept the command, so that ``exec_id`` is known. Iterating does it too."""
+        """Waits until the daemon has accepted the command, so that ``exec_id`` is known. Iterating does this too."""
         if not self._opened:
             await self._follow.open(self._call_timeout)
             self._opened = True
@@ -652,14 +654,14 @@ class Stream:
 
     @property
     def exec_id(self) -> str:
-        if self._follow.place.exec_id is None:
+        if self._follow.position.exec_id is None:
             raise RuntimeError("the command has not been started yet: iterate, or open the stream")
-        return self._follow.place.exec_id
+        return self._follow.position.exec_id
 
     @property
     def offset(self) -> int:
-        """Where the next chunk begins: ``attach(exec_id, offset)`` goes on exactly here."""
-        return self._follow.place.offset
+        """Where the next chunk starts: ``attach(exec_id, offset)`` continues exactly here."""
+        return self._follow.position.offset
 
     def __aiter__(self) -> AsyncIterator[Chunk]:
         return self
@@ -675,7 +677,7 @@ class Stream:
         return chunk
 
     async def wait(self) -> Result:
-        """Reads to the end, drops what is read, and returns how the command ended."""
+        """Reads to the end, discards the output, and returns how the command ended."""
         async for _ in self:
             pass
         if self.result is None:
@@ -694,7 +696,7 @@ class Stream:
         at: Optional[int] = None,
         whole: bool = False,
     ) -> Written:
-        """Writes to the command's standard input (``stdin_open=True``), and with ``eof`` ends it; see ``Client.input``."""
+        """Writes to the command's stdin (``stdin_open=True``), and closes it with ``eof``; see ``Client.input``."""
         exec_id = (await self.open()).exec_id
         return await self.client.input(
             exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole
@@ -705,11 +707,11 @@ class Stream:
         return await self.client.signal((await self.open()).exec_id, signal)
 
     async def cancel(self) -> types.ExecCancelResult:
-        """Stops the command. What it wrote, and its exit, can still be read."""
+        """Stops the command. Its output and its exit can still be read."""
         return await self.client.cancel((await self.open()).exec_id)
 
     async def close(self) -> None:
-        """Stops reading. The command goes on."""
+        """Stops reading. The command continues."""
         self._follow.finished = self._opened = True
         self._follow.abandon()
 
@@ -728,9 +730,9 @@ class Stream:
 
 
 class Watch:
-    """What happens to sessions, as events; it has no end of its own.
+    """The events of sessions. It does not end by itself.
 
-    An event of type ``gap`` says that some are not told: the reader was too slow, or the connection was lost.
+    An event of type ``gap`` means that events were missed: the reader was too slow, or the connection was lost.
     """
 
     def __init__(self, client: Client, params: Json) -> None:
@@ -738,7 +740,7 @@ class Watch:
         self._opened = False
 
     async def open(self) -> "Watch":
-        """Begins to watch. Iterating does it too."""
+        """Starts watching. Iterating does this too."""
         if self._events is not None and not self._opened:
             await self._events.open()
             self._opened = True

@@ -1,9 +1,9 @@
-"""Carriers: how calls and streams travel over a Unix socket, HTTP, or the stdin and stdout of a daemon.
+"""Transports: calls and streams over a Unix socket, HTTP, or the stdin and stdout of a daemon.
 
-A carrier makes one attempt; what a lost connection means is decided above it, in ``_core``. Over the socket and HTTP a
-call has a connection to itself, taken from a small pool, and a stream has one of its own: whoever stops reading
-holds up nobody, the kernel's buffers bound what is under way, and an abandoned call leaves nothing behind but a closed
-connection. The one pipe of stdio is shared by all calls, and its streams pull with ``exec.output`` for the same reason.
+A transport makes one attempt; ``_core`` decides what to do after a lost connection. Over the socket and HTTP each call
+uses a connection from a small pool, and each stream has its own: a slow reader delays no one else, the kernel's buffers
+limit what is in transit, and an abandoned call leaves only a closed connection behind. All calls share the one pipe of
+stdio, so its streams poll with ``exec.output`` instead.
 """
 
 from __future__ import annotations
@@ -26,60 +26,62 @@ from ._errors import ConnectionLost, ProtocolError, TRLError, from_wire
 from ._io import IO, READ_BYTES, ByteStream, Mailbox, lost, no_daemon
 from ._wire import OPENING, Address, Json, answer_of, decode_message, encode_request, http_error
 
-# MAX_LINE_BYTES bounds an answer: two streams of 4 MiB each, all of it control characters, which JSON writes in six.
+# MAX_LINE_BYTES limits an answer: two streams of 4 MiB each, all control characters, which JSON writes as six bytes
+# each.
 MAX_LINE_BYTES = 64 << 20
 
-# MAX_IDLE is how many idle connections are kept: as many threads as usually call at once.
+# MAX_IDLE is the number of idle connections to keep: as many as threads that usually call concurrently.
 MAX_IDLE = 8
 
-# MAX_IDLE_SECONDS is for how long. The daemon ends an idle HTTP connection after two minutes, proxies often after one:
-# a call that is sent at that moment would be lost.
+# MAX_IDLE_SECONDS is how long to keep them. The daemon closes an idle HTTP connection after two minutes, proxies often
+# after one: a call sent at that moment would be lost.
 MAX_IDLE_SECONDS = 30.0
 
-# EVENTS_HELD is how many events of a watch over stdio wait for their reader before some are missed, and said to be.
-EVENTS_HELD = 1024
+# MAX_QUEUED_EVENTS is how many events of a watch over stdio are queued for their reader before some are dropped, which
+# a gap event then reports.
+MAX_QUEUED_EVENTS = 1024
 
-# STDIO_GRACE is how long a daemon on stdio gets to end its sessions: twice its own grace of 5 s, and some.
+# STDIO_GRACE is how long a stdio daemon may take to end its sessions: more than twice its own grace period of 5 s.
 STDIO_GRACE = 15.0
 
 Receive = Callable[[Optional[float]], Awaitable[bytes]]
 
 
 class Feed:
-    """What follows the answer to a method that opened a stream."""
+    """The notifications after the answer to a method that opened a stream."""
 
     async def next(self) -> Json:
         """Returns the params of the next notification, or raises ``ConnectionLost``."""
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Gives up what the feed holds, at once."""
+        """Releases the feed's resources at once."""
 
     async def close(self) -> None:
         """Ends the stream."""
         self.abandon()
 
 
-class Place:
-    """How far a reader of an exec has come. It outlives the connections it is read over."""
+class Position:
+    """The position of a reader in an exec. It outlives the connections."""
 
     def __init__(self, exec_id: Optional[str], offset: int, start: Optional[Json]) -> None:
         self.exec_id = exec_id  # None until the daemon has accepted the command
         self.offset = offset
-        self.start = start  # the params of exec.stream, if the command is to be started
+        self.start = start  # the params of exec.stream, if the command must still be started
 
 
-class Carrier:
-    resumes = True  # whether a new connection finds what the old one had
+class Transport:
+    resumes = True  # whether a new connection can continue the work of a lost one
 
     async def open(self, deadline: Optional[float]) -> None:
-        """Connects, so that an address where nobody is fails early."""
+        """Connects, so that an address without a daemon fails early."""
         raise NotImplementedError
 
     async def call(self, method: str, params: Mapping[str, Any], deadline: Optional[float]) -> Any:
         raise NotImplementedError
 
-    async def follow(self, place: Place, deadline: Optional[float]) -> Feed:
+    async def follow(self, position: Position, deadline: Optional[float]) -> Feed:
         raise NotImplementedError
 
     async def watch(self, params: Json, deadline: Optional[float]) -> Feed:
@@ -90,7 +92,7 @@ class Carrier:
 
 
 class Lines:
-    """Cuts bytes as they come into lines and pieces. After an exception it is of no more use."""
+    """Splits incoming bytes into lines and pieces. It is unusable after an exception."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -98,7 +100,7 @@ class Lines:
         self._at = 0
 
     async def line(self, deadline: Optional[float] = None) -> bytes:
-        """Returns the next line without its end."""
+        """Returns the next line without its newline."""
         found = self._buffer.find(b"\n", self._at)
         if found >= 0:
             line = self._buffer[self._at : found]
@@ -114,13 +116,13 @@ class Lines:
             parts.append(data)
             size += len(data)
             if size > MAX_LINE_BYTES:
-                raise ProtocolError("the answer has no end", hint="is it a TRL daemon?")
+                raise ProtocolError("the answer is too long", hint="is it a TRL daemon?")
         parts.append(data[:found])
         self._buffer, self._at = data, found + 1
         return b"".join(parts)
 
     async def piece(self, most: int, deadline: Optional[float] = None) -> bytes:
-        """Returns what is there, at least one byte."""
+        """Returns the available bytes, at least one."""
         if self._at >= len(self._buffer):
             self._buffer, self._at = await self._more(deadline), 0
         data = self._buffer[self._at : self._at + most]
@@ -137,7 +139,7 @@ class Lines:
     async def _more(self, deadline: Optional[float]) -> bytes:
         data = await self._receive(deadline)
         if not data:
-            raise lost("the daemon has ended it")
+            raise lost("closed by the daemon")
         return data
 
 
@@ -145,7 +147,7 @@ class Lines:
 
 
 class Connection:
-    """A connection for one call at a time. ``usable`` says whether another can follow."""
+    """A connection for one call at a time. ``usable`` says whether it can be used for another call."""
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
@@ -161,7 +163,7 @@ class Connection:
 
 
 class LineConnection(Connection):
-    """JSON-RPC, one message a line."""
+    """JSON-RPC, one message per line."""
 
     def __init__(self, stream: ByteStream) -> None:
         super().__init__(stream)
@@ -182,7 +184,7 @@ class LineConnection(Connection):
         try:
             await self._send(request, deadline)
         except ConnectionLost as error:
-            broken = error  # the daemon's last words may be there to read, and say why
+            broken = error  # the daemon may have sent the reason before it closed the connection
         while True:
             try:
                 message = decode_message(await self._message(deadline))
@@ -207,7 +209,7 @@ class LineConnection(Connection):
 
 
 class PushFeed(Feed):
-    """Notifications on a connection that belongs to them alone."""
+    """Notifications on a dedicated connection."""
 
     def __init__(self, connection: LineConnection) -> None:
         self._connection = connection
@@ -230,7 +232,7 @@ class PushFeed(Feed):
 
 
 class HTTPConnection(Connection):
-    """A connection of HTTP/1.1: a request, its answer, and the next."""
+    """An HTTP/1.1 connection: one request and its answer after the other."""
 
     def __init__(self, stream: ByteStream, address: Address, token: Optional[str]) -> None:
         super().__init__(stream)
@@ -239,7 +241,7 @@ class HTTPConnection(Connection):
         self._head = f"Host: {address.authority}\r\nUser-Agent: trl-client-python\r\n"
         if token:
             self._head += f"Authorization: Bearer {token}\r\n"
-        self._length: Optional[int] = None  # bytes of the body still to come; None: until the end
+        self._length: Optional[int] = None  # remaining bytes of the body; None: until the connection closes
         self._chunked = False
 
     async def call(self, method: str, params: Mapping[str, Any], deadline: Optional[float]) -> Any:
@@ -253,7 +255,7 @@ class HTTPConnection(Connection):
         return answer_of(decode_message(answer))
 
     async def events(self, path: str, head: str, deadline: Optional[float]) -> Lines:
-        """Asks for Server-Sent Events and returns their lines."""
+        """Requests Server-Sent Events and returns their lines."""
         head += "Accept: text/event-stream\r\nCache-Control: no-store\r\n"
         status, _ = await self._exchange("GET", path, head, b"", deadline)
         if status != 200:
@@ -261,7 +263,7 @@ class HTTPConnection(Connection):
         return Lines(self._body)
 
     async def upgrade(self, deadline: Optional[float]) -> Lines:
-        """Makes the connection a WebSocket and returns what it then carries."""
+        """Upgrades the connection to a WebSocket and returns its bytes."""
         key = base64.b64encode(secrets.token_bytes(16)).decode()
         head = f"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
         status, headers = await self._exchange("GET", "/ws", head, b"", deadline)
@@ -269,7 +271,7 @@ class HTTPConnection(Connection):
             raise http_error(status, await self._whole_body(deadline))
         digest = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         if headers.get("sec-websocket-accept") != base64.b64encode(digest).decode():
-            raise ProtocolError("the answer is not that of a WebSocket", hint="is this the address of a TRL daemon?")
+            raise ProtocolError("the answer is not a WebSocket handshake", hint="is this the address of a TRL daemon?")
         return self._lines
 
     async def _exchange(
@@ -281,7 +283,7 @@ class HTTPConnection(Connection):
         try:
             await self.stream.send(request, deadline)
         except ConnectionLost as error:
-            broken = error  # a server that refuses a body answers without having read it
+            broken = error  # a server that refuses a body may answer without reading it
         try:
             status, headers = await self._answer_head(deadline)
             while 100 <= status < 200 and status != 101:
@@ -296,7 +298,7 @@ class HTTPConnection(Connection):
     async def _answer_head(self, deadline: Optional[float]) -> Tuple[int, Dict[str, str]]:
         words = (await self._lines.line(deadline)).decode("latin-1").split(None, 2)
         if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
-            raise ProtocolError("what answers does not speak HTTP/1.1", hint="is this the address of a TRL daemon?")
+            raise ProtocolError("the server does not speak HTTP/1.1", hint="is this the address of a TRL daemon?")
         headers: Dict[str, str] = {}
         while True:
             line = (await self._lines.line(deadline)).strip()
@@ -306,7 +308,7 @@ class HTTPConnection(Connection):
             headers[name.strip().lower()] = value.strip()
 
     async def _body(self, deadline: Optional[float] = None) -> bytes:
-        """Returns the next bytes of the body as they come; empty at its end."""
+        """Returns the next bytes of the body as they arrive; empty at its end."""
         if self._chunked and self._length == 0:
             self._length = int((await self._lines.line(deadline)).split(b";")[0], 16)
             if self._length == 0:
@@ -319,7 +321,7 @@ class HTTPConnection(Connection):
             try:
                 return await self._lines.piece(READ_BYTES, deadline)
             except ConnectionLost:
-                return b""  # which is how such a body ends
+                return b""  # such a body ends with the connection
         data = await self._lines.piece(self._length, deadline)
         self._length -= len(data)
         if self._chunked and self._length == 0:
@@ -336,11 +338,11 @@ class HTTPConnection(Connection):
             parts.append(data)
             size += len(data)
             if size > MAX_LINE_BYTES:
-                raise ProtocolError("the answer has no end", hint="is this the address of a TRL daemon?")
+                raise ProtocolError("the answer is too long", hint="is this the address of a TRL daemon?")
 
 
 class WebSocketConnection(LineConnection):
-    """JSON-RPC, one message a text message of a WebSocket."""
+    """JSON-RPC, one message per WebSocket text message."""
 
     def __init__(self, stream: ByteStream, lines: Lines) -> None:
         super().__init__(stream)
@@ -370,11 +372,11 @@ class WebSocketConnection(LineConnection):
             if size >= 126:
                 size = int.from_bytes(await self._lines.exactly(2 if size == 126 else 8, deadline), "big")
             if size > MAX_LINE_BYTES:
-                raise ProtocolError("the answer has no end", hint="is this the address of a TRL daemon?")
+                raise ProtocolError("the answer is too long", hint="is this the address of a TRL daemon?")
             payload = await self._lines.exactly(size, deadline)
             kind = first & 0x0F
             if kind == 0x8:
-                raise lost("the daemon has ended it")
+                raise lost("closed by the daemon")
             if kind == 0x9:
                 await self._frame(0xA, payload, deadline)
             elif kind in (0x0, 0x1, 0x2):
@@ -384,19 +386,19 @@ class WebSocketConnection(LineConnection):
 
 
 class EventFeed(Feed):
-    """Chunks as Server-Sent Events, on a connection of their own."""
+    """Chunks as Server-Sent Events, on a dedicated connection."""
 
     def __init__(self, connection: HTTPConnection) -> None:
         self._connection = connection
         self._lines: Optional[Lines] = None
 
-    async def open(self, place: Place, resumed: bool, deadline: Optional[float]) -> None:
-        path = f"/v1/execs/{quote(place.exec_id or '', safe='')}/stream"
+    async def open(self, position: Position, resumed: bool, deadline: Optional[float]) -> None:
+        path = f"/v1/execs/{quote(position.exec_id or '', safe='')}/stream"
         head = ""
         if resumed:
-            head = f"Last-Event-ID: {place.offset}\r\n"
-        elif place.offset:
-            path += f"?from={place.offset}"
+            head = f"Last-Event-ID: {position.offset}\r\n"
+        elif position.offset:
+            path += f"?from={position.offset}"
         try:
             self._lines = await self._connection.events(path, head, deadline)
         except BaseException:
@@ -434,15 +436,15 @@ def decode_event(data: bytes) -> Json:
     return event
 
 
-# --- carriers ---
+# --- transports ---
 
 
-class PooledCarrier(Carrier):
-    """Calls over connections that are kept while they are idle."""
+class PooledTransport(Transport):
+    """Calls over pooled connections."""
 
     def __init__(self, io: IO) -> None:
         self.io = io
-        # Only append, pop and len are used, each of which is atomic: threads need no lock.
+        # Only append, pop and len are used, which are atomic, so threads need no lock.
         self._idle: Deque[Connection] = deque()
         self._closed = False
 
@@ -474,7 +476,7 @@ class PooledCarrier(Carrier):
         if connection.usable and not self._closed and len(self._idle) < MAX_IDLE:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
-            if self._closed:  # while it was put back
+            if self._closed:  # closed in the meantime
                 self._drain()
         else:
             connection.close()
@@ -487,10 +489,10 @@ class PooledCarrier(Carrier):
     async def close(self) -> None:
         self._closed = True
         self._drain()
-        await self.io.sleep(0)  # an event loop closes in its next round
+        await self.io.sleep(0)  # an event loop closes sockets in its next iteration
 
 
-class UnixCarrier(PooledCarrier):
+class UnixTransport(PooledTransport):
     def __init__(self, io: IO, path: str) -> None:
         super().__init__(io)
         self._path = path
@@ -498,14 +500,14 @@ class UnixCarrier(PooledCarrier):
     async def connect(self, deadline: Optional[float]) -> LineConnection:
         return LineConnection(await self.io.open_unix(self._path, deadline))
 
-    async def follow(self, place: Place, deadline: Optional[float]) -> Feed:
+    async def follow(self, position: Position, deadline: Optional[float]) -> Feed:
         feed = PushFeed(await self.connect(deadline))
-        if place.exec_id is None:
-            assert place.start is not None
-            answer = await feed.open("exec.stream", place.start, deadline)
-            place.exec_id = answer["exec_id"]
+        if position.exec_id is None:
+            assert position.start is not None
+            answer = await feed.open("exec.stream", position.start, deadline)
+            position.exec_id = answer["exec_id"]
         else:
-            await feed.open("exec.attach", {"exec_id": place.exec_id, "from": place.offset}, deadline)
+            await feed.open("exec.attach", {"exec_id": position.exec_id, "from": position.offset}, deadline)
         return feed
 
     async def watch(self, params: Json, deadline: Optional[float]) -> Feed:
@@ -514,11 +516,11 @@ class UnixCarrier(PooledCarrier):
         return feed
 
 
-class HTTPCarrier(PooledCarrier):
+class HTTPTransport(PooledTransport):
     def __init__(self, io: IO, address: Address, token: Optional[str], tls: Optional[ssl.SSLContext]) -> None:
         super().__init__(io)
         if token and not (token.isascii() and token.isprintable()):
-            raise ValueError("the token holds characters that no token has")
+            raise ValueError("the token contains invalid characters")
         self._address = address
         self._token = token
         self._tls = (tls or ssl.create_default_context()) if address.tls else None
@@ -527,14 +529,14 @@ class HTTPCarrier(PooledCarrier):
         stream = await self.io.open_tcp(self._address.host, self._address.port, self._tls, deadline)
         return HTTPConnection(stream, self._address, self._token)
 
-    async def follow(self, place: Place, deadline: Optional[float]) -> Feed:
-        resumed = place.exec_id is not None and place.offset > 0
-        if place.exec_id is None:
-            assert place.start is not None
-            answer = await self.call("exec.stream", place.start, deadline)
-            place.exec_id = answer["exec_id"]
+    async def follow(self, position: Position, deadline: Optional[float]) -> Feed:
+        resumed = position.exec_id is not None and position.offset > 0
+        if position.exec_id is None:
+            assert position.start is not None
+            answer = await self.call("exec.stream", position.start, deadline)
+            position.exec_id = answer["exec_id"]
         feed = EventFeed(await self.connect(deadline))
-        await feed.open(place, resumed, deadline)
+        await feed.open(position, resumed, deadline)
         return feed
 
     async def watch(self, params: Json, deadline: Optional[float]) -> Feed:
@@ -548,8 +550,8 @@ class HTTPCarrier(PooledCarrier):
         return feed
 
 
-class StdioCarrier(Carrier):
-    """A daemon that was started for this client and ends with it. All calls share its one connection."""
+class StdioTransport(Transport):
+    """A daemon that is started for this client and ends with it. All calls share its one connection."""
 
     resumes = False
 
@@ -562,10 +564,10 @@ class StdioCarrier(Carrier):
         self._sending = io.lock()
         self._waiting: Dict[int, _Waiter] = {}
         self._watches: Dict[str, _MuxWatch] = {}
-        self._ended = ""  # why; set before those who wait are told
+        self._ended = ""  # the reason; set before the waiters are woken
 
     async def open(self, deadline: Optional[float]) -> None:
-        # One socket pair instead of two pipes: it is read and written like any other connection.
+        # One socket pair instead of two pipes, so that it is read and written like any other connection.
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -579,7 +581,7 @@ class StdioCarrier(Carrier):
             await self.call("system.ping", {}, deadline)
         except ConnectionLost as error:
             await self.close()
-            raise no_daemon(self._argv[0], "the command has ended") from error
+            raise no_daemon(self._argv[0], "the command exited") from error
         except BaseException:
             self._stream.close()
             self._process.kill()  # it has no session yet
@@ -602,10 +604,10 @@ class StdioCarrier(Carrier):
                 if self._ended:
                     raise lost(self._ended)
                 try:
-                    # Without the deadline: a line is sent whole, since others follow it.
+                    # Without the deadline: a line must be sent completely, since others follow it.
                     await self._stream.send(request)
                 except BaseException:
-                    self._stream.close()  # half a line may be out, and nothing after it could be read
+                    self._stream.close()  # part of a line may have been sent, so later lines could not be parsed
                     raise
             message = await waiter.box.get(deadline)
         finally:
@@ -615,14 +617,14 @@ class StdioCarrier(Carrier):
         return message
 
     async def _read(self, lines: Lines) -> None:
-        """Hands out what comes, until the connection ends. It alone reads."""
+        """Delivers incoming messages until the connection ends. It is the only reader."""
         try:
             while True:
                 self._deliver(decode_message(await lines.line()))
         except TRLError as error:
             self._ended = error.message
         finally:
-            self._ended = self._ended or "its reader was stopped"
+            self._ended = self._ended or "the reader was stopped"
             for waiter in self._waiting.copy().values():
                 waiter.box.put(None)
             for watch in self._watches.copy().values():
@@ -633,10 +635,10 @@ class StdioCarrier(Carrier):
         if number is not None:
             waiter = self._waiting.get(number)
             if waiter is None:
-                return  # the call was given up
+                return  # the call was abandoned
             result = message.get("result")
             if waiter.watch is not None and result is not None:
-                # Before its caller knows the stream's name, events of it may already come.
+                # Events of the stream may arrive before the caller knows the stream's id.
                 waiter.watch.stream_id = result["stream_id"]
                 self._watches[result["stream_id"]] = waiter.watch
             waiter.box.put(message)
@@ -645,17 +647,17 @@ class StdioCarrier(Carrier):
             if watch is not None:
                 watch.deliver(message["params"])
 
-    async def follow(self, place: Place, deadline: Optional[float]) -> Feed:
-        if place.exec_id is None:
-            assert place.start is not None
-            # Answered at once: the command goes on, and what it writes is pulled.
-            params = dict(place.start, yield_ms=1, max_output_bytes=0)
-            place.exec_id = (await self.call("exec.run", params, deadline))["exec_id"]
+    async def follow(self, position: Position, deadline: Optional[float]) -> Feed:
+        if position.exec_id is None:
+            assert position.start is not None
+            # Answered at once: the command continues, and its output is polled.
+            params = dict(position.start, yield_ms=1, max_output_bytes=0)
+            position.exec_id = (await self.call("exec.run", params, deadline))["exec_id"]
         else:
-            # Nothing is opened by which the daemon could say that there is no such exec or offset.
-            check = {"exec_id": place.exec_id, "from": place.offset, "max_bytes": 1}
+            # Check that the exec and the offset exist, since no stream is opened that could report it.
+            check = {"exec_id": position.exec_id, "from": position.offset, "max_bytes": 1}
             await self.call("exec.output", check, deadline)
-        return PullFeed(self, place)
+        return PullFeed(self, position)
 
     async def watch(self, params: Json, deadline: Optional[float]) -> Feed:
         watch = _MuxWatch(self, self.io.mailbox())
@@ -668,7 +670,7 @@ class StdioCarrier(Carrier):
     async def close(self) -> None:
         if self._stream is None or self._process is None:
             return
-        self._stream.finish()  # the end of its input tells the daemon to end its sessions, and itself
+        self._stream.finish()  # at the end of its input the daemon ends its sessions and exits
         try:
             if not await self.io.wait_process(self._process, STDIO_GRACE):
                 self._process.terminate()
@@ -689,14 +691,14 @@ class _Waiter:
 
 
 class _MuxWatch(Feed):
-    def __init__(self, carrier: StdioCarrier, box: Mailbox[Optional[Json]]) -> None:
+    def __init__(self, transport: StdioTransport, box: Mailbox[Optional[Json]]) -> None:
         self.box = box
         self.stream_id = ""
-        self._carrier = carrier
+        self._transport = transport
         self._missed = 0
 
     def deliver(self, event: Json) -> None:
-        if self.box.size() >= EVENTS_HELD:
+        if self.box.size() >= MAX_QUEUED_EVENTS:
             self._missed += 1
             return
         if self._missed:
@@ -708,32 +710,32 @@ class _MuxWatch(Feed):
     async def next(self) -> Json:
         event = await self.box.get()
         if event is None:
-            raise lost("the daemon has ended it")
+            raise lost("closed by the daemon")
         return event
 
     def abandon(self) -> None:
-        self._carrier.forget(self.stream_id)
+        self._transport.forget(self.stream_id)
 
     async def close(self) -> None:
         self.abandon()
         with contextlib.suppress(TRLError):
-            await self._carrier.call("stream.close", {"stream_id": self.stream_id}, None)
+            await self._transport.call("stream.close", {"stream_id": self.stream_id}, None)
 
 
 class PullFeed(Feed):
-    """A stream by ``exec.output``: the same chunks, asked for one answer at a time."""
+    """A stream that polls ``exec.output``: the same chunks, one answer at a time."""
 
-    # A poll waits so long for something to come. It ends as soon as anything does; this only bounds how long the
-    # daemon holds a call for a reader who is gone.
+    # How long a poll waits for output. It ends as soon as there is some; this only limits how long the daemon holds a
+    # call for a reader that is gone.
     WAIT_MS = 20_000
 
-    def __init__(self, carrier: Carrier, place: Place) -> None:
-        self._carrier = carrier
-        self._exec_id = place.exec_id
-        self._at = place.offset
+    def __init__(self, transport: Transport, position: Position) -> None:
+        self._transport = transport
+        self._exec_id = position.exec_id
+        self._at = position.offset
         self._chunks: Deque[Json] = deque()
         self._result: Optional[Json] = None  # how the command ended, once it has
-        self._end = 0  # where its own output ended: what it left behind may write for ever
+        self._end = 0  # where its own output ended: background processes may write forever
 
     async def next(self) -> Json:
         while not self._chunks:
@@ -742,11 +744,11 @@ class PullFeed(Feed):
             params = {"exec_id": self._exec_id, "from": self._at, "wait_ms": self.WAIT_MS}
             if self._result is not None:
                 params["wait_ms"] = 100
-            answer = await self._carrier.call("exec.output", params, None)
+            answer = await self._transport.call("exec.output", params, None)
             self._chunks.extend(answer["chunks"])
             self._at = answer["next"]
             if self._result is None and answer["state"] == "exited":
-                result: Json = await self._carrier.call("exec.info", {"exec_id": self._exec_id}, None)
+                result: Json = await self._transport.call("exec.info", {"exec_id": self._exec_id}, None)
                 self._end = result["stdout_bytes"] + result["stderr_bytes"]
                 self._result = result
         return self._chunks.popleft()

@@ -1,25 +1,24 @@
-// What a carrier of the contract (Unix socket, HTTP) offers to the client, and
-// the parts that both share. A carrier moves requests and chunks, and when a
-// connection is lost it says so; what is repeated then, and when, is decided in
-// client.ts and stream.ts.
+// The interface of a transport (Unix socket, HTTP), and the parts that both
+// share. A transport sends requests and receives chunks, and reports a lost
+// connection; client.ts and stream.ts decide what to repeat, and when.
 
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { ConnectionLostError, errorClasses, NoDaemonError, ProtocolError, RuntimeUnavailableError, TrlError } from "./errors.js";
 import type { Chunk, ErrorCode, ExecStreamParams, Methods, SessionEvent, SessionWatchParams } from "./types.js";
 
-export interface Carrier {
-  /** Where the daemon is, for people. Holds no secret. */
+export interface Transport {
+  /** The daemon's address, for display. It contains no secret. */
   readonly address: string;
-  /** One request and its answer. */
+  /** Sends one request and returns its result. */
   call(method: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<unknown>;
-  /** Starts a command. The feed begins at offset 0; a carrier that has none yet leaves it out. */
+  /** Starts a command. The feed starts at offset 0; a transport that has none yet omits it. */
   start(params: ExecStreamParams, signal?: AbortSignal): Promise<{ execId: string; feed?: Feed<Chunk> }>;
-  /** Follows a command from an offset on. */
+  /** Follows a command from an offset. */
   attach(execId: string, from: number, signal?: AbortSignal): Promise<Feed<Chunk>>;
-  /** Follows what happens to sessions. */
+  /** Follows session events. */
   watch(params: SessionWatchParams, signal?: AbortSignal): Promise<Feed<SessionEvent>>;
-  /** Ends all that is open. Calls without an answer fail. */
+  /** Closes all connections. Unanswered calls fail. */
   close(): void;
 }
 
@@ -36,7 +35,7 @@ export const readOnly: ReadonlySet<string> = new Set<keyof Methods>([
   "exec.list",
 ]);
 
-/** What a feed reads from, and can be told not to. */
+/** The connection that a feed reads from, which it can pause. */
 export interface Source {
   pause(): void;
   resume(): void;
@@ -44,22 +43,22 @@ export interface Source {
 }
 
 /**
- * How many bytes of lines a feed holds before it stops reading. A chunk of the
- * daemon has up to 128 KiB, in base64 a third more: a few of them keep a fast
- * reader busy, and are all that a slow one costs.
+ * How many bytes of lines a feed buffers before it stops reading. A chunk of
+ * the daemon has up to 128 KiB, a third more in base64: a few of them keep a
+ * fast reader busy, and are all that a slow reader costs.
  */
 const feedBytes = 512 << 10;
 
 /**
- * The items that come over one connection, in order. It pulls: when its reader
- * falls behind, the connection is not read, and the daemon waits with what it
- * has. One reader at a time.
+ * The items that arrive over one connection, in order. When the reader falls
+ * behind, the connection is not read, and the daemon waits. One reader at a
+ * time.
  */
 export class Feed<T> {
   readonly #source: Source;
   #items: { value: T; bytes: number }[] = [];
-  #taken = 0; // of #items
-  #bytes = 0; // waiting in #items
+  #taken = 0; // read from #items
+  #bytes = 0; // buffered in #items
   #paused = false;
   #end: { error: unknown } | undefined;
   #reader: { resolve(value: T): void; reject(error: unknown): void } | undefined;
@@ -68,7 +67,7 @@ export class Feed<T> {
     this.#source = source;
   }
 
-  /** Hands over an item that took so many bytes. */
+  /** Adds an item that took `bytes` bytes on the wire. */
   push(value: T, bytes: number): void {
     if (this.#end !== undefined) {
       return;
@@ -87,7 +86,7 @@ export class Feed<T> {
     }
   }
 
-  /** Says that nothing more comes, and why. What has come is still given out. */
+  /** Marks the end, with its reason. Buffered items can still be read. */
   end(error: unknown): void {
     if (this.#end !== undefined) {
       return;
@@ -97,7 +96,7 @@ export class Feed<T> {
     this.#reader = undefined;
   }
 
-  /** The next item. Once all are taken, it fails with the reason of the end. */
+  /** Returns the next item. After the last one it rejects with the reason of the end. */
   next(): Promise<T> {
     const item = this.#items[this.#taken];
     if (item !== undefined) {
@@ -125,7 +124,10 @@ export class Feed<T> {
     }
   }
 
-  /** Ends the connection and forgets what has come. A reader fails with the reason. */
+  /**
+   * Closes the connection and drops buffered items. A waiting reader is
+   * rejected with the reason.
+   */
   close(reason: unknown): void {
     this.#items = [];
     this.#taken = 0;
@@ -135,23 +137,29 @@ export class Feed<T> {
   }
 }
 
-/** How a lost connection is made again. */
+/** How to reconnect after a lost connection. */
 export interface ReconnectPolicy {
-  /** The first wait is random, up to this; each one after it up to twice the one before. Default 50 ms. */
+  /**
+   * The first delay is random, up to this; the limit doubles for each further
+   * one. Default 50 ms.
+   */
   firstDelayMs: number;
-  /** No wait is longer. Default 5 s. */
+  /** The maximum delay. Default 5 s. */
   maxDelayMs: number;
-  /** How long to go on without any progress before the error is thrown. 0 is not at all. Default 30 s. */
+  /**
+   * How long to try without progress before the error is thrown. 0 disables
+   * retries. Default 30 s.
+   */
   limitMs: number;
 }
 
 export const defaultReconnect: ReconnectPolicy = { firstDelayMs: 50, maxDelayMs: 5_000, limitMs: 30_000 };
 
 /**
- * Whether an error may pass: one of the connection, after which another may do,
- * or one of a daemon that says when to come again.
+ * Whether an error is transient: one of the connection, after which a new
+ * connection may work, or one of a daemon that says when to retry.
  */
-export function mayPass(error: unknown): boolean {
+export function isTransient(error: unknown): boolean {
   return error instanceof ConnectionLostError || error instanceof NoDaemonError || retryAfterMs(error) > 0;
 }
 
@@ -160,26 +168,26 @@ function retryAfterMs(error: unknown): number {
   return typeof ms === "number" ? ms : 0;
 }
 
-/** One effort to get through: backs off, and gives up in time. */
-export class Effort {
+/** The delays of a series of attempts, with a limit. */
+export class Backoff {
   readonly #policy: ReconnectPolicy;
   #failures = 0;
-  #since = 0; // the first of them
+  #since = 0; // time of the first of them
   #triedAt = 0;
 
   constructor(policy: ReconnectPolicy) {
     this.#policy = policy;
   }
 
-  /** Something came through: patience is whole again. */
+  /** Resets the delays and the limit after something was received. */
   progress(): void {
     this.#failures = 0;
   }
 
   /**
-   * Waits before the next try, or throws the error when the limit is reached.
-   * The wait is random from nothing on, so that clients which were cut off
-   * together do not come back together.
+   * Waits before the next attempt, or throws the error when the limit is
+   * reached. The delay is random from 0 up, so that clients which were
+   * disconnected together do not reconnect together.
    */
   async failed(error: unknown, signal?: AbortSignal): Promise<void> {
     const now = performance.now();
@@ -200,15 +208,15 @@ export class Effort {
   }
 
   /**
-   * Whether the connection held for a while before it was lost again. A call
-   * that waits for a long command has no other progress to show.
+   * Whether the connection lasted for a while before it was lost again. A call
+   * that waits for a long command shows no other progress.
    */
   #held(error: unknown, now: number): boolean {
     return error instanceof ConnectionLostError && error.effect === "unknown" && !error.silent && now - this.#triedAt > this.#policy.maxDelayMs;
   }
 }
 
-/** Waits for a promise no longer than until the signal; the promise itself goes on. */
+/** Waits for a promise, but not after the signal; the promise itself continues. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) {
     return promise;
@@ -216,7 +224,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason);
     if (signal.aborted) {
-      promise.catch(() => {}); // nobody waits for it any more
+      promise.catch(() => {}); // no longer awaited
       abort();
       return;
     }
@@ -225,7 +233,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
   });
 }
 
-/** A line or body that the daemon sent. */
+/** A line or body from the daemon. */
 export interface Message {
   id?: number | string | null;
   method?: string;
@@ -234,28 +242,28 @@ export interface Message {
   error?: WireError;
 }
 
-/** The error object of JSON-RPC. What is not quite TRL may leave out the data. */
+/** The JSON-RPC error object. Servers other than TRL may omit the data. */
 interface WireError {
   code: number;
   message: string;
   data?: Record<string, unknown>;
 }
 
-/** Reads one JSON-RPC object. */
+/** Parses one JSON-RPC object. */
 export function parse(text: string): Message {
   let message: unknown;
   try {
     message = JSON.parse(text);
   } catch (error) {
-    throw new ProtocolError("what answers does not speak JSON: is it a TRL daemon?", error);
+    throw new ProtocolError("the answer is not JSON: is it a TRL daemon?", error);
   }
   if (typeof message !== "object" || message === null || (message as { jsonrpc?: unknown }).jsonrpc !== "2.0") {
-    throw new ProtocolError("what answers does not speak JSON-RPC 2.0: is it a TRL daemon?");
+    throw new ProtocolError("the answer is not JSON-RPC 2.0: is it a TRL daemon?");
   }
   return message;
 }
 
-/** The result of an answer; throws the error that it is. */
+/** Returns the result of an answer, or throws its error. */
 export function resultOf(answer: Message): unknown {
   if (answer.error !== undefined) {
     throw fromWire(answer.error);
@@ -263,7 +271,7 @@ export function resultOf(answer: Message): unknown {
   return answer.result;
 }
 
-/** Makes the error of an answer. A code of a newer daemon is a plain TrlError. */
+/** Returns the error of an answer. An unknown code becomes a plain TrlError. */
 export function fromWire(wire: WireError): TrlError {
   const { code, hint, ...details } = wire.data ?? {};
   const name = typeof code === "string" ? code : byNumber(wire.code);
@@ -271,7 +279,7 @@ export function fromWire(wire: WireError): TrlError {
   return new make(name, wire.message, typeof hint === "string" ? hint : "", details);
 }
 
-/** Names an error by its number alone: what answered is JSON-RPC, and not quite TRL. */
+/** Returns the code for a JSON-RPC number alone, from a server that is not quite TRL. */
 function byNumber(code: number): ErrorCode {
   switch (code) {
     case -32700:

@@ -20,10 +20,7 @@ export interface PingResult {
   protocol: number;
   /** since the daemon started */
   uptime_ms: number;
-  /**
-   * who you are to the daemon: the account that owns the sessions you create. Absent: the daemon
-   * is older than owners
-   */
+  /** the account that owns the sessions you create. Absent: the daemon is older than owners */
   caller?: string;
 }
 
@@ -51,11 +48,11 @@ export interface SystemInfo {
   arch: string;
   /** of the daemon */
   pid: number;
-  /** every setting in force, by key, and `config_file` if one was read; no secrets */
+  /** every setting in effect, by key, and `config_file` if one was read; no secrets */
   config: Record<string, unknown>;
   /** `["host"]` */
   runtimes: Array<string>;
-  /** which of sh, dash, ash, bash, zsh are on this host now and can be driven */
+  /** which of sh, dash, ash, bash, zsh are on this host now and supported */
   shells: Array<string>;
   /** how processes are found and killed here */
   process: ProcessSupport;
@@ -71,15 +68,15 @@ export interface SystemStats {
   uptime_ms: number;
   /** number of sessions by State */
   sessions: Record<string, number>;
-  /** ever created */
+  /** created since the daemon started */
   sessions_total: number;
   /** running now */
   execs_running: number;
-  /** ever begun or queued */
+  /** begun or queued since the daemon started */
   execs_total: number;
-  /** known by their id now */
+  /** kept now, by their id */
   execs_retained: number;
-  /** output ever captured */
+  /** output captured since the daemon started */
   bytes_captured: number;
   /** output and index held in memory */
   journal_memory_bytes: number;
@@ -112,30 +109,30 @@ export interface TTYSize {
 /** SessionCreateParams starts a session. */
 export interface SessionCreateParams {
   /**
-   * a name on the daemon's PATH or a path; default `/bin/sh`. dash, busybox ash, bash and zsh
-   * can be driven
+   * a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash, bash
+   * and zsh
    */
   shell?: string;
   /** instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path */
   argv?: Array<string>;
   /** where it starts; default the daemon's directory */
   cwd?: string;
-  /** added to what is inherited; `null` takes a variable away */
+  /** added to the inherited variables; `null` removes a variable */
   env?: Record<string, string | null>;
   /**
    * `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
    * `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
    */
   inherit_env?: "base" | "all" | "none";
-  /** read the shell's login startup files before the session is idle; their output is thrown away */
+  /** read the shell's login startup files before the session is idle; their output is discarded */
   login?: boolean;
   /** for people; need not be unique. One line */
   name?: string;
   /** for `session.list`. One line each */
   tags?: Array<string>;
   /**
-   * what the program that creates the session calls itself, as `claude-code`: at most 64 ASCII
-   * letters, digits and `.` `_` `+` `@` `-`. It stands behind the account in `owner`
+   * the name of the program that creates the session, such as `claude-code`: at most 64 ASCII
+   * letters, digits and `.` `_` `+` `@` `-`. It follows the account in `owner`
    */
   client?: string;
   /** give the session a terminal of this size */
@@ -145,13 +142,13 @@ export interface SessionCreateParams {
    * unless set
    */
   timeout_ms?: number;
-  /** destroyed after being idle for so long; 0 is never. Default: the daemon's `idle_ttl_ms` */
+  /** destroy it after it was idle for this long; 0 is never. Default: the daemon's `idle_ttl_ms` */
   idle_ttl_ms?: number;
   /** not served yet: `LIMITS_UNAVAILABLE` */
   limits?: Record<string, unknown>;
   /** not served yet: `LIMITS_UNAVAILABLE` */
   isolation?: Record<string, unknown>;
-  /** `host` or left out; else `RUNTIME_NOT_FOUND` */
+  /** `host` or left out; otherwise `RUNTIME_NOT_FOUND` */
   runtime?: string;
   /** makes a repeat safe: the first session is returned */
   key?: string;
@@ -162,8 +159,8 @@ export interface SessionCreateParams {
   /** end it with the connections that use it */
   while_connected?: boolean;
   /**
-   * of `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At most
-   * a day
+   * for `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At
+   * most a day
    */
   reconnect_ms?: number;
 }
@@ -186,10 +183,10 @@ export type State =
 export type Outcome =
   /** not over yet, or not begun */
   | "running"
-  /** it ended and its shell went on */
+  /** it ended and its shell continued */
   | "exited"
   /**
-   * the same, with an exit code of 128 and a signal's number, by which shells report a child
+   * the same, with an exit code of 128 plus a signal's number, by which shells report a child
    * that a signal ended
    */
   | "signaled"
@@ -197,18 +194,18 @@ export type Outcome =
   | "timed_out"
   /** stopped by `exec.cancel`, by the end of its session, or in the queue */
   | "cancelled"
-  /** the command ended its shell (`exit`, `exec`, `set -e`); the session lives on */
+  /** the command ended its shell (`exit`, `exec`, `set -e`); the session continues */
   | "shell_exited"
-  /** the shell was killed, crashed, or could not be used any more; the session lives on */
+  /** the shell was killed, crashed, or became unusable; the session continues */
   | "shell_died"
   /** reserved; not reported yet */
   | "oom_killed";
 
 /** Login says how the login files of a session ended: as a command does. */
 export interface Login {
-  /** as of a command: `exited`, `timed_out`, or that they ended their shell */
+  /** as for a command: `exited`, `timed_out`, or that they ended their shell */
   outcome: Outcome;
-  /** of the last of them; many end with 1 for no harm */
+  /** of the last of them; many end with 1 without a real failure */
   exit_code: number | null;
   /** they took longer than `create_timeout_ms`, and were stopped */
   timed_out: boolean;
@@ -218,9 +215,9 @@ export interface Login {
 export interface Hold {
   /** who has it */
   holder: string;
-  /** from when on */
+  /** when the lease began */
   since: string;
-  /** it ends then, unless it is renewed or used */
+  /** when it ends, unless it is renewed or used */
   until: string;
 }
 
@@ -230,15 +227,15 @@ export interface Terminated {
   at: string;
   /**
    * `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
-   * `disconnected` (nobody is connected who used it); `shutdown` (of the daemon); `exited` (a
-   * direct command ended); `lost` (the process that keeps sessions was killed, or this one could
-   * not be taken over by a restarted daemon: its processes were killed); `shell_lost` (the shell
-   * died and no copy of it could take over)
+   * `disconnected` (no connection that used it is left); `shutdown` (of the daemon); `exited` (a
+   * direct command ended); `lost` (the holder was killed, or a restarted daemon could not take
+   * over this session: its processes were killed); `shell_lost` (the shell died and no copy of
+   * it could take over)
    */
   reason: string;
-  /** of a direct command that ended by itself */
+  /** for a direct command that ended by itself */
   exit_code?: number;
-  /** that ended it */
+  /** the signal that ended it */
   signal?: string;
 }
 
@@ -254,17 +251,17 @@ export interface Session {
   /** as given */
   tags?: Array<string>;
   /**
-   * who created it: an account, or an account and a client, as `alice/claude-code`. Absent: a
-   * daemon created it that was older than owners
+   * who created it: an account, or an account and a client, such as `alice/claude-code`. Absent:
+   * a daemon older than owners created it
    */
   owner?: string;
   /** `host` */
   runtime: string;
-  /** where it is in its life */
+  /** where it is in its lifecycle */
   state: State;
   /** path of the shell */
   shell?: string;
-  /** of a direct session */
+  /** for a direct session */
   argv?: Array<string>;
   /**
    * the process that is the shell (or the direct command) now. It changes when a copy takes
@@ -275,7 +272,7 @@ export interface Session {
   cwd?: string;
   /** the size of its terminal; absent: it has none */
   tty?: TTYSize;
-  /** when it was asked for */
+  /** when its creation was requested */
   created_at: string;
   /** when an exec last began or ended */
   last_activity_at: string;
@@ -291,17 +288,17 @@ export interface Session {
   parent?: string;
   /** it ends with the connections that use it */
   while_connected?: boolean;
-  /** the running exec; of a direct session its only one, also after it has ended */
+  /** the running exec; for a direct session its only one, also after it has ended */
   exec_id?: string;
-  /** how its login files ended, if it was asked to read them */
+  /** how its login files ended, if `login` was set */
   login?: Login;
-  /** its end is under way: it takes no command any more */
+  /** it is being ended, and takes no more commands */
   ending?: boolean;
-  /** who has its keyboard; absent: nobody, so all may type */
+  /** who has its keyboard; absent: no one, so all may type */
   held?: Hold;
   /**
-   * why the daemon can't go on with what an earlier daemon left of it. Its processes live, and
-   * it takes no command: `SESSION_UNREADABLE`
+   * why the daemon can't read the state that an earlier daemon left of it. Its processes live,
+   * and it takes no command: `SESSION_UNREADABLE`
    */
   unreadable?: string;
   /** when and why it ended */
@@ -322,7 +319,7 @@ export interface SessionListParams {
 
 /** SessionListResult is the answer to session.list, oldest session first. */
 export interface SessionListResult {
-  /** those that match */
+  /** the matching sessions */
   sessions: Array<Session>;
 }
 
@@ -334,11 +331,11 @@ export interface SessionParams {
 
 /** ExecState is whether an exec is still going on. */
 export type ExecState =
-  /** waits for its session */
+  /** it waits for its session */
   | "queued"
-  /** runs */
+  /** it runs */
   | "running"
-  /** over; its background processes may still write into its journal */
+  /** it is over; its background processes may still write to its journal */
   | "exited";
 
 /**
@@ -359,8 +356,8 @@ export interface Process {
   /** the exec that started it, where that is still known */
   exec_id?: string;
   /**
-   * `shell` for the session's shell, `standby` for a safety copy of it, `leader` for the helper
-   * that holds its terminal; absent for what commands started
+   * `shell` for the session's shell, `standby` for a sleeping copy of it, `leader` for the
+   * helper that holds its terminal; absent for what commands started
    */
   role?: string;
 }
@@ -382,77 +379,80 @@ export interface ExecResult {
   exec_id: string;
   /** its session */
   session_id: string;
-  /** what its caller called it */
+  /** the name that its caller gave it */
   label?: string;
-  /** whether it is still going on */
+  /** whether it is still in progress */
   state: ExecState;
   /** how it ended, in one word */
   outcome: Outcome;
   /**
-   * of the command; 128 and the number of the signal if one ended it, or was needed to stop it:
-   * a command that handles SIGTERM and then ends by itself has its own (not in zsh). null while
-   * it runs or waits, if it never ran, and if its session was killed under it
+   * of the command; 128 plus the number of the signal if one ended it, or was needed to stop it:
+   * a command that handles SIGTERM and then ends by itself has its own code (not in zsh). null
+   * while it runs or waits, if it never ran, and if its session was killed while it ran
    */
   exit_code: number | null;
-  /** that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL` */
+  /** the signal that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL` */
   signal?: string;
   /** when it began; while it waits, when it was queued */
   started_at: string;
-  /** so far, or in all */
+  /** so far, or in total */
   duration_ms: number;
-  /** how long it waited for its turn; absent: it did not */
+  /** how long it was queued; absent: it was not */
   queued_ms?: number;
   /** stopped by `timeout_ms` or `idle_timeout_ms` */
   timed_out: boolean;
   /** stopped by `exec.cancel`, or with its session */
   cancelled: boolean;
   /**
-   * whole, or head and tail with a line between them that says how many bytes are left out; in
-   * base64 there is no such line
+   * complete, or head and tail with a line between them that says how many bytes are left out;
+   * in base64 there is no such line
    */
   stdout: string;
-  /** whole, or cut as `stdout` is */
+  /** complete, or cut as `stdout` is */
   stderr: string;
   /** `"base64"` when needed */
   stdout_encoding?: string;
   /** `"base64"` when needed */
   stderr_encoding?: string;
-  /** captured so far, whatever the result carries */
+  /** captured so far, however much the result has */
   stdout_bytes: number;
-  /** captured so far, whatever the result carries */
+  /** captured so far, however much the result has */
   stderr_bytes: number;
-  /** `stdout` is both streams, as `merge` asked */
+  /** `stdout` contains both streams, as `merge` requested */
   merged?: boolean;
-  /** `stdout` or `stderr` above is not the whole; `exec.output` has it, but for `dropped_bytes` */
+  /**
+   * `stdout` or `stderr` above is not complete; `exec.output` has the rest, except for
+   * `dropped_bytes`
+   */
   truncated: boolean;
-  /** of what was captured the quota has dropped so much: nobody can read it any more */
+  /** how many captured bytes the quota has dropped: they can't be read any more */
   dropped_bytes?: number;
   /** the session's directory after the command */
   cwd?: string;
-  /** of a command on a terminal: the size when it began */
+  /** for a command on a terminal: the size when it began */
   tty?: TTYSize;
-  /** what the command left running */
+  /** the processes that the command left running */
   survivors?: Array<Process>;
   /** the state of the shell was lost: it is now as it was after `rolled_back_to` */
   rolled_back?: boolean;
   /** an exec id; absent with `rolled_back`: as at the session's start */
   rolled_back_to?: string;
-  /** only of the command of a direct session */
+  /** only for the command of a direct session */
   usage?: Usage;
 }
 
 /** WaitingFor is what is to be typed. */
 export type WaitingFor =
-  /** something that can be seen as it is typed, or a key */
+  /** text that is visible as it is typed, or a key */
   | "input"
   /** a line that the terminal does not show */
   | "password";
 
 /** Waiting says that the command on a terminal waits for something to be typed. */
 export interface Waiting {
-  /** what is to be typed */
+  /** what to type */
   for: WaitingFor;
-  /** when something was last written to the terminal or typed */
+  /** when output was last written to the terminal or input typed */
   since: string;
   /** the process that waits */
   pid: number;
@@ -470,11 +470,11 @@ export interface SessionInfo extends Session {
   processes: Array<Process>;
   /** only where cgroups count it: `cpu_ms` of the whole session */
   usage?: Usage;
-  /** on a terminal, what the running command waits for; absent: nothing that can be typed */
+  /** on a terminal, what the running command waits for; absent: it does not wait for input */
   waiting?: Waiting;
   /**
-   * when `exec.input` was last used without a lease: somebody types who does not hold the
-   * session
+   * when `exec.input` was last used without a lease: a client types that does not hold the
+   * keyboard lease
    */
   typed_at?: string;
 }
@@ -497,7 +497,10 @@ export interface SessionDestroyResult {
   session_id: string;
   /** `terminated` */
   state: State;
-  /** empty; names what could not be killed within 10 s, if the kernel itself holds a process */
+  /**
+   * normally empty; lists what could not be killed within 10 s because the kernel itself blocks
+   * a process
+   */
   survivors: Array<Process>;
 }
 
@@ -521,7 +524,7 @@ export interface SessionResizeParams {
   rows: number;
   /** 1 to 1000 */
   cols: number;
-  /** of the hold, if the session is held */
+  /** the keyboard lease, if a client holds one */
   lease?: string;
 }
 
@@ -529,13 +532,13 @@ export interface SessionResizeParams {
 export interface SessionResizeResult {
   /** the session */
   session_id: string;
-  /** the size it has now */
+  /** the new size */
   tty: TTYSize;
 }
 
 /** ScreenFormat is a form of what is on a terminal. */
 export type ScreenFormat =
-  /** what a person reads: a line for each row, blanks at the end left out */
+  /** what a person reads: a line for each row, without trailing blanks */
   | "text"
   /** bytes that make another terminal of the same size look the same */
   | "ansi"
@@ -548,7 +551,7 @@ export interface SessionScreenParams {
   session_id: string;
   /** default `text` */
   format?: ScreenFormat;
-  /** of `text` and `ansi`: up to so many lines that have scrolled away come first; 1000 are kept */
+  /** for `text` and `ansi`: first up to this many lines that have scrolled away; 1000 are kept */
   scrollback?: number;
 }
 
@@ -558,7 +561,7 @@ export interface ScreenCursor {
   row: number;
   /** from 0 on */
   column: number;
-  /** the program does not show it */
+  /** the program hides it */
   hidden?: boolean;
 }
 
@@ -579,28 +582,28 @@ export interface ScreenStyle {
   italic?: boolean;
   /** `single`, `double`, `curly`, `dotted` or `dashed` */
   underline?: string;
-  /** where it is another than that of the text */
+  /** where it differs from that of the text */
   underline_color?: string;
   /** it should blink */
   blink?: boolean;
-  /** text and background change places */
+  /** text and background colors are swapped */
   inverse?: boolean;
-  /** it should not be seen */
+  /** it should not be shown */
   invisible?: boolean;
   /** a line through it */
   strike?: boolean;
   /** a line above it */
   overline?: boolean;
   /**
-   * where it leads: a link of `http`, `https`, `file` or `mailto`. Others are no links, on
-   * screens of every format
+   * its target: a link of `http`, `https`, `file` or `mailto`. Other links are dropped, in every
+   * format
    */
   link?: string;
 }
 
 /** ScreenRun is text of one style. */
 export interface ScreenRun {
-  /** of one style */
+  /** characters of one style */
   text: string;
   /** in columns: some characters take two */
   width: number;
@@ -610,9 +613,9 @@ export interface ScreenRun {
 
 /** ScreenLine is one row. What comes after its last run is blank. */
 export interface ScreenLine {
-  /** from left to right; what comes after the last one is blank */
+  /** from left to right; the rest of the line is blank */
   runs?: Array<ScreenRun>;
-  /** it goes on from the row above */
+  /** it continues the row above */
   wrapped?: boolean;
 }
 
@@ -625,7 +628,7 @@ export interface SessionScreenResult {
   session_id: string;
   /** the command whose output came last; absent before the first */
   exec_id?: string;
-  /** the screen is as it was after this byte of that command's journal */
+  /** the screen shows the state after this byte of that command's journal */
   offset: number;
   /** of the terminal */
   rows: number;
@@ -633,15 +636,15 @@ export interface SessionScreenResult {
   cols: number;
   /** where the next character goes */
   cursor: ScreenCursor;
-  /** a program has the whole screen, as editors and pagers do */
+  /** a program uses the whole screen, as editors and pagers do */
   alternate?: boolean;
-  /** that programs gave the window */
+  /** the window title that programs set */
   title?: string;
-  /** of the formats `text` and `ansi` */
+  /** for the formats `text` and `ansi` */
   text?: string;
-  /** of the format `json`, one for each row */
+  /** for the format `json`, one for each row */
   lines?: Array<ScreenLine>;
-  /** what the running command waits for; absent: nothing that can be typed */
+  /** what the running command waits for; absent: it does not wait for input */
   waiting?: Waiting;
 }
 
@@ -653,17 +656,17 @@ export interface SessionScreenResult {
 export interface SessionHoldParams {
   /** the session */
   session_id: string;
-  /** who it is, such as `alice@laptop`, in 1 to 100 bytes: told to those who are refused */
+  /** who you are, such as `alice@laptop`, in 1 to 100 bytes: clients that are refused see it */
   holder: string;
-  /** renews the hold of this lease instead of beginning one */
+  /** renews this lease instead of taking a new one */
   lease?: string;
-  /** take it from who has it */
+  /** take it from the current lease holder */
   force?: boolean;
-  /** it ends so long after it was last renewed or used; 1000 to 600000, default 15000 */
+  /** the lease ends this long after it was last renewed or used; 1000 to 600000, default 15000 */
   ttl_ms?: number;
   /**
-   * the holder's own terminal answers what programs ask of theirs (its size, its colors), so the
-   * daemon does not
+   * the lease holder's own terminal answers the queries of programs (its size, its colors), so
+   * the daemon does not
    */
   answers?: boolean;
 }
@@ -672,7 +675,7 @@ export interface SessionHoldParams {
 export interface SessionHoldResult {
   /** the session */
   session_id: string;
-  /** proves the hold in later calls */
+  /** proves the lease in later calls */
   lease: string;
   /** who has it, and until when */
   hold: Hold;
@@ -682,7 +685,7 @@ export interface SessionHoldResult {
 export interface SessionReleaseParams {
   /** the session */
   session_id: string;
-  /** of the hold that is to end */
+  /** the lease to end */
   lease: string;
 }
 
@@ -700,11 +703,11 @@ export interface ExecRunParams {
   command: string;
   /** default the session's; 0 is none */
   timeout_ms?: number;
-  /** stop it when it wrote nothing for so long; 0 is never */
+  /** stop it when it wrote nothing for this long; 0 is never */
   idle_timeout_ms?: number;
-  /** for this command alone; names are names of shell variables; `null` unsets one */
+  /** only for this command; names are names of shell variables; `null` unsets one */
   env?: Record<string, string | null>;
-  /** for this command alone; relative to the session's directory */
+  /** only for this command; relative to the session's directory */
   cwd?: string;
   /** what it reads; default: end of input at once */
   stdin?: string;
@@ -712,26 +715,26 @@ export interface ExecRunParams {
   stdin_encoding?: "base64";
   /** keep stdin open after `stdin`, for `exec.input` */
   stdin_open?: boolean;
-  /** write stderr where stdout goes: one stream, in true order */
+  /** write stderr to the same pipe as stdout: one stream, in true order */
   merge?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
   /** makes a repeat safe */
   key?: string;
   /**
-   * what to call it in results and lists, in at most 200 bytes: the text of a command is not
-   * told again, for it may hold secrets
+   * a name for results and lists, at most 200 bytes. The daemon never returns the text of a
+   * command, which may contain secrets
    */
   label?: string;
-  /** of the hold, if the session is held */
+  /** the keyboard lease, if a client holds one */
   lease?: string;
-  /** answer after so long, whether it is over or not; 0 is never */
+  /** answer after this long, even if the command still runs; 0 is never */
   yield_ms?: number;
-  /** on a terminal: answer also, with `state` `running`, when the command waits for input */
+  /** on a terminal: also answer, with `state` `running`, when the command waits for input */
   yield_on_input?: boolean;
   /**
-   * how much of each stream the result carries; default the daemon's `max_output_bytes` (128
-   * KiB), at most 4 MiB; 0 is none
+   * how much of each stream the result has; default the daemon's `max_output_bytes` (128 KiB),
+   * at most 4 MiB; 0 is none
    */
   max_output_bytes?: number;
 }
@@ -747,11 +750,11 @@ export interface ExecStreamParams {
   command: string;
   /** default the session's; 0 is none */
   timeout_ms?: number;
-  /** stop it when it wrote nothing for so long; 0 is never */
+  /** stop it when it wrote nothing for this long; 0 is never */
   idle_timeout_ms?: number;
-  /** for this command alone; names are names of shell variables; `null` unsets one */
+  /** only for this command; names are names of shell variables; `null` unsets one */
   env?: Record<string, string | null>;
-  /** for this command alone; relative to the session's directory */
+  /** only for this command; relative to the session's directory */
   cwd?: string;
   /** what it reads; default: end of input at once */
   stdin?: string;
@@ -759,15 +762,15 @@ export interface ExecStreamParams {
   stdin_encoding?: "base64";
   /** keep stdin open after `stdin`, for `exec.input` */
   stdin_open?: boolean;
-  /** write stderr where stdout goes: one stream, in true order */
+  /** write stderr to the same pipe as stdout: one stream, in true order */
   merge?: boolean;
   /** queue instead of `SESSION_BUSY` */
   wait?: boolean;
-  /** makes a repeat safe: the first exec is followed, from offset 0 on */
+  /** makes a repeat safe: it follows the first exec, from offset 0 on */
   key?: string;
-  /** what to call it in results and lists, in at most 200 bytes */
+  /** a name for results and lists, at most 200 bytes */
   label?: string;
-  /** of the hold, if the session is held */
+  /** the keyboard lease, if a client holds one */
   lease?: string;
 }
 
@@ -793,7 +796,7 @@ export interface ExecAttachResult {
   stream_id: string;
   /** the offset of the first of them */
   from: number;
-  /** of the exec at the moment of the answer */
+  /** state of the exec at the moment of the answer */
   state: ExecState;
 }
 
@@ -803,9 +806,9 @@ export type ChunkType =
   | "stdout"
   /** bytes of stderr */
   | "stderr"
-  /** of a terminal, which has one stream */
+  /** bytes of a terminal, which has one stream */
   | "tty"
-  /** bytes stood here that were not kept, for a quota or a full disk */
+  /** bytes that were not kept, because of a quota or a full disk */
   | "gap"
   /** the terminal has another size from here on; only with `times` */
   | "resize"
@@ -818,9 +821,9 @@ export interface ExecOutputParams {
   exec_id: string;
   /** offset to begin at; default 0. Past the end: `INVALID_PARAMS` (`data.size`) */
   from?: number;
-  /** at most so many bytes of the journal; default 256 KiB */
+  /** at most this many bytes of the journal; default 256 KiB */
   max_bytes?: number;
-  /** long poll: wait so long for a byte past `from`, or the end of the exec */
+  /** long poll: wait this long for a byte past `from`, or the end of the exec */
   wait_ms?: number;
   /** `stdout` or `stderr`; default both */
   stream?: ChunkType;
@@ -830,8 +833,8 @@ export interface ExecOutputParams {
    */
   view?: "raw" | "text";
   /**
-   * say when output came: `chunks` are cut where time passed, and have `at_ms`. Not with `view:
-   * "text"`
+   * say when output arrived: `chunks` are cut where time passed, and have `at_ms`. Not with
+   * `view: "text"`
    */
   times?: boolean;
 }
@@ -845,9 +848,9 @@ export interface ExecOutputParams {
 export interface Chunk {
   /** the stream it is sent in; absent in `exec.output` */
   stream_id?: string;
-  /** the exec it is of; absent in `exec.output` */
+  /** its exec; absent in `exec.output` */
   exec_id?: string;
-  /** which stream it is of, or a gap, or the exit */
+  /** its stream, or a gap, or the exit */
   type: ChunkType;
   /** of its first byte in the journal */
   offset: number;
@@ -855,18 +858,18 @@ export interface Chunk {
   data?: string;
   /** `"base64"` when needed */
   encoding?: string;
-  /** of a gap: how many bytes were not kept */
+  /** for a gap: how many bytes were not kept */
   bytes?: number;
-  /** the offset that follows the chunk, from which to resume */
+  /** the offset after the chunk, from which to resume */
   next: number;
   /**
-   * with `times`, not of a gap: when the first byte was captured, in milliseconds after the
+   * with `times`, not for a gap: when the first byte was captured, in milliseconds after the
    * command began
    */
   at_ms?: number;
-  /** of a resize: the size from here on */
+  /** for a resize: the size from here on */
   tty?: TTYSize;
-  /** of an exit: how the exec ended, without output */
+  /** for an exit: how the exec ended, without output */
   result?: ExecResult;
 }
 
@@ -880,11 +883,11 @@ export interface ExecOutputResult {
   exec_id: string;
   /** in the order of their offsets; may be empty */
   chunks: Array<Chunk>;
-  /** the offset from which the next call goes on */
+  /** the offset from which the next call continues */
   next: number;
   /** of the exec */
   state: ExecState;
-  /** nothing can come after `next`: the exec has ended and no process holds its output open */
+  /** nothing can come after `next`: the exec has ended and no process has its output open */
   closed: boolean;
 }
 
@@ -899,24 +902,24 @@ export interface ExecInputParams {
   /** close stdin after `data` */
   eof?: boolean;
   /**
-   * of a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
+   * on a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
    * `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
    * `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
    */
   keys?: Array<string>;
-  /** of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is */
+  /** on a terminal: `data` is pasted, as bracketed paste if the program asked for it */
   paste?: boolean;
-  /** of the hold, if the session is held */
+  /** the keyboard lease, if a client holds one */
   lease?: string;
   /** makes a repeat safe: it is written once */
   key?: string;
   /**
-   * offset of the first byte of `data` in all input of the exec, `stdin` included: what is there
-   * already is not written again; an offset after the end is `INVALID_PARAMS` (`data.next`). Not
-   * on a terminal
+   * offset of the first byte of `data` in all input of the exec, `stdin` included: bytes that
+   * are already there are not written again; an offset after the end is `INVALID_PARAMS`
+   * (`data.next`). Not on a terminal
    */
   at?: number;
-  /** all of `data` or nothing, and answered when it is kept. Not on a terminal */
+  /** all of `data` or nothing; answered when it is kept. Not on a terminal */
   whole?: boolean;
 }
 
@@ -924,9 +927,9 @@ export interface ExecInputParams {
 export interface ExecInputResult {
   /** the exec */
   exec_id: string;
-  /** how many bytes are the command's */
+  /** how many bytes the command has */
   bytes: number;
-  /** offset after the last of them: `at` of what follows. Not on a terminal */
+  /** offset after the last of them: `at` of the next input. Not on a terminal */
   next?: number;
   /**
    * `unknown`: the daemon died while it typed this on a terminal, and a repeat with its `key`
@@ -998,14 +1001,14 @@ export interface StreamCloseResult {
 
 /** SessionEventType says what happened to a session. */
 export type SessionEventType =
-  /** it can be used: it is `idle`, or `running` if it is a direct one */
+  /** it can be used: it is `idle`, or `running` if it is a direct session */
   | "created"
   /**
    * it became `idle`, or `running` with the command `exec_id`; also when the next of several
-   * that wait begins
+   * queued commands begins
    */
   | "state"
-  /** it is `terminated`, for a reason */
+  /** it is `terminated`; `reason` says why */
   | "destroyed"
   /** `holder` has the keyboard from now on */
   | "held"
@@ -1013,7 +1016,7 @@ export type SessionEventType =
   | "released"
   /** the terminal has the size `tty` */
   | "resized"
-  /** the watcher was too slow: so many events are not told */
+  /** the watcher was too slow, and missed `missed` events */
   | "gap";
 
 /** SessionEvent is one thing that happened to a session. */
@@ -1030,19 +1033,19 @@ export interface SessionEvent {
   tags?: Array<string>;
   /** of the session */
   owner?: string;
-  /** the session's state from then on */
+  /** the session's new state */
   state?: State;
-  /** the exec that runs, of a session that became `running` */
+  /** the running exec, for a session that became `running` */
   exec_id?: string;
   /** when it happened */
   at: string;
-  /** of `destroyed`: why, as in Terminated */
+  /** for `destroyed`: why, as in Terminated */
   reason?: string;
-  /** of `held`: who has the keyboard now */
+  /** for `held`: who has the keyboard now */
   holder?: string;
-  /** of `resized`: the size of the terminal now */
+  /** for `resized`: the size of the terminal now */
   tty?: TTYSize;
-  /** of a gap: how many events are not told, of any session */
+  /** for a gap: how many events are missing, of any session */
   missed?: number;
 }
 
@@ -1058,18 +1061,15 @@ export type ErrorCode =
    * session
    */
   | "INVALID_REQUEST"
-  /** there is no such method here (`data.method`) */
+  /** there is no such method (`data.method`) */
   | "METHOD_NOT_FOUND"
-  /** a field is unknown, missing, or not what the method takes (`data.field`) */
+  /** a field is unknown, missing or invalid (`data.field`) */
   | "INVALID_PARAMS"
   /** a failure of the daemon itself; the call may have had effects */
   | "INTERNAL"
   /** the pool is full (`data.max_sessions`) */
   | "MAX_SESSIONS_REACHED"
-  /**
-   * no such shell or program, or not a shell that can be driven (`data.shell`); nothing was
-   * created
-   */
+  /** no such shell or program, or not a supported shell (`data.shell`); nothing was created */
   | "SHELL_NOT_FOUND"
   /** the directory does not exist or can't be entered (`data.cwd`); nothing was created or run */
   | "CWD_NOT_FOUND"
@@ -1083,7 +1083,7 @@ export type ErrorCode =
   /** it never existed, or is past its retention */
   | "EXEC_NOT_FOUND"
   /**
-   * the session runs another command (`data.exec_id`) and the caller did not ask to wait; always
+   * the session runs another command (`data.exec_id`) and the call did not set `wait`; always
    * for a direct session, and while a session is being created (without `data.exec_id`)
    */
   | "SESSION_BUSY"
@@ -1101,37 +1101,40 @@ export type ErrorCode =
   | "UNAUTHORIZED"
   /**
    * the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its
-   * token is bound to a tag (`data.tag`) and `session.create` was asked for a session without it
+   * token is bound to a tag (`data.tag`) and `session.create` requested a session without it
    */
   | "FORBIDDEN"
-  /** a runtime other than `host` was asked for */
+  /** a runtime other than `host` was requested */
   | "RUNTIME_NOT_FOUND"
   /**
-   * over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for
+   * over HTTP: too many requests with this token (`data.retry_after_ms`). Otherwise reserved for
    * places out of reach; the command line uses it when it finds no daemon
    */
   | "RUNTIME_UNAVAILABLE"
-  /** `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored */
+  /**
+   * `limits` or `isolation` was requested, which this daemon can't enforce. Never silently
+   * ignored
+   */
   | "LIMITS_UNAVAILABLE"
   /**
-   * the daemon ends its sessions: no new session, no new command. Connections are still taken
-   * until the sessions have ended, and may look at them
+   * the daemon is ending its sessions: no new session, no new command. It still accepts
+   * connections until the sessions have ended, and clients may read
    */
   | "SHUTTING_DOWN"
   /**
-   * somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the
-   * `lease` that was given has ended
+   * another client has the session's keyboard (`data.holder`, `data.since`), or the given
+   * `lease` has ended
    */
   | "SESSION_HELD"
   /**
-   * the daemon can't go on with what an earlier daemon left of the session; `session.info` lists
-   * its processes, `session.destroy` ends them. A name of its own, because the session is
-   * neither busy nor ended
+   * the daemon can't read the state that an earlier daemon left of the session; `session.info`
+   * lists its processes, `session.destroy` kills them. It has its own name because the session
+   * is neither busy nor ended
    */
   | "SESSION_UNREADABLE"
   /**
-   * `exec.input` with `whole` was given more than `input_buffer_bytes` (`data.bytes`,
-   * `data.input_buffer_bytes`); nothing of it was written
+   * `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`,
+   * `data.input_buffer_bytes`); nothing was written
    */
   | "INPUT_FULL";
 

@@ -29,8 +29,7 @@ class _PingResultRequired(TypedDict):
 class PingResult(_PingResultRequired, total=False):
     """PingResult is the answer to system.ping."""
 
-    #: who you are to the daemon: the account that owns the sessions you create. Absent: the daemon
-    #: is older than owners
+    #: the account that owns the sessions you create. Absent: the daemon is older than owners
     caller: str
 
 
@@ -63,11 +62,11 @@ class SystemInfo(TypedDict):
     arch: str
     #: of the daemon
     pid: int
-    #: every setting in force, by key, and `config_file` if one was read; no secrets
+    #: every setting in effect, by key, and `config_file` if one was read; no secrets
     config: Dict[str, Any]
     #: `["host"]`
     runtimes: List[str]
-    #: which of sh, dash, ash, bash, zsh are on this host now and can be driven
+    #: which of sh, dash, ash, bash, zsh are on this host now and supported
     shells: List[str]
     #: how processes are found and killed here
     process: ProcessSupport
@@ -84,15 +83,15 @@ class SystemStats(TypedDict):
     uptime_ms: int
     #: number of sessions by State
     sessions: Dict[str, int]
-    #: ever created
+    #: created since the daemon started
     sessions_total: int
     #: running now
     execs_running: int
-    #: ever begun or queued
+    #: begun or queued since the daemon started
     execs_total: int
-    #: known by their id now
+    #: kept now, by their id
     execs_retained: int
-    #: output ever captured
+    #: output captured since the daemon started
     bytes_captured: int
     #: output and index held in memory
     journal_memory_bytes: int
@@ -127,39 +126,39 @@ class TTYSize(TypedDict):
 class SessionCreateParams(TypedDict, total=False):
     """SessionCreateParams starts a session."""
 
-    #: a name on the daemon's PATH or a path; default `/bin/sh`. dash, busybox ash, bash and zsh
-    #: can be driven
+    #: a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash, bash
+    #: and zsh
     shell: str
     #: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path
     argv: List[str]
     #: where it starts; default the daemon's directory
     cwd: str
-    #: added to what is inherited; `null` takes a variable away
+    #: added to the inherited variables; `null` removes a variable
     env: Dict[str, Optional[str]]
     #: `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM, TZ, TMPDIR and
     #: `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
     inherit_env: Literal["base", "all", "none"]
-    #: read the shell's login startup files before the session is idle; their output is thrown away
+    #: read the shell's login startup files before the session is idle; their output is discarded
     login: bool
     #: for people; need not be unique. One line
     name: str
     #: for `session.list`. One line each
     tags: List[str]
-    #: what the program that creates the session calls itself, as `claude-code`: at most 64 ASCII
-    #: letters, digits and `.` `_` `+` `@` `-`. It stands behind the account in `owner`
+    #: the name of the program that creates the session, such as `claude-code`: at most 64 ASCII
+    #: letters, digits and `.` `_` `+` `@` `-`. It follows the account in `owner`
     client: str
     #: give the session a terminal of this size
     tty: TTYSize
     #: default of every exec in it; 0 or left out: the daemon's `default_timeout_ms`, which is none
     #: unless set
     timeout_ms: int
-    #: destroyed after being idle for so long; 0 is never. Default: the daemon's `idle_ttl_ms`
+    #: destroy it after it was idle for this long; 0 is never. Default: the daemon's `idle_ttl_ms`
     idle_ttl_ms: int
     #: not served yet: `LIMITS_UNAVAILABLE`
     limits: Dict[str, Any]
     #: not served yet: `LIMITS_UNAVAILABLE`
     isolation: Dict[str, Any]
-    #: `host` or left out; else `RUNTIME_NOT_FOUND`
+    #: `host` or left out; otherwise `RUNTIME_NOT_FOUND`
     runtime: str
     #: makes a repeat safe: the first session is returned
     key: str
@@ -169,8 +168,8 @@ class SessionCreateParams(TypedDict, total=False):
     parent: str
     #: end it with the connections that use it
     while_connected: bool
-    #: of `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At most
-    #: a day
+    #: for `while_connected`: how long it outlives the last connection; 0 or left out: 15 s. At
+    #: most a day
     reconnect_ms: int
 
 
@@ -187,12 +186,12 @@ session package.
 
 Outcome = Literal[
     "running",  # not over yet, or not begun
-    "exited",  # it ended and its shell went on
-    "signaled",  # the same, with an exit code of 128 and a signal's number, by which shells report a child that a signal ended
+    "exited",  # it ended and its shell continued
+    "signaled",  # the same, with an exit code of 128 plus a signal's number, by which shells report a child that a signal ended
     "timed_out",  # stopped by a timeout
     "cancelled",  # stopped by `exec.cancel`, by the end of its session, or in the queue
-    "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session lives on
-    "shell_died",  # the shell was killed, crashed, or could not be used any more; the session lives on
+    "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session continues
+    "shell_died",  # the shell was killed, crashed, or became unusable; the session continues
     "oom_killed",  # reserved; not reported yet
 ]
 """Outcome is how an exec ended, in one word."""
@@ -201,9 +200,9 @@ Outcome = Literal[
 class Login(TypedDict):
     """Login says how the login files of a session ended: as a command does."""
 
-    #: as of a command: `exited`, `timed_out`, or that they ended their shell
+    #: as for a command: `exited`, `timed_out`, or that they ended their shell
     outcome: Outcome
-    #: of the last of them; many end with 1 for no harm
+    #: of the last of them; many end with 1 without a real failure
     exit_code: Optional[int]
     #: they took longer than `create_timeout_ms`, and were stopped
     timed_out: bool
@@ -214,9 +213,9 @@ class Hold(TypedDict):
 
     #: who has it
     holder: str
-    #: from when on
+    #: when the lease began
     since: str
-    #: it ends then, unless it is renewed or used
+    #: when it ends, unless it is renewed or used
     until: str
 
 
@@ -224,19 +223,19 @@ class _TerminatedRequired(TypedDict):
     #: when its tree was verified empty
     at: str
     #: `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
-    #: `disconnected` (nobody is connected who used it); `shutdown` (of the daemon); `exited` (a
-    #: direct command ended); `lost` (the process that keeps sessions was killed, or this one could
-    #: not be taken over by a restarted daemon: its processes were killed); `shell_lost` (the shell
-    #: died and no copy of it could take over)
+    #: `disconnected` (no connection that used it is left); `shutdown` (of the daemon); `exited` (a
+    #: direct command ended); `lost` (the holder was killed, or a restarted daemon could not take
+    #: over this session: its processes were killed); `shell_lost` (the shell died and no copy of
+    #: it could take over)
     reason: str
 
 
 class Terminated(_TerminatedRequired, total=False):
     """Terminated says when and why a session ended."""
 
-    #: of a direct command that ended by itself
+    #: for a direct command that ended by itself
     exit_code: int
-    #: that ended it
+    #: the signal that ended it
     signal: str
 
 
@@ -245,9 +244,9 @@ class _SessionRequired(TypedDict):
     session_id: str
     #: `host`
     runtime: str
-    #: where it is in its life
+    #: where it is in its lifecycle
     state: State
-    #: when it was asked for
+    #: when its creation was requested
     created_at: str
     #: when an exec last began or ended
     last_activity_at: str
@@ -268,12 +267,12 @@ class Session(_SessionRequired, total=False):
     name: str
     #: as given
     tags: List[str]
-    #: who created it: an account, or an account and a client, as `alice/claude-code`. Absent: a
-    #: daemon created it that was older than owners
+    #: who created it: an account, or an account and a client, such as `alice/claude-code`. Absent:
+    #: a daemon older than owners created it
     owner: str
     #: path of the shell
     shell: str
-    #: of a direct session
+    #: for a direct session
     argv: List[str]
     #: the process that is the shell (or the direct command) now. It changes when a copy takes
     #: over; see the shell driver
@@ -288,16 +287,16 @@ class Session(_SessionRequired, total=False):
     parent: str
     #: it ends with the connections that use it
     while_connected: bool
-    #: the running exec; of a direct session its only one, also after it has ended
+    #: the running exec; for a direct session its only one, also after it has ended
     exec_id: str
-    #: how its login files ended, if it was asked to read them
+    #: how its login files ended, if `login` was set
     login: Login
-    #: its end is under way: it takes no command any more
+    #: it is being ended, and takes no more commands
     ending: bool
-    #: who has its keyboard; absent: nobody, so all may type
+    #: who has its keyboard; absent: no one, so all may type
     held: Hold
-    #: why the daemon can't go on with what an earlier daemon left of it. Its processes live, and
-    #: it takes no command: `SESSION_UNREADABLE`
+    #: why the daemon can't read the state that an earlier daemon left of it. Its processes live,
+    #: and it takes no command: `SESSION_UNREADABLE`
     unreadable: str
     #: when and why it ended
     terminated: Terminated
@@ -319,7 +318,7 @@ class SessionListParams(TypedDict, total=False):
 class SessionListResult(TypedDict):
     """SessionListResult is the answer to session.list, oldest session first."""
 
-    #: those that match
+    #: the matching sessions
     sessions: List[Session]
 
 
@@ -331,9 +330,9 @@ class SessionParams(TypedDict):
 
 
 ExecState = Literal[
-    "queued",  # waits for its session
-    "running",  # runs
-    "exited",  # over; its background processes may still write into its journal
+    "queued",  # it waits for its session
+    "running",  # it runs
+    "exited",  # it is over; its background processes may still write to its journal
 ]
 """ExecState is whether an exec is still going on."""
 
@@ -358,8 +357,8 @@ class Process(_ProcessRequired, total=False):
 
     #: the exec that started it, where that is still known
     exec_id: str
-    #: `shell` for the session's shell, `standby` for a safety copy of it, `leader` for the helper
-    #: that holds its terminal; absent for what commands started
+    #: `shell` for the session's shell, `standby` for a sleeping copy of it, `leader` for the
+    #: helper that holds its terminal; absent for what commands started
     role: str
 
 
@@ -380,32 +379,33 @@ class _ExecResultRequired(TypedDict):
     exec_id: str
     #: its session
     session_id: str
-    #: whether it is still going on
+    #: whether it is still in progress
     state: ExecState
     #: how it ended, in one word
     outcome: Outcome
-    #: of the command; 128 and the number of the signal if one ended it, or was needed to stop it:
-    #: a command that handles SIGTERM and then ends by itself has its own (not in zsh). null while
-    #: it runs or waits, if it never ran, and if its session was killed under it
+    #: of the command; 128 plus the number of the signal if one ended it, or was needed to stop it:
+    #: a command that handles SIGTERM and then ends by itself has its own code (not in zsh). null
+    #: while it runs or waits, if it never ran, and if its session was killed while it ran
     exit_code: Optional[int]
     #: when it began; while it waits, when it was queued
     started_at: str
-    #: so far, or in all
+    #: so far, or in total
     duration_ms: int
     #: stopped by `timeout_ms` or `idle_timeout_ms`
     timed_out: bool
     #: stopped by `exec.cancel`, or with its session
     cancelled: bool
-    #: whole, or head and tail with a line between them that says how many bytes are left out; in
-    #: base64 there is no such line
+    #: complete, or head and tail with a line between them that says how many bytes are left out;
+    #: in base64 there is no such line
     stdout: str
-    #: whole, or cut as `stdout` is
+    #: complete, or cut as `stdout` is
     stderr: str
-    #: captured so far, whatever the result carries
+    #: captured so far, however much the result has
     stdout_bytes: int
-    #: captured so far, whatever the result carries
+    #: captured so far, however much the result has
     stderr_bytes: int
-    #: `stdout` or `stderr` above is not the whole; `exec.output` has it, but for `dropped_bytes`
+    #: `stdout` or `stderr` above is not complete; `exec.output` has the rest, except for
+    #: `dropped_bytes`
     truncated: bool
 
 
@@ -414,36 +414,36 @@ class ExecResult(_ExecResultRequired, total=False):
     exec.info and exec.list.
     """
 
-    #: what its caller called it
+    #: the name that its caller gave it
     label: str
-    #: that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
+    #: the signal that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
     signal: str
-    #: how long it waited for its turn; absent: it did not
+    #: how long it was queued; absent: it was not
     queued_ms: int
     #: `"base64"` when needed
     stdout_encoding: str
     #: `"base64"` when needed
     stderr_encoding: str
-    #: `stdout` is both streams, as `merge` asked
+    #: `stdout` contains both streams, as `merge` requested
     merged: bool
-    #: of what was captured the quota has dropped so much: nobody can read it any more
+    #: how many captured bytes the quota has dropped: they can't be read any more
     dropped_bytes: int
     #: the session's directory after the command
     cwd: str
-    #: of a command on a terminal: the size when it began
+    #: for a command on a terminal: the size when it began
     tty: TTYSize
-    #: what the command left running
+    #: the processes that the command left running
     survivors: List[Process]
     #: the state of the shell was lost: it is now as it was after `rolled_back_to`
     rolled_back: bool
     #: an exec id; absent with `rolled_back`: as at the session's start
     rolled_back_to: str
-    #: only of the command of a direct session
+    #: only for the command of a direct session
     usage: Usage
 
 
 WaitingFor = Literal[
-    "input",  # something that can be seen as it is typed, or a key
+    "input",  # text that is visible as it is typed, or a key
     "password",  # a line that the terminal does not show
 ]
 """WaitingFor is what is to be typed."""
@@ -455,7 +455,7 @@ _WaitingKeywords = TypedDict("_WaitingKeywords", {"for": WaitingFor})
 class Waiting(_WaitingKeywords):
     """Waiting says that the command on a terminal waits for something to be typed."""
 
-    #: when something was last written to the terminal or typed
+    #: when output was last written to the terminal or input typed
     since: str
     #: the process that waits
     pid: int
@@ -477,10 +477,10 @@ class SessionInfo(_SessionInfoRequired, total=False):
     last_exec: ExecResult
     #: only where cgroups count it: `cpu_ms` of the whole session
     usage: Usage
-    #: on a terminal, what the running command waits for; absent: nothing that can be typed
+    #: on a terminal, what the running command waits for; absent: it does not wait for input
     waiting: Waiting
-    #: when `exec.input` was last used without a lease: somebody types who does not hold the
-    #: session
+    #: when `exec.input` was last used without a lease: a client types that does not hold the
+    #: keyboard lease
     typed_at: str
 
 
@@ -506,7 +506,8 @@ class SessionDestroyResult(TypedDict):
     session_id: str
     #: `terminated`
     state: State
-    #: empty; names what could not be killed within 10 s, if the kernel itself holds a process
+    #: normally empty; lists what could not be killed within 10 s because the kernel itself blocks
+    #: a process
     survivors: List[Process]
 
 
@@ -536,7 +537,7 @@ class _SessionResizeParamsRequired(TypedDict):
 class SessionResizeParams(_SessionResizeParamsRequired, total=False):
     """SessionResizeParams changes the size of a session's terminal."""
 
-    #: of the hold, if the session is held
+    #: the keyboard lease, if a client holds one
     lease: str
 
 
@@ -545,12 +546,12 @@ class SessionResizeResult(TypedDict):
 
     #: the session
     session_id: str
-    #: the size it has now
+    #: the new size
     tty: TTYSize
 
 
 ScreenFormat = Literal[
-    "text",  # what a person reads: a line for each row, blanks at the end left out
+    "text",  # what a person reads: a line for each row, without trailing blanks
     "ansi",  # bytes that make another terminal of the same size look the same
     "json",  # rows of runs of one style, with colors and links
 ]
@@ -567,7 +568,7 @@ class SessionScreenParams(_SessionScreenParamsRequired, total=False):
 
     #: default `text`
     format: ScreenFormat
-    #: of `text` and `ansi`: up to so many lines that have scrolled away come first; 1000 are kept
+    #: for `text` and `ansi`: first up to this many lines that have scrolled away; 1000 are kept
     scrollback: int
 
 
@@ -581,7 +582,7 @@ class _ScreenCursorRequired(TypedDict):
 class ScreenCursor(_ScreenCursorRequired, total=False):
     """ScreenCursor is where the next character goes, from 0 on."""
 
-    #: the program does not show it
+    #: the program hides it
     hidden: bool
 
 
@@ -602,25 +603,25 @@ class ScreenStyle(TypedDict, total=False):
     italic: bool
     #: `single`, `double`, `curly`, `dotted` or `dashed`
     underline: str
-    #: where it is another than that of the text
+    #: where it differs from that of the text
     underline_color: str
     #: it should blink
     blink: bool
-    #: text and background change places
+    #: text and background colors are swapped
     inverse: bool
-    #: it should not be seen
+    #: it should not be shown
     invisible: bool
     #: a line through it
     strike: bool
     #: a line above it
     overline: bool
-    #: where it leads: a link of `http`, `https`, `file` or `mailto`. Others are no links, on
-    #: screens of every format
+    #: its target: a link of `http`, `https`, `file` or `mailto`. Other links are dropped, in every
+    #: format
     link: str
 
 
 class _ScreenRunRequired(TypedDict):
-    #: of one style
+    #: characters of one style
     text: str
     #: in columns: some characters take two
     width: int
@@ -636,16 +637,16 @@ class ScreenRun(_ScreenRunRequired, total=False):
 class ScreenLine(TypedDict, total=False):
     """ScreenLine is one row. What comes after its last run is blank."""
 
-    #: from left to right; what comes after the last one is blank
+    #: from left to right; the rest of the line is blank
     runs: List[ScreenRun]
-    #: it goes on from the row above
+    #: it continues the row above
     wrapped: bool
 
 
 class _SessionScreenResultRequired(TypedDict):
     #: the session
     session_id: str
-    #: the screen is as it was after this byte of that command's journal
+    #: the screen shows the state after this byte of that command's journal
     offset: int
     #: of the terminal
     rows: int
@@ -662,22 +663,22 @@ class SessionScreenResult(_SessionScreenResultRequired, total=False):
 
     #: the command whose output came last; absent before the first
     exec_id: str
-    #: a program has the whole screen, as editors and pagers do
+    #: a program uses the whole screen, as editors and pagers do
     alternate: bool
-    #: that programs gave the window
+    #: the window title that programs set
     title: str
-    #: of the formats `text` and `ansi`
+    #: for the formats `text` and `ansi`
     text: str
-    #: of the format `json`, one for each row
+    #: for the format `json`, one for each row
     lines: List[ScreenLine]
-    #: what the running command waits for; absent: nothing that can be typed
+    #: what the running command waits for; absent: it does not wait for input
     waiting: Waiting
 
 
 class _SessionHoldParamsRequired(TypedDict):
     #: the session
     session_id: str
-    #: who it is, such as `alice@laptop`, in 1 to 100 bytes: told to those who are refused
+    #: who you are, such as `alice@laptop`, in 1 to 100 bytes: clients that are refused see it
     holder: str
 
 
@@ -687,14 +688,14 @@ class SessionHoldParams(_SessionHoldParamsRequired, total=False):
     stopping stay open to all.
     """
 
-    #: renews the hold of this lease instead of beginning one
+    #: renews this lease instead of taking a new one
     lease: str
-    #: take it from who has it
+    #: take it from the current lease holder
     force: bool
-    #: it ends so long after it was last renewed or used; 1000 to 600000, default 15000
+    #: the lease ends this long after it was last renewed or used; 1000 to 600000, default 15000
     ttl_ms: int
-    #: the holder's own terminal answers what programs ask of theirs (its size, its colors), so the
-    #: daemon does not
+    #: the lease holder's own terminal answers the queries of programs (its size, its colors), so
+    #: the daemon does not
     answers: bool
 
 
@@ -703,7 +704,7 @@ class SessionHoldResult(TypedDict):
 
     #: the session
     session_id: str
-    #: proves the hold in later calls
+    #: proves the lease in later calls
     lease: str
     #: who has it, and until when
     hold: Hold
@@ -714,7 +715,7 @@ class SessionReleaseParams(TypedDict):
 
     #: the session
     session_id: str
-    #: of the hold that is to end
+    #: the lease to end
     lease: str
 
 
@@ -737,11 +738,11 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
 
     #: default the session's; 0 is none
     timeout_ms: int
-    #: stop it when it wrote nothing for so long; 0 is never
+    #: stop it when it wrote nothing for this long; 0 is never
     idle_timeout_ms: int
-    #: for this command alone; names are names of shell variables; `null` unsets one
+    #: only for this command; names are names of shell variables; `null` unsets one
     env: Dict[str, Optional[str]]
-    #: for this command alone; relative to the session's directory
+    #: only for this command; relative to the session's directory
     cwd: str
     #: what it reads; default: end of input at once
     stdin: str
@@ -749,23 +750,23 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     stdin_encoding: Literal["base64"]
     #: keep stdin open after `stdin`, for `exec.input`
     stdin_open: bool
-    #: write stderr where stdout goes: one stream, in true order
+    #: write stderr to the same pipe as stdout: one stream, in true order
     merge: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
     #: makes a repeat safe
     key: str
-    #: what to call it in results and lists, in at most 200 bytes: the text of a command is not
-    #: told again, for it may hold secrets
+    #: a name for results and lists, at most 200 bytes. The daemon never returns the text of a
+    #: command, which may contain secrets
     label: str
-    #: of the hold, if the session is held
+    #: the keyboard lease, if a client holds one
     lease: str
-    #: answer after so long, whether it is over or not; 0 is never
+    #: answer after this long, even if the command still runs; 0 is never
     yield_ms: int
-    #: on a terminal: answer also, with `state` `running`, when the command waits for input
+    #: on a terminal: also answer, with `state` `running`, when the command waits for input
     yield_on_input: bool
-    #: how much of each stream the result carries; default the daemon's `max_output_bytes` (128
-    #: KiB), at most 4 MiB; 0 is none
+    #: how much of each stream the result has; default the daemon's `max_output_bytes` (128 KiB),
+    #: at most 4 MiB; 0 is none
     max_output_bytes: int
 
 
@@ -783,11 +784,11 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
 
     #: default the session's; 0 is none
     timeout_ms: int
-    #: stop it when it wrote nothing for so long; 0 is never
+    #: stop it when it wrote nothing for this long; 0 is never
     idle_timeout_ms: int
-    #: for this command alone; names are names of shell variables; `null` unsets one
+    #: only for this command; names are names of shell variables; `null` unsets one
     env: Dict[str, Optional[str]]
-    #: for this command alone; relative to the session's directory
+    #: only for this command; relative to the session's directory
     cwd: str
     #: what it reads; default: end of input at once
     stdin: str
@@ -795,15 +796,15 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     stdin_encoding: Literal["base64"]
     #: keep stdin open after `stdin`, for `exec.input`
     stdin_open: bool
-    #: write stderr where stdout goes: one stream, in true order
+    #: write stderr to the same pipe as stdout: one stream, in true order
     merge: bool
     #: queue instead of `SESSION_BUSY`
     wait: bool
-    #: makes a repeat safe: the first exec is followed, from offset 0 on
+    #: makes a repeat safe: it follows the first exec, from offset 0 on
     key: str
-    #: what to call it in results and lists, in at most 200 bytes
+    #: a name for results and lists, at most 200 bytes
     label: str
-    #: of the hold, if the session is held
+    #: the keyboard lease, if a client holds one
     lease: str
 
 
@@ -836,15 +837,15 @@ class ExecAttachResult(_ExecAttachResultKeywords):
 
     #: the stream of the chunks that follow
     stream_id: str
-    #: of the exec at the moment of the answer
+    #: state of the exec at the moment of the answer
     state: ExecState
 
 
 ChunkType = Literal[
     "stdout",  # bytes of stdout
     "stderr",  # bytes of stderr
-    "tty",  # of a terminal, which has one stream
-    "gap",  # bytes stood here that were not kept, for a quota or a full disk
+    "tty",  # bytes of a terminal, which has one stream
+    "gap",  # bytes that were not kept, because of a quota or a full disk
     "resize",  # the terminal has another size from here on; only with `times`
     "exit",  # the exec is over; always the last of a stream, and only there
 ]
@@ -862,26 +863,26 @@ _ExecOutputParamsKeywords = TypedDict("_ExecOutputParamsKeywords", {"from": int}
 class ExecOutputParams(_ExecOutputParamsRequired, _ExecOutputParamsKeywords, total=False):
     """ExecOutputParams reads an exec's journal by polling."""
 
-    #: at most so many bytes of the journal; default 256 KiB
+    #: at most this many bytes of the journal; default 256 KiB
     max_bytes: int
-    #: long poll: wait so long for a byte past `from`, or the end of the exec
+    #: long poll: wait this long for a byte past `from`, or the end of the exec
     wait_ms: int
     #: `stdout` or `stderr`; default both
     stream: ChunkType
     #: `raw` (default), or `text`: escape sequences stripped, lines that carriage returns or
     #: backspaces rewrote in their last form
     view: Literal["raw", "text"]
-    #: say when output came: `chunks` are cut where time passed, and have `at_ms`. Not with `view:
-    #: "text"`
+    #: say when output arrived: `chunks` are cut where time passed, and have `at_ms`. Not with
+    #: `view: "text"`
     times: bool
 
 
 class _ChunkRequired(TypedDict):
-    #: which stream it is of, or a gap, or the exit
+    #: its stream, or a gap, or the exit
     type: ChunkType
     #: of its first byte in the journal
     offset: int
-    #: the offset that follows the chunk, from which to resume
+    #: the offset after the chunk, from which to resume
     next: int
 
 
@@ -894,20 +895,20 @@ class Chunk(_ChunkRequired, total=False):
 
     #: the stream it is sent in; absent in `exec.output`
     stream_id: str
-    #: the exec it is of; absent in `exec.output`
+    #: its exec; absent in `exec.output`
     exec_id: str
     #: absent in a gap and in an exit
     data: str
     #: `"base64"` when needed
     encoding: str
-    #: of a gap: how many bytes were not kept
+    #: for a gap: how many bytes were not kept
     bytes: int
-    #: with `times`, not of a gap: when the first byte was captured, in milliseconds after the
+    #: with `times`, not for a gap: when the first byte was captured, in milliseconds after the
     #: command began
     at_ms: int
-    #: of a resize: the size from here on
+    #: for a resize: the size from here on
     tty: TTYSize
-    #: of an exit: how the exec ended, without output
+    #: for an exit: how the exec ended, without output
     result: ExecResult
 
 
@@ -921,11 +922,11 @@ class ExecOutputResult(TypedDict):
     exec_id: str
     #: in the order of their offsets; may be empty
     chunks: List[Chunk]
-    #: the offset from which the next call goes on
+    #: the offset from which the next call continues
     next: int
     #: of the exec
     state: ExecState
-    #: nothing can come after `next`: the exec has ended and no process holds its output open
+    #: nothing can come after `next`: the exec has ended and no process has its output open
     closed: bool
 
 
@@ -943,35 +944,35 @@ class ExecInputParams(_ExecInputParamsRequired, total=False):
     encoding: Literal["base64"]
     #: close stdin after `data`
     eof: bool
-    #: of a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
+    #: on a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
     #: `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
     #: `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
     keys: List[str]
-    #: of a terminal: `data` is pasted; a program that asked to be told (bracketed paste) is
+    #: on a terminal: `data` is pasted, as bracketed paste if the program asked for it
     paste: bool
-    #: of the hold, if the session is held
+    #: the keyboard lease, if a client holds one
     lease: str
     #: makes a repeat safe: it is written once
     key: str
-    #: offset of the first byte of `data` in all input of the exec, `stdin` included: what is there
-    #: already is not written again; an offset after the end is `INVALID_PARAMS` (`data.next`). Not
-    #: on a terminal
+    #: offset of the first byte of `data` in all input of the exec, `stdin` included: bytes that
+    #: are already there are not written again; an offset after the end is `INVALID_PARAMS`
+    #: (`data.next`). Not on a terminal
     at: int
-    #: all of `data` or nothing, and answered when it is kept. Not on a terminal
+    #: all of `data` or nothing; answered when it is kept. Not on a terminal
     whole: bool
 
 
 class _ExecInputResultRequired(TypedDict):
     #: the exec
     exec_id: str
-    #: how many bytes are the command's
+    #: how many bytes the command has
     bytes: int
 
 
 class ExecInputResult(_ExecInputResultRequired, total=False):
     """ExecInputResult says how many bytes are the command's."""
 
-    #: offset after the last of them: `at` of what follows. Not on a terminal
+    #: offset after the last of them: `at` of the next input. Not on a terminal
     next: int
     #: `unknown`: the daemon died while it typed this on a terminal, and a repeat with its `key`
     #: typed nothing
@@ -1047,13 +1048,13 @@ class StreamCloseResult(TypedDict):
 
 
 SessionEventType = Literal[
-    "created",  # it can be used: it is `idle`, or `running` if it is a direct one
-    "state",  # it became `idle`, or `running` with the command `exec_id`; also when the next of several that wait begins
-    "destroyed",  # it is `terminated`, for a reason
+    "created",  # it can be used: it is `idle`, or `running` if it is a direct session
+    "state",  # it became `idle`, or `running` with the command `exec_id`; also when the next of several queued commands begins
+    "destroyed",  # it is `terminated`; `reason` says why
     "held",  # `holder` has the keyboard from now on
     "released",  # the keyboard is free
     "resized",  # the terminal has the size `tty`
-    "gap",  # the watcher was too slow: so many events are not told
+    "gap",  # the watcher was too slow, and missed `missed` events
 ]
 """SessionEventType says what happened to a session."""
 
@@ -1078,44 +1079,44 @@ class SessionEvent(_SessionEventRequired, total=False):
     tags: List[str]
     #: of the session
     owner: str
-    #: the session's state from then on
+    #: the session's new state
     state: State
-    #: the exec that runs, of a session that became `running`
+    #: the running exec, for a session that became `running`
     exec_id: str
-    #: of `destroyed`: why, as in Terminated
+    #: for `destroyed`: why, as in Terminated
     reason: str
-    #: of `held`: who has the keyboard now
+    #: for `held`: who has the keyboard now
     holder: str
-    #: of `resized`: the size of the terminal now
+    #: for `resized`: the size of the terminal now
     tty: TTYSize
-    #: of a gap: how many events are not told, of any session
+    #: for a gap: how many events are missing, of any session
     missed: int
 
 
 ErrorCode = Literal[
     "PARSE_ERROR",  # the line is not JSON
     "INVALID_REQUEST",  # not a JSON-RPC 2.0 request, a batch, a line that is too long; also `exec.cancel` of an idle session
-    "METHOD_NOT_FOUND",  # there is no such method here (`data.method`)
-    "INVALID_PARAMS",  # a field is unknown, missing, or not what the method takes (`data.field`)
+    "METHOD_NOT_FOUND",  # there is no such method (`data.method`)
+    "INVALID_PARAMS",  # a field is unknown, missing or invalid (`data.field`)
     "INTERNAL",  # a failure of the daemon itself; the call may have had effects
     "MAX_SESSIONS_REACHED",  # the pool is full (`data.max_sessions`)
-    "SHELL_NOT_FOUND",  # no such shell or program, or not a shell that can be driven (`data.shell`); nothing was created
+    "SHELL_NOT_FOUND",  # no such shell or program, or not a supported shell (`data.shell`); nothing was created
     "CWD_NOT_FOUND",  # the directory does not exist or can't be entered (`data.cwd`); nothing was created or run
     "SHELL_CRASHED",  # the shell died while starting, or did not answer and was killed (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
     "SESSION_NOT_FOUND",  # it never existed, or is past its retention
     "EXEC_NOT_FOUND",  # it never existed, or is past its retention
-    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the caller did not ask to wait; always for a direct session, and while a session is being created (without `data.exec_id`)
+    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the call did not set `wait`; always for a direct session, and while a session is being created (without `data.exec_id`)
     "SESSION_TERMINATED",  # the session has ended (`data.reason`), or is ending
     "OUTPUT_GONE",  # the output of this exec is no longer kept at all (`data.first_offset`); a part that quota dropped is a `gap` chunk instead
     "UNAUTHORIZED",  # on the socket: the peer's user may not use this daemon; the connection is closed after it. Over HTTP: the token is missing, unknown or expired
-    "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` was asked for a session without it
-    "RUNTIME_NOT_FOUND",  # a runtime other than `host` was asked for
-    "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Else reserved for places out of reach; the command line uses it when it finds no daemon
-    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was asked for, which this daemon can't give. Never silently ignored
-    "SHUTTING_DOWN",  # the daemon ends its sessions: no new session, no new command. Connections are still taken until the sessions have ended, and may look at them
-    "SESSION_HELD",  # somebody else has the session's keyboard (`data.holder`, `data.since`), or the hold of the `lease` that was given has ended
-    "SESSION_UNREADABLE",  # the daemon can't go on with what an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` ends them. A name of its own, because the session is neither busy nor ended
-    "INPUT_FULL",  # `exec.input` with `whole` was given more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing of it was written
+    "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` requested a session without it
+    "RUNTIME_NOT_FOUND",  # a runtime other than `host` was requested
+    "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Otherwise reserved for places out of reach; the command line uses it when it finds no daemon
+    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was requested, which this daemon can't enforce. Never silently ignored
+    "SHUTTING_DOWN",  # the daemon is ending its sessions: no new session, no new command. It still accepts connections until the sessions have ended, and clients may read
+    "SESSION_HELD",  # another client has the session's keyboard (`data.holder`, `data.since`), or the given `lease` has ended
+    "SESSION_UNREADABLE",  # the daemon can't read the state that an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` kills them. It has its own name because the session is neither busy nor ended
+    "INPUT_FULL",  # `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing was written
 ]
 """ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
 it is for JSON-RPC libraries.

@@ -1,12 +1,12 @@
 /**
  * The types of the TRL contract, version 1.
  *
- * Generated from the method table and the types of the daemon; do not edit. To refresh it:
+ * Generated from the method table and the types of the daemon; do not edit. To regenerate it:
  *
  *     go test ./internal/contract -run Fresh -update
  *
- * Members of a result that are not named here may come with a later version, and
- * must be ignored.
+ * Later versions may add members to results. Ignore members that are not listed
+ * here.
  */
 
 /** NoParams is the parameters of a method that takes none. */
@@ -24,7 +24,7 @@ export interface PingResult {
   caller?: string;
 }
 
-/** ProcessSupport says by which means this daemon finds and kills processes. */
+/** ProcessSupport says how this daemon finds and kills processes. */
 export interface ProcessSupport {
   /** `cgroup`, or `tags` where no cgroup v2 hierarchy is writable */
   tracking: string;
@@ -36,7 +36,7 @@ export interface ProcessSupport {
   subreaper: boolean;
 }
 
-/** SystemInfo says what this daemon is and what this machine lets it enforce. */
+/** SystemInfo describes the daemon and what it can enforce on its machine. */
 export interface SystemInfo {
   /** of the daemon */
   version: string;
@@ -166,8 +166,8 @@ export interface SessionCreateParams {
 }
 
 /**
- * State is where a session is in its life. It only changes by the transition table of the
- * session package.
+ * State is the lifecycle state of a session. It changes only through the transition table of
+ * the session package.
  */
 export type State =
   /** the shell is starting */
@@ -179,7 +179,7 @@ export type State =
   /** ended; no process is left */
   | "terminated";
 
-/** Outcome is how an exec ended, in one word. */
+/** Outcome says how an exec ended, in one word. */
 export type Outcome =
   /** not over yet, or not begun */
   | "running"
@@ -201,7 +201,7 @@ export type Outcome =
   /** reserved; not reported yet */
   | "oom_killed";
 
-/** Login says how the login files of a session ended: as a command does. */
+/** Login says how the login files of a session ended, in the terms of a command. */
 export interface Login {
   /** as for a command: `exited`, `timed_out`, or that they ended their shell */
   outcome: Outcome;
@@ -211,7 +211,7 @@ export interface Login {
   timed_out: boolean;
 }
 
-/** Hold says who has the keyboard of a session. */
+/** Hold says who holds the keyboard of a session. */
 export interface Hold {
   /** who has it */
   holder: string;
@@ -240,8 +240,8 @@ export interface Terminated {
 }
 
 /**
- * Session is a session as every method returns it. Environment values are never returned, only
- * their names.
+ * Session describes a session; every method returns it in this form. Values of environment
+ * variables are never returned, only their names.
  */
 export interface Session {
   /** `s-` and ten letters and digits */
@@ -305,7 +305,7 @@ export interface Session {
   terminated?: Terminated;
 }
 
-/** SessionListParams selects sessions; every field given must match. */
+/** SessionListParams selects sessions; every field that is set must match. */
 export interface SessionListParams {
   /** only sessions in this state */
   state?: State;
@@ -329,7 +329,7 @@ export interface SessionParams {
   session_id: string;
 }
 
-/** ExecState is whether an exec is still going on. */
+/** ExecState says whether an exec waits, runs or has ended. */
 export type ExecState =
   /** it waits for its session */
   | "queued"
@@ -339,8 +339,8 @@ export type ExecState =
   | "exited";
 
 /**
- * Process is one live process of a session. Exec names the command that started it, where that
- * is known.
+ * Process is one live process of a session. ExecID names the command that started it, if
+ * known.
  */
 export interface Process {
   /** its id */
@@ -362,7 +362,7 @@ export interface Process {
   role?: string;
 }
 
-/** Usage is what processes consumed. */
+/** Usage is the resources that processes consumed. */
 export interface Usage {
   /** processor time */
   cpu_ms: number;
@@ -371,8 +371,8 @@ export interface Usage {
 }
 
 /**
- * ExecResult is what is known of an exec: the answer to exec.run, and without output that of
- * exec.info and exec.list.
+ * ExecResult describes an exec: the answer to exec.run and, without output, to exec.info and
+ * exec.list.
  */
 export interface ExecResult {
   /** `e-` and ten letters and digits */
@@ -441,14 +441,14 @@ export interface ExecResult {
   usage?: Usage;
 }
 
-/** WaitingFor is what is to be typed. */
+/** WaitingFor says which kind of input a command waits for. */
 export type WaitingFor =
   /** text that is visible as it is typed, or a key */
   | "input"
   /** a line that the terminal does not show */
   | "password";
 
-/** Waiting says that the command on a terminal waits for something to be typed. */
+/** Waiting says that the command on a terminal waits for input. */
 export interface Waiting {
   /** what to type */
   for: WaitingFor;
@@ -460,7 +460,7 @@ export interface Waiting {
   process: string;
 }
 
-/** SessionInfo is a session with what is going on in it. */
+/** SessionInfo is a session together with its execs and processes. */
 export interface SessionInfo extends Session {
   /** the running one, without output */
   exec?: ExecResult;
@@ -488,9 +488,9 @@ export interface SessionDestroyParams {
 }
 
 /**
- * SessionDestroyResult is answered when the session's tree is verified empty. Survivors is
- * then an empty list; it names what could not be killed, if anything ever is (a process in
- * uninterruptible sleep).
+ * SessionDestroyResult is sent once the session's process tree is verified empty. Survivors is
+ * then an empty list. It names processes that could not be killed, if there are any (a process
+ * in uninterruptible sleep).
  */
 export interface SessionDestroyResult {
   /** the session */
@@ -504,7 +504,7 @@ export interface SessionDestroyResult {
   survivors: Array<Process>;
 }
 
-/** SessionWatchParams asks for what happens to one session, or to all. */
+/** SessionWatchParams requests the events of one session, or of all. */
 export interface SessionWatchParams {
   /** only this session; default all */
   session_id?: string;
@@ -528,7 +528,7 @@ export interface SessionResizeParams {
   lease?: string;
 }
 
-/** SessionResizeResult is the size that the terminal has now. */
+/** SessionResizeResult is the new size of the terminal. */
 export interface SessionResizeResult {
   /** the session */
   session_id: string;
@@ -536,7 +536,7 @@ export interface SessionResizeResult {
   tty: TTYSize;
 }
 
-/** ScreenFormat is a form of what is on a terminal. */
+/** ScreenFormat is the format in which a screen is returned. */
 export type ScreenFormat =
   /** what a person reads: a line for each row, without trailing blanks */
   | "text"
@@ -545,7 +545,7 @@ export type ScreenFormat =
   /** rows of runs of one style, with colors and links */
   | "json";
 
-/** SessionScreenParams asks what is on a session's terminal. */
+/** SessionScreenParams requests the contents of a session's terminal. */
 export interface SessionScreenParams {
   /** the session */
   session_id: string;
@@ -555,7 +555,7 @@ export interface SessionScreenParams {
   scrollback?: number;
 }
 
-/** ScreenCursor is where the next character goes, from 0 on. */
+/** ScreenCursor is the position of the cursor, counted from 0. */
 export interface ScreenCursor {
   /** from 0 on */
   row: number;
@@ -566,8 +566,8 @@ export interface ScreenCursor {
 }
 
 /**
- * ScreenStyle is how text looks. A color is "" for the default, the number of a palette color,
- * or #rrggbb.
+ * ScreenStyle describes how text looks. A color is "" for the default, the number of a palette
+ * color, or #rrggbb.
  */
 export interface ScreenStyle {
   /** color of the text */
@@ -601,7 +601,7 @@ export interface ScreenStyle {
   link?: string;
 }
 
-/** ScreenRun is text of one style. */
+/** ScreenRun is a run of text in one style. */
 export interface ScreenRun {
   /** characters of one style */
   text: string;
@@ -611,7 +611,7 @@ export interface ScreenRun {
   style?: ScreenStyle;
 }
 
-/** ScreenLine is one row. What comes after its last run is blank. */
+/** ScreenLine is one row. Everything after its last run is blank. */
 export interface ScreenLine {
   /** from left to right; the rest of the line is blank */
   runs?: Array<ScreenRun>;
@@ -620,8 +620,8 @@ export interface ScreenLine {
 }
 
 /**
- * SessionScreenResult is what is on a terminal, and where: ExecID and Offset say after which
- * byte of which journal it looks like this.
+ * SessionScreenResult is the contents of a terminal. ExecID and Offset name the journal and
+ * the byte after which the screen looked like this.
  */
 export interface SessionScreenResult {
   /** the session */
@@ -649,9 +649,9 @@ export interface SessionScreenResult {
 }
 
 /**
- * SessionHoldParams takes the keyboard of a session: as long as it is held, only its holder
- * starts commands in the session, types, and changes the size of its terminal. Looking and
- * stopping stay open to all.
+ * SessionHoldParams takes the keyboard lease of a session. While the lease is held, only its
+ * holder can start commands in the session, type, and resize its terminal. Reading and
+ * stopping stay open to everyone.
  */
 export interface SessionHoldParams {
   /** the session */
@@ -671,7 +671,7 @@ export interface SessionHoldParams {
   answers?: boolean;
 }
 
-/** SessionHoldResult is a hold and the lease that proves it. */
+/** SessionHoldResult describes a keyboard lease and carries the token that proves it. */
 export interface SessionHoldResult {
   /** the session */
   session_id: string;
@@ -681,7 +681,7 @@ export interface SessionHoldResult {
   hold: Hold;
 }
 
-/** SessionReleaseParams gives the keyboard of a session back. */
+/** SessionReleaseParams releases the keyboard of a session. */
 export interface SessionReleaseParams {
   /** the session */
   session_id: string;
@@ -689,7 +689,7 @@ export interface SessionReleaseParams {
   lease: string;
 }
 
-/** SessionReleaseResult names the session that is nobody's now. */
+/** SessionReleaseResult names the session whose keyboard is free now. */
 export interface SessionReleaseResult {
   /** the session */
   session_id: string;
@@ -741,7 +741,7 @@ export interface ExecRunParams {
 
 /**
  * ExecStreamParams runs one command as ExecRunParams does. Its output follows the answer as
- * chunks, so there is nothing to yield and nothing to cut.
+ * chunks, so there are no parameters for yielding or truncation.
  */
 export interface ExecStreamParams {
   /** the session */
@@ -774,7 +774,7 @@ export interface ExecStreamParams {
   lease?: string;
 }
 
-/** ExecStreamResult is answered when the command has been accepted. */
+/** ExecStreamResult is sent when the command has been accepted. */
 export interface ExecStreamResult {
   /** the exec */
   exec_id: string;
@@ -782,7 +782,7 @@ export interface ExecStreamResult {
   stream_id: string;
 }
 
-/** ExecAttachParams asks for an exec's output as chunks from an offset on. */
+/** ExecAttachParams requests an exec's output as chunks, starting at an offset. */
 export interface ExecAttachParams {
   /** the exec */
   exec_id: string;
@@ -790,7 +790,7 @@ export interface ExecAttachParams {
   from?: number;
 }
 
-/** ExecAttachResult says where the chunks that follow begin. */
+/** ExecAttachResult says at which offset the chunks that follow start. */
 export interface ExecAttachResult {
   /** the stream of the chunks that follow */
   stream_id: string;
@@ -800,7 +800,7 @@ export interface ExecAttachResult {
   state: ExecState;
 }
 
-/** ChunkType says which stream a chunk is of, or what else it is. */
+/** ChunkType says which stream a chunk belongs to, or what else it reports. */
 export type ChunkType =
   /** bytes of stdout */
   | "stdout"
@@ -841,9 +841,9 @@ export interface ExecOutputParams {
 
 /**
  * Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
- * stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
- * its exec; of exec.output it does not. Where times are asked for, AtMS is when its first byte
- * was captured.
+ * stands for Bytes bytes that the quota dropped. A chunk of a stream names the stream and its
+ * exec; a chunk of exec.output does not. When times are requested, AtMS is the time at which
+ * its first byte was captured.
  */
 export interface Chunk {
   /** the stream it is sent in; absent in `exec.output` */
@@ -874,9 +874,9 @@ export interface Chunk {
 }
 
 /**
- * ExecOutputResult carries chunks up to the offset Next, from which the next call goes on.
- * Closed is true when nothing can come after Next: the exec has ended and no process holds its
- * output open.
+ * ExecOutputResult carries chunks up to the offset Next, where the next call continues. Closed
+ * is true when nothing can follow Next: the exec has ended and no process holds its output
+ * open.
  */
 export interface ExecOutputResult {
   /** the exec */
@@ -923,7 +923,7 @@ export interface ExecInputParams {
   whole?: boolean;
 }
 
-/** ExecInputResult says how many bytes are the command's. */
+/** ExecInputResult says how many bytes were accepted for the command. */
 export interface ExecInputResult {
   /** the exec */
   exec_id: string;
@@ -954,7 +954,7 @@ export interface ExecSignalResult {
   processes: number;
 }
 
-/** ExecCancelParams names the command to cancel, by itself or by its session. */
+/** ExecCancelParams names the command to cancel, by its own id or by its session's. */
 export interface ExecCancelParams {
   /** cancel what runs in this session */
   session_id?: string;
@@ -962,7 +962,7 @@ export interface ExecCancelParams {
   exec_id?: string;
 }
 
-/** ExecCancelResult is answered once the command is gone. */
+/** ExecCancelResult is sent once the command is gone. */
 export interface ExecCancelResult {
   /** the exec */
   exec_id: string;
@@ -989,8 +989,8 @@ export interface StreamCloseParams {
 }
 
 /**
- * StreamCloseResult is answered when no notification of the stream follows any more. Closed is
- * false when it had ended already, or never was.
+ * StreamCloseResult is sent when no more notifications of the stream will follow. Closed is
+ * false if the stream had already ended or never existed.
  */
 export interface StreamCloseResult {
   /** the stream */
@@ -1019,7 +1019,7 @@ export type SessionEventType =
   /** the watcher was too slow, and missed `missed` events */
   | "gap";
 
-/** SessionEvent is one thing that happened to a session. */
+/** SessionEvent is one event of a session. */
 export interface SessionEvent {
   /** the stream it is sent in */
   stream_id: string;
@@ -1050,8 +1050,8 @@ export interface SessionEvent {
 }
 
 /**
- * ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
- * it is for JSON-RPC libraries.
+ * ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
+ * with it is for JSON-RPC libraries.
  */
 export type ErrorCode =
   /** the line is not JSON */
@@ -1138,7 +1138,7 @@ export type ErrorCode =
    */
   | "INPUT_FULL";
 
-/** What an error carries besides its message; details have names of their own. */
+/** The data of an error besides its message; each detail has its own name. */
 export interface ErrorData {
   /** The stable name: switch on this. */
   code: ErrorCode;
@@ -1155,11 +1155,11 @@ export interface ErrorObject {
   data: ErrorData;
 }
 
-/** Every method: what it takes and what it answers. */
+/** Every method, with its params and its result. */
 export interface Methods {
   /**
-   * Check that the daemon answers; returns its version and uptime, and who you are to it. Scope:
-   * read.
+   * Check that the daemon answers; returns its version, its uptime and the account that you are
+   * to it. Scope: read.
    */
   "system.ping": { params: NoParams; result: PingResult };
   /**
@@ -1173,8 +1173,8 @@ export interface Methods {
    */
   "system.stats": { params: NoParams; result: SystemStats };
   /**
-   * Let the binary that is now at the daemon's path take over its sessions; answers whether it
-   * can, before it does. Scope: admin.
+   * Let the binary that is now at the daemon's path take over its sessions; returns whether it
+   * can, before the takeover. Scope: admin.
    */
   "system.upgrade": { params: NoParams; result: UpgradeResult };
   /**
@@ -1192,63 +1192,63 @@ export interface Methods {
    * tree. Scope: read.
    */
   "session.info": { params: SessionParams; result: SessionInfo };
-  /** End a session and kill every process in it; answers when none is left. Scope: run. */
+  /** End a session and kill every process in it; returns when none is left. Scope: run. */
   "session.destroy": { params: SessionDestroyParams; result: SessionDestroyResult };
   /**
-   * Be told what happens to one session, or to all: created, state changes, destroyed with its
+   * Receive the events of one session, or of all: created, state changes, destroyed with the
    * reason. Scope: read.
    */
   "session.watch": { params: SessionWatchParams; result: SessionWatchResult };
-  /** Change the size of a session's terminal; its programs are told. Scope: run. */
+  /** Change the size of a session's terminal; its programs are notified. Scope: run. */
   "session.resize": { params: SessionResizeParams; result: SessionResizeResult };
   /**
-   * Show what is on a session's terminal now, as text, as styled runs, or as bytes that restore
-   * it in another terminal. Scope: read.
+   * Show the current screen of a session's terminal, as text, as styled runs, or as bytes that
+   * restore it in another terminal. Scope: read.
    */
   "session.screen": { params: SessionScreenParams; result: SessionScreenResult };
   /**
-   * Take the keyboard of a session, or renew it: others are refused and told who has it, until
-   * it is released or runs out. Scope: run.
+   * Take the keyboard of a session, or renew the lease: other clients are refused, with the
+   * holder's name, until it is released or expires. Scope: run.
    */
   "session.hold": { params: SessionHoldParams; result: SessionHoldResult };
-  /** Give the keyboard of a session back. Scope: run. */
+  /** Release the keyboard of a session. Scope: run. */
   "session.release": { params: SessionReleaseParams; result: SessionReleaseResult };
   /**
    * Run a command in a session and return its exit code and output; with yield_ms, return early
-   * and let it go on. Scope: run.
+   * while it keeps running. Scope: run.
    */
   "exec.run": { params: ExecRunParams; result: ExecResult };
   /**
-   * Run a command and receive its output as it is written, in chunks; the last one tells how it
+   * Run a command and receive its output in chunks as it is written; the last chunk says how it
    * ended. Scope: run.
    */
   "exec.stream": { params: ExecStreamParams; result: ExecStreamResult };
   /**
-   * Follow a command's output from an offset on, running or finished: what there is, then what
-   * comes, then how it ended. Scope: read.
+   * Follow the output of a running or finished command from an offset: first the existing
+   * output, then new output, then how it ended. Scope: read.
    */
   "exec.attach": { params: ExecAttachParams; result: ExecAttachResult };
   /**
-   * Read a command's output from an offset on, running or finished; with wait_ms, wait for more.
-   * Scope: read.
+   * Read the output of a running or finished command from an offset; with wait_ms, wait for
+   * more. Scope: read.
    */
   "exec.output": { params: ExecOutputParams; result: ExecOutputResult };
-  /** Write to the standard input of a running command, or end it. Scope: run. */
+  /** Write to the standard input of a running command, or close it. Scope: run. */
   "exec.input": { params: ExecInputParams; result: ExecInputResult };
   /** Send a signal to the processes of a running command. Scope: run. */
   "exec.signal": { params: ExecSignalParams; result: ExecSignalResult };
   /**
-   * Stop a running command, named by itself or by its session; answers when it is gone. The
-   * session lives on. Scope: run.
+   * Stop a running command, named by its own id or its session's; returns when it is gone. The
+   * session continues. Scope: run.
    */
   "exec.cancel": { params: ExecCancelParams; result: ExecCancelResult };
-  /** Show how a command ended or that it still runs, without its output. Scope: read. */
+  /** Show whether a command still runs or how it ended, without its output. Scope: read. */
   "exec.info": { params: ExecParams; result: ExecResult };
   /** List a session's commands, oldest first, without output. Scope: read. */
   "exec.list": { params: SessionParams; result: ExecListResult };
   /**
-   * Stop receiving a stream that was opened over this connection; what it follows goes on.
-   * Scope: read.
+   * Stop receiving a stream that was opened over this connection; the command or session it
+   * follows continues. Scope: read.
    */
   "stream.close": { params: StreamCloseParams; result: StreamCloseResult };
 }

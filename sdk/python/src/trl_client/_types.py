@@ -1,11 +1,11 @@
 """The types of the TRL contract, version 1.
 
-Generated from the method table and the types of the daemon; do not edit. To refresh it:
+Generated from the method table and the types of the daemon; do not edit. To regenerate it:
 
     go test ./internal/contract -run Fresh -update
 
-Members of a result that are not named here may come with a later version, and
-must be ignored.
+Later versions may add members to results. Ignore members that are not listed
+here.
 """
 
 # ruff: noqa: E501
@@ -41,7 +41,7 @@ class _ProcessSupportRequired(TypedDict):
 
 
 class ProcessSupport(_ProcessSupportRequired, total=False):
-    """ProcessSupport says by which means this daemon finds and kills processes."""
+    """ProcessSupport says how this daemon finds and kills processes."""
 
     #: directory of the session cgroups
     cgroup: str
@@ -50,7 +50,7 @@ class ProcessSupport(_ProcessSupportRequired, total=False):
 
 
 class SystemInfo(TypedDict):
-    """SystemInfo says what this daemon is and what this machine lets it enforce."""
+    """SystemInfo describes the daemon and what it can enforce on its machine."""
 
     #: of the daemon
     version: str
@@ -179,8 +179,8 @@ State = Literal[
     "running",  # a command runs, or the session is `unreadable`
     "terminated",  # ended; no process is left
 ]
-"""State is where a session is in its life. It only changes by the transition table of the
-session package.
+"""State is the lifecycle state of a session. It changes only through the transition table of
+the session package.
 """
 
 
@@ -194,11 +194,11 @@ Outcome = Literal[
     "shell_died",  # the shell was killed, crashed, or became unusable; the session continues
     "oom_killed",  # reserved; not reported yet
 ]
-"""Outcome is how an exec ended, in one word."""
+"""Outcome says how an exec ended, in one word."""
 
 
 class Login(TypedDict):
-    """Login says how the login files of a session ended: as a command does."""
+    """Login says how the login files of a session ended, in the terms of a command."""
 
     #: as for a command: `exited`, `timed_out`, or that they ended their shell
     outcome: Outcome
@@ -209,7 +209,7 @@ class Login(TypedDict):
 
 
 class Hold(TypedDict):
-    """Hold says who has the keyboard of a session."""
+    """Hold says who holds the keyboard of a session."""
 
     #: who has it
     holder: str
@@ -259,8 +259,8 @@ class _SessionRequired(TypedDict):
 
 
 class Session(_SessionRequired, total=False):
-    """Session is a session as every method returns it. Environment values are never returned, only
-    their names.
+    """Session describes a session; every method returns it in this form. Values of environment
+    variables are never returned, only their names.
     """
 
     #: as given
@@ -303,7 +303,7 @@ class Session(_SessionRequired, total=False):
 
 
 class SessionListParams(TypedDict, total=False):
-    """SessionListParams selects sessions; every field given must match."""
+    """SessionListParams selects sessions; every field that is set must match."""
 
     #: only sessions in this state
     state: State
@@ -334,7 +334,7 @@ ExecState = Literal[
     "running",  # it runs
     "exited",  # it is over; its background processes may still write to its journal
 ]
-"""ExecState is whether an exec is still going on."""
+"""ExecState says whether an exec waits, runs or has ended."""
 
 
 class _ProcessRequired(TypedDict):
@@ -351,8 +351,8 @@ class _ProcessRequired(TypedDict):
 
 
 class Process(_ProcessRequired, total=False):
-    """Process is one live process of a session. Exec names the command that started it, where that
-    is known.
+    """Process is one live process of a session. ExecID names the command that started it, if
+    known.
     """
 
     #: the exec that started it, where that is still known
@@ -368,7 +368,7 @@ class _UsageRequired(TypedDict):
 
 
 class Usage(_UsageRequired, total=False):
-    """Usage is what processes consumed."""
+    """Usage is the resources that processes consumed."""
 
     #: largest resident set, where it is known: nowhere yet
     max_rss_bytes: int
@@ -410,8 +410,8 @@ class _ExecResultRequired(TypedDict):
 
 
 class ExecResult(_ExecResultRequired, total=False):
-    """ExecResult is what is known of an exec: the answer to exec.run, and without output that of
-    exec.info and exec.list.
+    """ExecResult describes an exec: the answer to exec.run and, without output, to exec.info and
+    exec.list.
     """
 
     #: the name that its caller gave it
@@ -446,14 +446,14 @@ WaitingFor = Literal[
     "input",  # text that is visible as it is typed, or a key
     "password",  # a line that the terminal does not show
 ]
-"""WaitingFor is what is to be typed."""
+"""WaitingFor says which kind of input a command waits for."""
 
 
 _WaitingKeywords = TypedDict("_WaitingKeywords", {"for": WaitingFor})
 
 
 class Waiting(_WaitingKeywords):
-    """Waiting says that the command on a terminal waits for something to be typed."""
+    """Waiting says that the command on a terminal waits for input."""
 
     #: when output was last written to the terminal or input typed
     since: str
@@ -469,7 +469,7 @@ class _SessionInfoRequired(Session):
 
 
 class SessionInfo(_SessionInfoRequired, total=False):
-    """SessionInfo is a session with what is going on in it."""
+    """SessionInfo is a session together with its execs and processes."""
 
     #: the running one, without output
     exec: ExecResult
@@ -497,9 +497,9 @@ class SessionDestroyParams(_SessionDestroyParamsRequired, total=False):
 
 
 class SessionDestroyResult(TypedDict):
-    """SessionDestroyResult is answered when the session's tree is verified empty. Survivors is
-    then an empty list; it names what could not be killed, if anything ever is (a process in
-    uninterruptible sleep).
+    """SessionDestroyResult is sent once the session's process tree is verified empty. Survivors is
+    then an empty list. It names processes that could not be killed, if there are any (a process
+    in uninterruptible sleep).
     """
 
     #: the session
@@ -512,7 +512,7 @@ class SessionDestroyResult(TypedDict):
 
 
 class SessionWatchParams(TypedDict, total=False):
-    """SessionWatchParams asks for what happens to one session, or to all."""
+    """SessionWatchParams requests the events of one session, or of all."""
 
     #: only this session; default all
     session_id: str
@@ -542,7 +542,7 @@ class SessionResizeParams(_SessionResizeParamsRequired, total=False):
 
 
 class SessionResizeResult(TypedDict):
-    """SessionResizeResult is the size that the terminal has now."""
+    """SessionResizeResult is the new size of the terminal."""
 
     #: the session
     session_id: str
@@ -555,7 +555,7 @@ ScreenFormat = Literal[
     "ansi",  # bytes that make another terminal of the same size look the same
     "json",  # rows of runs of one style, with colors and links
 ]
-"""ScreenFormat is a form of what is on a terminal."""
+"""ScreenFormat is the format in which a screen is returned."""
 
 
 class _SessionScreenParamsRequired(TypedDict):
@@ -564,7 +564,7 @@ class _SessionScreenParamsRequired(TypedDict):
 
 
 class SessionScreenParams(_SessionScreenParamsRequired, total=False):
-    """SessionScreenParams asks what is on a session's terminal."""
+    """SessionScreenParams requests the contents of a session's terminal."""
 
     #: default `text`
     format: ScreenFormat
@@ -580,15 +580,15 @@ class _ScreenCursorRequired(TypedDict):
 
 
 class ScreenCursor(_ScreenCursorRequired, total=False):
-    """ScreenCursor is where the next character goes, from 0 on."""
+    """ScreenCursor is the position of the cursor, counted from 0."""
 
     #: the program hides it
     hidden: bool
 
 
 class ScreenStyle(TypedDict, total=False):
-    """ScreenStyle is how text looks. A color is "" for the default, the number of a palette color,
-    or #rrggbb.
+    """ScreenStyle describes how text looks. A color is "" for the default, the number of a palette
+    color, or #rrggbb.
     """
 
     #: color of the text
@@ -628,14 +628,14 @@ class _ScreenRunRequired(TypedDict):
 
 
 class ScreenRun(_ScreenRunRequired, total=False):
-    """ScreenRun is text of one style."""
+    """ScreenRun is a run of text in one style."""
 
     #: absent: the default
     style: ScreenStyle
 
 
 class ScreenLine(TypedDict, total=False):
-    """ScreenLine is one row. What comes after its last run is blank."""
+    """ScreenLine is one row. Everything after its last run is blank."""
 
     #: from left to right; the rest of the line is blank
     runs: List[ScreenRun]
@@ -657,8 +657,8 @@ class _SessionScreenResultRequired(TypedDict):
 
 
 class SessionScreenResult(_SessionScreenResultRequired, total=False):
-    """SessionScreenResult is what is on a terminal, and where: ExecID and Offset say after which
-    byte of which journal it looks like this.
+    """SessionScreenResult is the contents of a terminal. ExecID and Offset name the journal and
+    the byte after which the screen looked like this.
     """
 
     #: the command whose output came last; absent before the first
@@ -683,9 +683,9 @@ class _SessionHoldParamsRequired(TypedDict):
 
 
 class SessionHoldParams(_SessionHoldParamsRequired, total=False):
-    """SessionHoldParams takes the keyboard of a session: as long as it is held, only its holder
-    starts commands in the session, types, and changes the size of its terminal. Looking and
-    stopping stay open to all.
+    """SessionHoldParams takes the keyboard lease of a session. While the lease is held, only its
+    holder can start commands in the session, type, and resize its terminal. Reading and
+    stopping stay open to everyone.
     """
 
     #: renews this lease instead of taking a new one
@@ -700,7 +700,7 @@ class SessionHoldParams(_SessionHoldParamsRequired, total=False):
 
 
 class SessionHoldResult(TypedDict):
-    """SessionHoldResult is a hold and the lease that proves it."""
+    """SessionHoldResult describes a keyboard lease and carries the token that proves it."""
 
     #: the session
     session_id: str
@@ -711,7 +711,7 @@ class SessionHoldResult(TypedDict):
 
 
 class SessionReleaseParams(TypedDict):
-    """SessionReleaseParams gives the keyboard of a session back."""
+    """SessionReleaseParams releases the keyboard of a session."""
 
     #: the session
     session_id: str
@@ -720,7 +720,7 @@ class SessionReleaseParams(TypedDict):
 
 
 class SessionReleaseResult(TypedDict):
-    """SessionReleaseResult names the session that is nobody's now."""
+    """SessionReleaseResult names the session whose keyboard is free now."""
 
     #: the session
     session_id: str
@@ -779,7 +779,7 @@ class _ExecStreamParamsRequired(TypedDict):
 
 class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     """ExecStreamParams runs one command as ExecRunParams does. Its output follows the answer as
-    chunks, so there is nothing to yield and nothing to cut.
+    chunks, so there are no parameters for yielding or truncation.
     """
 
     #: default the session's; 0 is none
@@ -809,7 +809,7 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
 
 
 class ExecStreamResult(TypedDict):
-    """ExecStreamResult is answered when the command has been accepted."""
+    """ExecStreamResult is sent when the command has been accepted."""
 
     #: the exec
     exec_id: str
@@ -826,14 +826,14 @@ _ExecAttachParamsKeywords = TypedDict("_ExecAttachParamsKeywords", {"from": int}
 
 
 class ExecAttachParams(_ExecAttachParamsRequired, _ExecAttachParamsKeywords, total=False):
-    """ExecAttachParams asks for an exec's output as chunks from an offset on."""
+    """ExecAttachParams requests an exec's output as chunks, starting at an offset."""
 
 
 _ExecAttachResultKeywords = TypedDict("_ExecAttachResultKeywords", {"from": int})
 
 
 class ExecAttachResult(_ExecAttachResultKeywords):
-    """ExecAttachResult says where the chunks that follow begin."""
+    """ExecAttachResult says at which offset the chunks that follow start."""
 
     #: the stream of the chunks that follow
     stream_id: str
@@ -849,7 +849,7 @@ ChunkType = Literal[
     "resize",  # the terminal has another size from here on; only with `times`
     "exit",  # the exec is over; always the last of a stream, and only there
 ]
-"""ChunkType says which stream a chunk is of, or what else it is."""
+"""ChunkType says which stream a chunk belongs to, or what else it reports."""
 
 
 class _ExecOutputParamsRequired(TypedDict):
@@ -888,9 +888,9 @@ class _ChunkRequired(TypedDict):
 
 class Chunk(_ChunkRequired, total=False):
     """Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
-    stands for Bytes bytes that quota has dropped. Pushed in a stream it names the stream and
-    its exec; of exec.output it does not. Where times are asked for, AtMS is when its first byte
-    was captured.
+    stands for Bytes bytes that the quota dropped. A chunk of a stream names the stream and its
+    exec; a chunk of exec.output does not. When times are requested, AtMS is the time at which
+    its first byte was captured.
     """
 
     #: the stream it is sent in; absent in `exec.output`
@@ -913,9 +913,9 @@ class Chunk(_ChunkRequired, total=False):
 
 
 class ExecOutputResult(TypedDict):
-    """ExecOutputResult carries chunks up to the offset Next, from which the next call goes on.
-    Closed is true when nothing can come after Next: the exec has ended and no process holds its
-    output open.
+    """ExecOutputResult carries chunks up to the offset Next, where the next call continues. Closed
+    is true when nothing can follow Next: the exec has ended and no process holds its output
+    open.
     """
 
     #: the exec
@@ -970,7 +970,7 @@ class _ExecInputResultRequired(TypedDict):
 
 
 class ExecInputResult(_ExecInputResultRequired, total=False):
-    """ExecInputResult says how many bytes are the command's."""
+    """ExecInputResult says how many bytes were accepted for the command."""
 
     #: offset after the last of them: `at` of the next input. Not on a terminal
     next: int
@@ -998,7 +998,7 @@ class ExecSignalResult(TypedDict):
 
 
 class ExecCancelParams(TypedDict, total=False):
-    """ExecCancelParams names the command to cancel, by itself or by its session."""
+    """ExecCancelParams names the command to cancel, by its own id or by its session's."""
 
     #: cancel what runs in this session
     session_id: str
@@ -1007,7 +1007,7 @@ class ExecCancelParams(TypedDict, total=False):
 
 
 class ExecCancelResult(TypedDict):
-    """ExecCancelResult is answered once the command is gone."""
+    """ExecCancelResult is sent once the command is gone."""
 
     #: the exec
     exec_id: str
@@ -1037,8 +1037,8 @@ class StreamCloseParams(TypedDict):
 
 
 class StreamCloseResult(TypedDict):
-    """StreamCloseResult is answered when no notification of the stream follows any more. Closed is
-    false when it had ended already, or never was.
+    """StreamCloseResult is sent when no more notifications of the stream will follow. Closed is
+    false if the stream had already ended or never existed.
     """
 
     #: the stream
@@ -1069,7 +1069,7 @@ class _SessionEventRequired(TypedDict):
 
 
 class SessionEvent(_SessionEventRequired, total=False):
-    """SessionEvent is one thing that happened to a session."""
+    """SessionEvent is one event of a session."""
 
     #: the session; absent in a gap
     session_id: str
@@ -1118,8 +1118,8 @@ ErrorCode = Literal[
     "SESSION_UNREADABLE",  # the daemon can't read the state that an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` kills them. It has its own name because the session is neither busy nor ended
     "INPUT_FULL",  # `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing was written
 ]
-"""ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number beside
-it is for JSON-RPC libraries.
+"""ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
+with it is for JSON-RPC libraries.
 """
 
 
@@ -1129,7 +1129,7 @@ class _ErrorDataRequired(TypedDict):
 
 
 class ErrorData(_ErrorDataRequired, total=False):
-    """What an error carries besides its message; details have names of their own."""
+    """The data of an error besides its message; each detail has its own name."""
 
     #: A sentence for a model: the next call to make.
     hint: str

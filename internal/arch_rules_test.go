@@ -8,10 +8,10 @@ import (
 	"testing/fstest"
 )
 
-// A law that can't be broken is not checked. These tests break every rule on a
-// small tree in memory, and see that it is noticed.
+// These tests violate every rule in a small tree in memory, and check that the
+// violation is reported: a rule that cannot fail checks nothing.
 
-// tree is a module in memory: file name → Go text.
+// tree is a module in memory: file name → Go source.
 type tree map[string]string
 
 func (m tree) violations(t *testing.T) []string {
@@ -27,20 +27,20 @@ func (m tree) violations(t *testing.T) []string {
 	return check(files)
 }
 
-// source is a file of a package in dir that imports what is given.
+// source returns a file of a package in dir with the given imports.
 func source(dir string, imported ...string) string {
 	name := path.Base(dir)
 	if strings.HasPrefix(dir, "cmd/") {
 		name = "main"
 	}
-	text := fmt.Sprintf("// Package %s is one of a test.\npackage %s\n", name, name)
+	text := fmt.Sprintf("// Package %s is for a test.\npackage %s\n", name, name)
 	for _, i := range imported {
 		text += fmt.Sprintf("import _ %q\n", i)
 	}
 	return text
 }
 
-// pair is a module in which one package imports another of the same module.
+// pair returns a module in which one package imports another.
 func pair(from, to string) tree {
 	return tree{
 		from + "/x.go": source(from, module+"/"+to),
@@ -55,14 +55,14 @@ func expect(t *testing.T, m tree, what, why string) {
 			return
 		}
 	}
-	t.Errorf("not noticed: %s (%s), among %q", what, why, m.violations(t))
+	t.Errorf("not reported: %s (%s); got %q", what, why, m.violations(t))
 }
 
 func expectNone(t *testing.T, m tree, why string) {
 	t.Helper()
 	for _, violation := range m.violations(t) {
 		if strings.Contains(violation, why) {
-			t.Errorf("wrongly noticed: %s", violation)
+			t.Errorf("wrongly reported: %s", violation)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestEveryImportRuleCanBeBroken(t *testing.T) {
 			t.Errorf("the rule about %s forbids nothing", rule.about)
 		}
 		for _, forbidden := range rule.never {
-			// In a package below it as well.
+			// Also in a package below it.
 			for _, dir := range []string{rule.about, rule.about + "/part"} {
 				expect(t, pair(dir, forbidden), dir+"/x.go imports "+forbidden, rule.why)
 			}
@@ -99,12 +99,12 @@ func TestEveryImportRuleCanBeBroken(t *testing.T) {
 }
 
 func TestEveryDoorCanBeForced(t *testing.T) {
-	for _, door := range doors {
-		expect(t, pair("internal/elsewhere", door.about), "imports "+door.about, door.why)
-		expect(t, pair("internal/elsewhere", door.about+"/part"), "imports "+door.about+"/part", door.why)
-		expectNone(t, pair(door.about, door.about+"/part"), door.why)
-		for _, from := range door.from {
-			expectNone(t, pair(from, door.about), door.why)
+	for _, rule := range importers {
+		expect(t, pair("internal/elsewhere", rule.about), "imports "+rule.about, rule.why)
+		expect(t, pair("internal/elsewhere", rule.about+"/part"), "imports "+rule.about+"/part", rule.why)
+		expectNone(t, pair(rule.about, rule.about+"/part"), rule.why)
+		for _, from := range rule.from {
+			expectNone(t, pair(from, rule.about), rule.why)
 		}
 	}
 }
@@ -153,10 +153,10 @@ func TestPackagesAreNamedAndExplained(t *testing.T) {
 	expect(t, tree{"cmd/mute/main.go": "package main\n"}, "cmd/mute", "no package comment")
 	expectNone(t, tree{
 		"cmd/trl/main.go":              "// The trl command.\npackage main\n",
-		"internal/told/doc.go":         source("internal/told"),
-		"internal/told/rest.go":        "package told\n",
+		"internal/good/doc.go":         source("internal/good"),
+		"internal/good/rest.go":        "package good\n",
 		"internal/onlytests/x_test.go": "package onlytests\n",
-		"internal/told/testdata/x.go":  "package mute\n",
+		"internal/good/testdata/x.go":  "package mute\n",
 		".hidden/x.go":                 "package mute\n",
 	}, "")
 }

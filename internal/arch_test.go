@@ -16,148 +16,148 @@ import (
 
 const module = "github.com/terminal-runtime/trl"
 
-// A request travels one way down and its output one way up; every floor knows
-// only the floor below it. This file is that sentence as tables. The rules are
-// about what is compiled into the daemon and its clients: test files are free.
+// Requests travel down the layers and output travels up; every layer imports only the
+// layers below it. The tables in this file enforce that. They apply to the code that
+// is compiled into the daemon and its clients: test files are exempt.
 
-// imports says what a directory, and every directory below it, may import.
+// imports lists what a directory, and every directory below it, may import.
 var imports = []importRule{
 	{
 		about: "api", only: []string{}, bare: true,
-		why: "a program must be able to speak to TRL without linking anything else",
+		why: "programs must be able to use TRL without linking anything else",
 	},
 	{
 		about: "client", only: []string{"api", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
-		why: "a client knows the vocabulary, whom to believe on its machine, and not the daemon; of others, only what carries it",
+		why: "a client needs the API types, the trust checks and a WebSocket library, but not the daemon",
 	},
 	{
 		about: "conformance", only: []string{}, bare: true,
-		why: "the judge is black-box: sharing code with the daemon, it would share its mistakes",
+		why: "the conformance tests are black-box: code shared with the daemon would share its mistakes",
 	},
 	{
 		about: "internal/holder", only: []string{},
-		why: "what survives the daemon knows nothing of what it keeps, so that nothing in there can break it",
+		why: "the holder survives the daemon and must not depend on the data it keeps, which then cannot break it",
 	},
 	{
 		about: "internal/ledger", only: []string{"internal/holder"},
-		why: "a map that is kept knows nothing of its values",
+		why: "a persistent map does not depend on its values",
 	},
 	{
 		about: "internal/state", only: []string{}, bare: true,
-		why: "how fields are written does not depend on whose they are",
+		why: "the encoding of fields does not depend on their owner",
 	},
 	{
 		about: "internal/freelist", only: []string{}, bare: true,
-		why: "how values are reused does not depend on what they are",
+		why: "reusing values does not depend on their type",
 	},
 	{
 		about: "internal/process", only: []string{"api", "internal/holder"},
-		why: "the lowest floor but what outlives it: killing must be testable with nothing above it",
+		why: "the lowest layer above the holder: killing processes must be testable without the layers above",
 	},
 	{
 		about: "internal/contract", only: []string{"api"},
-		why: "the artefacts are made of the vocabulary and of what the method table says of itself",
+		why: "the generated documents are made from the API types and the descriptions in the method table",
 	},
 	{
 		about: "internal/pty", only: []string{},
-		why: "a pseudo-terminal is a pair of files",
+		why: "a pseudo-terminal is just a pair of files",
 	},
 	{
 		about: "internal/journal", only: []string{"api", "internal/freelist", "internal/holder", "internal/state"},
-		why: "a log of bytes does not know whose they are",
+		why: "a log of bytes does not depend on what wrote them",
 	},
 	{
 		about: "internal/shell", only: []string{"api", "internal/freelist", "internal/holder", "internal/process", "internal/state"},
-		why: "a shell driver needs processes, kept descriptors and nothing else; what output is for is decided above",
+		why: "a shell driver needs only processes and persistent descriptors; the layers above decide what output is used for",
 	},
 	{
 		about: "internal/vt", only: []string{"api"}, bare: true,
-		why: "a terminal is bytes and a screen; what it is for, and whose it is, is decided above",
+		why: "a screen depends only on the bytes written to it; the layers above decide what it is used for",
 	},
 	{
 		about: "internal/spelling", only: []string{}, bare: true,
-		why: "a slip of the pen is one whatever was written",
+		why: "typing errors are the same in any kind of name",
 	},
 	{
 		about: "internal/printable", only: []string{}, bare: true,
-		why: "what can be seen does not depend on who shows it",
+		why: "whether a character is visible does not depend on where it is shown",
 	},
 	{
 		about: "internal/cast", only: []string{"api"}, bare: true,
-		why: "a recording is made of what any client is told",
+		why: "recordings are made from what any client can read",
 	},
 	{
 		about: "internal/drawing", only: []string{"api", "internal/vt"},
-		why: "a picture is made of what any client is told; how wide a character is, is decided in one place",
+		why: "pictures are made from what any client can read; only vt decides how wide a character is",
 	},
 	{
 		about: "internal/trust", only: []string{},
-		why: "both ends of a socket ask it, so it knows neither",
+		why: "both ends of a socket use it, so it depends on neither",
 	},
 	{
 		about: "internal/access", only: []string{"api", "internal/printable"}, without: []string{"net", "net/http"},
-		why: "who may do what does not depend on how a request came",
+		why: "authorization does not depend on the transport of a request",
 	},
 	{
 		about:   "internal/session",
 		never:   []string{"client", "internal/access", "internal/service", "internal/transport", "internal/daemon", "internal/cli"},
 		without: []string{"net", "net/http", "encoding/json"},
-		why:     "the heart must be testable without a socket",
+		why:     "the core must be testable without a socket",
 	},
 	{
 		about:   "internal/service",
 		never:   []string{"client", "internal/session", "internal/transport", "internal/daemon", "internal/cli"},
 		without: []string{"net", "net/http"},
-		why:     "the method table declares the interface it needs, and does not care how a request came",
+		why:     "the method table declares the interface it needs and does not depend on the transport of a request",
 	},
 	{
 		about: "internal/transport",
 		never: []string{"client", "internal/session", "internal/process", "internal/shell", "internal/journal", "internal/daemon", "internal/cli"},
-		why:   "carriers only, no decisions: what a request does is the method table's",
+		why:   "transports make no decisions: the method table decides what a request does",
 	},
 	{
 		about: "internal/doctor", only: []string{"api", "internal/access", "internal/process", "internal/shell", "internal/trust"},
-		why: "what is tried is what a daemon would use; whom to ask, and where, it is told",
+		why: "the doctor tries what a daemon would use, outside of a daemon; its caller provides the connection",
 	},
 	{
 		about: "internal/tour", only: []string{"api", "client"},
-		why: "the tour shows what any user sees, of a daemon that is started as any user does",
+		why: "the tour uses TRL as any user does, including the start of its daemon",
 	},
 	{
 		about: "internal/mcp", only: []string{"api", "internal/drawing", "internal/printable", "internal/spelling", "internal/vt"},
-		why: "tools are made of the methods that any client has, whoever calls them and from where; what output looks like is decided in one place",
+		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
 		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/spelling", "internal/tour", "internal/trust", "internal/vt"},
-		why: "the command line speaks through the client as any user does; the daemon is there for `serve` and for who must signal it, `upgrade` and `stop`, the tools for models for `mcp`, the doctor for `doctor`, the token file for `token`, the screen for showing one to a person, and what answers are made into is made here",
+		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, vt to show screens, and makes recordings and pictures itself",
 	},
 	{
 		about: "packaging/dist", only: []string{}, bare: true,
-		why: "what makes a release knows the program as a file that it builds, runs and packs",
+		why: "the release tool treats trl as a file that it builds, runs and packs",
 	},
 }
 
-// doors says who may import a directory, besides itself.
-var doors = []doorRule{
+// importers lists which directories may import a directory, apart from itself.
+var importers = []importerRule{
 	{
 		about: "internal/holder", from: []string{"internal/daemon", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell"},
-		why: "descriptors are kept by those who own them",
+		why: "the owners of descriptors persist them",
 	},
 	{
 		about: "internal/state", from: []string{"internal/daemon", "internal/journal", "internal/session", "internal/shell"},
-		why: "each owner describes what it keeps; nobody else reads it",
+		why: "each owner encodes its own state; no other package reads it",
 	},
 	{
 		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/session", "internal/shell"},
-		why: "processes are the floor below shells and sessions; the doctor tries the floor itself",
+		why: "processes are the layer below shells and sessions; the doctor checks that layer directly",
 	},
 	{
 		about: "internal/shell", from: []string{"internal/daemon", "internal/doctor", "internal/session"},
-		why: "a shell has one owner, its session; the doctor only looks for them",
+		why: "a shell has one owner, its session; the doctor only finds the installed shells",
 	},
 	{
 		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},
-		why: "output is reached through the session that captured it",
+		why: "output is read through the session that captured it",
 	},
 	{
 		about: "internal/pty", from: []string{"internal/session"},
@@ -165,27 +165,27 @@ var doors = []doorRule{
 	},
 	{
 		about: "internal/vt", from: []string{"internal/cli", "internal/drawing", "internal/mcp", "internal/session"},
-		why: "what a screen shows is asked of the session that has it; a person's terminal is painted from one too, a picture needs to know what is wide, and a model gets output without escapes",
+		why: "a session owns its screen; the command line paints one, pictures need character widths, and mcp removes escapes from output",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},
-		why: "the daemon tells output and times; what is made of them is for who asks",
+		why: "the daemon returns output and times; clients make recordings from them",
 	},
 	{
 		about: "internal/drawing", from: []string{"internal/cli", "internal/mcp"},
-		why: "the daemon tells what is on a screen; what is made of it is for who asks",
+		why: "the daemon returns the contents of a screen; clients make pictures from it",
 	},
 	{
 		about: "internal/session", from: []string{"internal/daemon"},
-		why: "wired in one place; the service sees it through an interface of its own",
+		why: "wired in one place; the service uses its own interface",
 	},
 	{
 		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/service", "internal/transport"},
-		why: "asked at the doors and in the method table; below it everybody has been let in",
+		why: "used by the transports and the method table; the layers below serve authorized requests only",
 	},
 	{
 		about: "internal/trust", from: []string{"client", "internal/cli", "internal/daemon", "internal/doctor", "internal/transport"},
-		why: "asked where a path of this machine is opened; the command line explains its refusals",
+		why: "used where a local path is opened; the command line explains its errors",
 	},
 	{
 		about: "internal/service", from: []string{"internal/daemon", "internal/transport"},
@@ -197,63 +197,63 @@ var doors = []doorRule{
 	},
 	{
 		about: "internal/daemon", from: []string{"cmd/trl", "internal/cli"},
-		why: "the daemon is the top floor",
+		why: "the daemon is the top layer",
 	},
 	{
 		about: "internal/mcp", from: []string{"internal/cli", "internal/daemon"},
-		why: "it is served on stdio by the one, and over HTTP by the other",
+		why: "the command line serves it on stdio, and the daemon over HTTP",
 	},
 	{
 		about: "internal/doctor", from: []string{"internal/cli"},
-		why: "a daemon does not examine itself; a person asks",
+		why: "a person runs the doctor; a daemon does not check itself",
 	},
 	{
 		about: "internal/cli", from: []string{"cmd/trl"},
-		why: "nothing is built on a command line",
+		why: "nothing depends on the command line",
 	},
 	{
 		about: "internal/tour", from: []string{"internal/cli"},
-		why: "it is a command",
+		why: "the tour is a command",
 	},
 	{
 		about: "internal/trltest", from: []string{},
-		why: "it is for tests",
+		why: "only for tests",
 	},
 	{
 		about: "internal/contract", from: []string{},
-		why: "what is generated is checked by tests, and not made at run time",
+		why: "tests check the generated documents; nothing generates them at run time",
 	},
 }
 
-// libraries says who may import a module of others, and what is below it.
-var libraries = []doorRule{
+// libraries lists which directories may import a third-party module and its packages.
+var libraries = []importerRule{
 	{
 		about: "github.com/prometheus", from: []string{"internal/daemon"},
-		why: "what is counted is counted in plain Go; how it is shown is decided in one place",
+		why: "other packages count in plain Go; only the daemon exports metrics",
 	},
 	{
 		about: "github.com/coder/websocket", from: []string{"client", "internal/transport"},
-		why: "only the two ends of a connection know that it is a WebSocket",
+		why: "only the two ends of a connection depend on WebSockets",
 	},
 	{
 		about: "github.com/modelcontextprotocol", from: []string{"internal/mcp"},
-		why: "only the tools for models know how models are spoken to",
+		why: "only the tools for models depend on MCP",
 	},
 }
 
-// reapers says who may start a process, or wait for any.
+// reapers lists which directories may start processes or wait for them.
 var reapers = useRule{
 	names: map[string][]string{
 		"os":                    {"StartProcess"},
-		"os/exec":               {"Command", "CommandContext", "Cmd"}, // LookPath starts nothing
+		"os/exec":               {"Command", "CommandContext", "Cmd"}, // LookPath starts no process
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/tour", "internal/trltest", "packaging/dist"}, // a client, the command line and the tour may start a daemon; the doctor and what makes a release are in none
-	why:  "there is one reaper: a second waiter would steal statuses, and a child it does not know could not be killed",
+	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/tour", "internal/trltest", "packaging/dist"}, // a client, the command line and the tour may start a daemon; the doctor and the release tool run outside of a daemon
+	why:  "there is one reaper: a second waiter would steal exit statuses, and a child unknown to the reaper could not be killed",
 }
 
-// vague are names that say nothing of what is inside, and `runtime`, which
+// vague lists package names that do not describe their contents, and `runtime`, which
 // shadows the standard library's.
 var vague = []string{"common", "helper", "helpers", "misc", "runtime", "types", "util", "utils"}
 
@@ -265,25 +265,25 @@ func TestArchitecture(t *testing.T) {
 	for _, violation := range check(files) {
 		t.Error(violation)
 	}
-	// A rule about something that has moved away guards nothing.
+	// A rule about a directory that has moved enforces nothing.
 	for _, dir := range ruledDirs() {
 		if !slices.ContainsFunc(files, func(f file) bool { return within(f.dir, dir) }) {
-			t.Errorf("there is a rule about %s, which does not exist", dir)
+			t.Errorf("a rule names %s, which does not exist", dir)
 		}
 	}
 }
 
 type importRule struct {
 	about   string
-	only    []string // of this module it imports nothing but these; nil: anything
-	never   []string // of this module it does not import these
-	bare    bool     // of others it imports the standard library alone
-	but     []string // and these
-	without []string // of others it does not import these; net/http is not a part of net
+	only    []string // allowed packages of this module; nil: any
+	never   []string // forbidden packages of this module
+	bare    bool     // of other modules, allow only the standard library
+	but     []string // exceptions to bare
+	without []string // forbidden packages of other modules; net does not include net/http
 	why     string
 }
 
-type doorRule struct {
+type importerRule struct {
 	about string
 	from  []string
 	why   string
@@ -295,7 +295,7 @@ type useRule struct {
 	why   string
 }
 
-// file is what the rules look at in one Go file that is not a test.
+// file is what the rules check in one non-test Go file.
 type file struct {
 	dir     string // from the module's root
 	name    string // of the file
@@ -312,7 +312,7 @@ type imported struct {
 
 func (f file) String() string { return path.Join(f.dir, f.name) }
 
-// load parses every Go file of a module that is not a test.
+// load parses every non-test Go file of a module.
 func load(tree fs.FS) ([]file, error) {
 	var files []file
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -358,7 +358,7 @@ func read(syntax *ast.File) (file, error) {
 			name = spec.Name.Name
 		}
 		if name == "." {
-			// Its names can't be told from the package's own.
+			// Its names cannot be distinguished from the package's own.
 			for _, watched := range reapers.names[full] {
 				f.uses = append(f.uses, full+"."+watched)
 			}
@@ -378,7 +378,7 @@ func read(syntax *ast.File) (file, error) {
 	return f, nil
 }
 
-// check returns one line for each breach of each rule.
+// check returns one line for each violation of each rule.
 func check(files []file) []string {
 	var violations []string
 	report := func(where fmt.Stringer, what, why string) {
@@ -393,9 +393,9 @@ func check(files []file) []string {
 					report(f, "imports "+i.path, rule.why)
 				}
 			}
-			for _, door := range doors {
-				if i.ours && within(i.path, door.about) && !within(f.dir, door.about) && !anyWithin(f.dir, door.from) {
-					report(f, "imports "+i.path, door.why)
+			for _, rule := range importers {
+				if i.ours && within(i.path, rule.about) && !within(f.dir, rule.about) && !anyWithin(f.dir, rule.from) {
+					report(f, "imports "+i.path, rule.why)
 				}
 			}
 			for _, library := range libraries {
@@ -412,12 +412,12 @@ func check(files []file) []string {
 			}
 		}
 		if slices.Contains(vague, f.pkg) || slices.Contains(vague, path.Base(f.dir)) {
-			report(f, "is in a package named "+f.pkg, "a name must say what is inside")
+			report(f, "is in a package named "+f.pkg, "a name must describe the contents")
 		}
 	}
 	for dir := range dirs {
 		if !slices.ContainsFunc(files, func(f file) bool { return f.dir == dir && documents(f) }) {
-			violations = append(violations, dir+" has no package comment: a reader begins there")
+			violations = append(violations, dir+" has no package comment: readers start there")
 		}
 	}
 	slices.Sort(violations)
@@ -431,15 +431,15 @@ func (r importRule) allows(i imported) bool {
 	return !slices.Contains(r.without, i.path) && (!r.bare || standard(i.path) || anyWithin(i.path, r.but))
 }
 
-// standard reports whether an import path is the standard library's: its first
-// element is no host name.
+// standard reports whether an import path is in the standard library: its first
+// element is not a host name.
 func standard(full string) bool {
 	first, _, _ := strings.Cut(full, "/")
 	return !strings.Contains(first, ".")
 }
 
-// documents reports whether the file has a package comment in the form that
-// documentation tools expect.
+// documents reports whether the file has a package comment in the form that go doc
+// expects.
 func documents(f file) bool {
 	if f.pkg == "main" {
 		return strings.TrimSpace(f.doc) != ""
@@ -454,14 +454,14 @@ func anyWithin(dir string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) })
 }
 
-// ruledDirs are the directories of this module that the rules name.
+// ruledDirs returns the directories of this module that the rules name.
 func ruledDirs() []string {
 	dirs := slices.Clone(reapers.from)
 	for _, rule := range imports {
 		dirs = append(append(dirs, rule.about), rule.only...)
 	}
-	for _, door := range doors {
-		dirs = append(append(dirs, door.about), door.from...)
+	for _, rule := range importers {
+		dirs = append(append(dirs, rule.about), rule.from...)
 	}
 	for _, library := range libraries {
 		dirs = append(dirs, library.from...)

@@ -16,45 +16,45 @@ import (
 	"testing/fstest"
 )
 
-// A red test must mean that the code is wrong, also on a machine that is busy or
-// shared with others. The rules in this file keep out what has failed there for
-// no fault of the code. Where a test can wait for a condition it does so
-// (trltest.Eventually), a command is held at a place by trltest.Gate, and what
-// only time can show is repeated (trltest.Undisturbed).
+// A failing test must mean that the code is wrong, even on a busy or shared machine.
+// The rules in this file forbid patterns that have caused failures there although the
+// code was right. A test waits for a condition where it can (trltest.Eventually),
+// blocks a command at a known point with trltest.Gate, and repeats measurements of
+// time (trltest.Undisturbed).
 
-// sleepMarks are what the comment beside a time.Sleep in a test begins with.
+// sleepMarks are the allowed first words of the comment after a time.Sleep in a test.
 var sleepMarks = map[string]string{
-	"poll":    "a pause between two looks at a condition, in a loop that ends",
-	"absence": "what is waited for is that nothing happens",
-	"pace":    "the moment itself is what is tested, or the clock is synctest's",
+	"poll":    "a pause between two checks of a condition, in a bounded loop",
+	"absence": "the test waits to see that nothing happens",
+	"pace":    "the time itself is tested, or the clock is synctest's",
 }
 
 var sleepMark = regexp.MustCompile(`^// (\w+): \S`)
 
 const (
-	whySleep   = "a sleep is no synchronisation: wait for the condition, or say in a comment beside it what it is for: // poll: …, // absence: … or // pace: …"
-	whyPoll    = "a poll is one look of many: it must be in a loop"
-	whyMachine = "others run the same on this machine: look for a process by a token of the test's own, such as $TOKEN"
-	whyForever = "a loop in a shell must end when what it waits for never comes: count, and compare with -gt"
+	whySleep   = "a sleep is not synchronisation: wait for the condition, or explain the sleep in a comment on the same line: // poll: …, // absence: … or // pace: …"
+	whyPoll    = "a poll must be in a loop"
+	whyMachine = "other tests may run the same command on this machine: find a process by the test's own token, such as $TOKEN"
+	whyForever = "a loop in a shell must end even if its condition never becomes true: count, and compare with -gt"
 )
 
-// ownTokens are what only one test has in its command lines: the stories' number
-// and directories, the torture table's number, a variable of a program.
+// ownTokens matches text that makes a command line unique to one test: the stories'
+// number and directories, the torture table's number, a variable of a program.
 var ownTokens = regexp.MustCompile(`\$\{?(TOKEN|WORK|TMPDIR)\b|\{\{N\}\}|"\s*\+|\{(name|seconds)\}`)
 
-// storyNumber is one that docs/story_test.go replaces.
+// storyNumber matches a number that docs/story_test.go replaces.
 var storyNumber = regexp.MustCompile(`'sleep (\d{4}|\d\.0\d)'`)
 
 var (
-	// byCommandLine is a look at the command lines of all processes.
+	// byCommandLine matches a search in the command lines of all processes.
 	byCommandLine = regexp.MustCompile(`\bpgrep\b["', ]+-\w*f`)
-	// killsByName ends processes of others too.
+	// killsByName matches commands that also kill other processes of the same name.
 	killsByName = regexp.MustCompile(`\b(pkill|killall)\b["', ]+-?\w`)
-	// forever is a loop that waits for a file or a process and counts nothing.
+	// forever matches an unbounded loop that waits for a file or a process.
 	forever = regexp.MustCompile(`\b(until|while) (! )?(\[|test |pgrep )[^;]*; do sleep`)
 )
 
-// steadiness returns one line for each breach of these rules in a file.
+// steadiness returns one line for each violation of these rules in a file.
 func steadiness(name, text string) []string {
 	var found []string
 	report := func(line int, why string) { found = append(found, fmt.Sprintf("%s:%d: %s", name, line, why)) }
@@ -77,7 +77,7 @@ func steadiness(name, text string) []string {
 	return found
 }
 
-// sleeps returns what is wrong with calls of time.Sleep, by line.
+// sleeps returns the violations in calls of time.Sleep, by line.
 func sleeps(name, text string) map[int]string {
 	wrong := map[int]string{}
 	set := token.NewFileSet()
@@ -94,10 +94,10 @@ func sleeps(name, text string) map[int]string {
 			}
 		}
 	}
-	beside := map[int]string{} // comments by line
+	comments := map[int]string{} // by line
 	for _, group := range syntax.Comments {
 		for _, c := range group.List {
-			beside[set.Position(c.Pos()).Line] = c.Text
+			comments[set.Position(c.Pos()).Line] = c.Text
 		}
 	}
 	var loops []ast.Node
@@ -114,7 +114,7 @@ func sleeps(name, text string) map[int]string {
 			return true
 		}
 		line := set.Position(selector.Pos()).Line
-		mark := sleepMark.FindStringSubmatch(beside[line])
+		mark := sleepMark.FindStringSubmatch(comments[line])
 		switch {
 		case len(mark) == 0 || sleepMarks[mark[1]] == "":
 			wrong[line] = whySleep
@@ -126,20 +126,20 @@ func sleeps(name, text string) map[int]string {
 	return wrong
 }
 
-// ofTests says whether a file is a test, or something that tests run.
+// ofTests reports whether a file is a test, or is run by tests.
 func ofTests(name string) bool {
 	switch {
-	case name == "internal/steady_test.go": // it breaks the rules on purpose
+	case name == "internal/steady_test.go": // it violates the rules on purpose
 		return false
 	case strings.HasSuffix(name, "_test.go"), path.Ext(name) == ".txtar", name == "conformance/torture.json":
 		return true
 	case strings.HasPrefix(name, "sdk/"):
 		return path.Ext(name) == ".py" || path.Ext(name) == ".mjs"
 	}
-	return path.Ext(name) == ".md" // documents are typed by a test
+	return path.Ext(name) == ".md" // a test runs the commands in documents
 }
 
-// unsteady checks a tree.
+// unsteady returns the violations in a tree.
 func unsteady(tree fs.FS) (found []string, err error) {
 	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -187,7 +187,7 @@ func TestUnsteadyTestsAreNoticed(t *testing.T) {
 		{"a_test.go", test("defer time.AfterFunc(1, func() { time.Sleep(1) })"), whySleep},
 		{"a_test.go", test("for { time.Sleep(1) // poll: until it is there\n}"), ""},
 		{"a_test.go", test("for ; ; time.Sleep(1) { // poll: until it is there\n}"), ""},
-		{"a_test.go", test("time.Sleep(1) // absence: nobody hangs up"), ""},
+		{"a_test.go", test("time.Sleep(1) // absence: no client hangs up"), ""},
 		{"a_test.go", test("time.Sleep(1) // pace: the clock is the bubble's"), ""},
 		{"a_test.go", test("other.Sleep(1)"), ""},
 		{"a.go", test("time.Sleep(1)"), ""}, // not a test
@@ -203,7 +203,7 @@ func TestUnsteadyTestsAreNoticed(t *testing.T) {
 		{"testdata/a.txtar", "exec sh -c 'until [ -e go ]; do sleep 0.02; done'\n", whyForever},
 		{"testdata/a.txtar", "until pgrep -f $TOKEN >/dev/null; do sleep 0.02; done\n", whyForever},
 		{"testdata/a.txtar", "exec sh -c 'until [ -e go ] || [ $((n+=1)) -gt 100 ]; do sleep 0.02; done'\n", ""},
-		{"testdata/a.txtar", "exec trl run -- 'while :; do sleep 1; done'\n", ""}, // it is stopped
+		{"testdata/a.txtar", "exec trl run -- 'while :; do sleep 1; done'\n", ""}, // the story stops it
 		{"sdk/python/tests/a.py", "run(['pgrep', '-fc', 'sleep 5'])\n", whyMachine},
 		{"docs/a.md", "$ pgrep -f 'sleep 60'\n", whyMachine},
 		{"docs/a.md", "$ pgrep -fx 'sleep 4322'\n", ""},

@@ -85,7 +85,7 @@ func TestTokenFileIsPrivateAndHoldsNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), secret) || strings.Contains(string(text), strings.TrimPrefix(secret, secretPrefix)) {
-		t.Error("the token is in the file")
+		t.Error("the file contains the secret")
 	}
 	tokens, err := file.List()
 	if err != nil || len(tokens) != 1 || tokens[0] != token || token.Expires.Sub(token.Created) != time.Hour {
@@ -122,15 +122,15 @@ func TestWhatIsNoTokenIsNotMade(t *testing.T) {
 		"control":   {Scope: ScopeRead, Tag: "a\nb"},
 	} {
 		if _, _, err := file.Create(n); err == nil {
-			t.Errorf("%s: it was made", name)
+			t.Errorf("%s: Create accepted it", name)
 		}
 	}
 	if _, err := os.Stat(file.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("there is a file: %v", err)
+		t.Errorf("Create made a file: %v", err)
 	}
 }
 
-// Many who make tokens at once lose none.
+// Concurrent changes lose no token.
 func TestChangesTakeTurns(t *testing.T) {
 	file := newFile(t)
 	const writers, each = 8, 10
@@ -181,12 +181,12 @@ func TestUnsafeTokenFilesAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := OpenKeyring(file.Path, nil); err == nil {
-				t.Error("a keyring was made of it")
+				t.Error("OpenKeyring accepted it")
 			} else if strings.Contains(err.Error(), secret) {
-				t.Error("the error has the token")
+				t.Error("the error contains the secret")
 			}
 			if _, _, err := file.Create(NewToken{Scope: ScopeRead}); err == nil {
-				t.Error("it was written")
+				t.Error("Create wrote to it")
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestDirectoryOfOthersIsRefused(t *testing.T) {
 	}
 }
 
-// keyring makes one whose clock is moved by hand.
+// keyring returns a Keyring and the time that its clock returns.
 func keyring(t *testing.T, file File, log *bytes.Buffer) (*Keyring, *time.Time) {
 	t.Helper()
 	k, err := OpenKeyring(file.Path, slog.New(slog.NewTextHandler(log, nil)))
@@ -220,7 +220,7 @@ func TestKeyringNoticesChanges(t *testing.T) {
 	var log bytes.Buffer
 	k, now := keyring(t, file, &log) // there is no file yet
 	if k.Usable() != 0 {
-		t.Error("there are tokens in no file")
+		t.Error("a missing file has tokens")
 	}
 	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, Tag: "x"})
 	*now = now.Add(checkInterval)
@@ -229,21 +229,21 @@ func TestKeyringNoticesChanges(t *testing.T) {
 	}
 	for _, wrong := range []string{"", secret[:len(secret)-1], secret + "x", strings.ToUpper(secret), token.ID} {
 		if _, ok := k.Find(wrong); ok {
-			t.Errorf("a secret of %d bytes is taken for one of %d", len(wrong), len(secret))
+			t.Errorf("a wrong secret of %d bytes is accepted for one of %d", len(wrong), len(secret))
 		}
 	}
 	if err := file.Revoke(token.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := k.Find(secret); !ok {
-		t.Error("the file is looked at more often than once a second")
+		t.Error("the file is checked more than once a second")
 	}
 	*now = now.Add(checkInterval)
 	if _, ok := k.Find(secret); ok || k.Valid(token.ID) {
-		t.Error("a revoked token is good")
+		t.Error("a revoked token is valid")
 	}
 	if strings.Contains(log.String(), secret) {
-		t.Error("the log has the token")
+		t.Error("the log contains the secret")
 	}
 }
 
@@ -262,22 +262,22 @@ func TestKeyringKeepsWhatWasGood(t *testing.T) {
 	for range 5 {
 		*now = now.Add(checkInterval)
 		if _, ok := k.Find(secret); !ok || !k.Valid(token.ID) {
-			t.Error("a good token was lost")
+			t.Error("a valid token was lost")
 		}
 	}
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-		t.Errorf("%d complaints: %s", n, &log)
+		t.Errorf("%d errors logged: %s", n, &log)
 	}
 	if regexp.MustCompile(`[0-9a-f]{16}`).MatchString(log.String()) {
-		t.Errorf("the log has a hash: %s", &log)
+		t.Errorf("the log contains a hash: %s", &log)
 	}
-	// A file that is gone has no tokens: who removes it means it.
+	// Removing the file revokes all tokens.
 	if err := os.Remove(file.Path); err != nil {
 		t.Fatal(err)
 	}
 	*now = now.Add(checkInterval)
 	if _, ok := k.Find(secret); ok {
-		t.Error("a token of no file is good")
+		t.Error("a token of a removed file is valid")
 	}
 }
 
@@ -288,11 +288,11 @@ func TestTokensExpire(t *testing.T) {
 	k, now := keyring(t, file, &log)
 	*now = token.Expires.Add(-time.Nanosecond)
 	if _, ok := k.Find(secret); !ok || !k.Valid(token.ID) || k.Usable() != 1 {
-		t.Error("it has expired early")
+		t.Error("the token expired early")
 	}
 	*now = token.Expires
 	if _, ok := k.Find(secret); ok || k.Valid(token.ID) || k.Usable() != 0 {
-		t.Error("it has not expired")
+		t.Error("the token did not expire")
 	}
 }
 
@@ -301,7 +301,7 @@ func TestLimiter(t *testing.T) {
 		l := NewLimiter(Limits{Rate: 10})
 		for i := range 10 {
 			if leave, _ := l.Enter("a"); leave == nil {
-				t.Errorf("request %d of a burst is refused", i)
+				t.Errorf("request %d of a burst was refused", i)
 			}
 		}
 		leave, wait := l.Enter("a")
@@ -309,11 +309,11 @@ func TestLimiter(t *testing.T) {
 			t.Errorf("the 11th: %v", wait)
 		}
 		if leave, _ := l.Enter("b"); leave == nil {
-			t.Error("another token has to wait")
+			t.Error("another token was refused")
 		}
 		time.Sleep(wait) // pace: the clock is the bubble's
 		if leave, _ := l.Enter("a"); leave == nil {
-			t.Error("what was said to be long enough is not")
+			t.Error("refused after the wait")
 		}
 	})
 }
@@ -325,23 +325,23 @@ func TestLimiterForgetsThoseAtRest(t *testing.T) {
 		for i := range 10 * maxUsers {
 			leave, _ := l.Enter(fmt.Sprint(i))
 			leave()
-			time.Sleep(time.Second) // pace: the clock is the bubble's; its account is full again
+			time.Sleep(time.Second) // pace: the clock is the bubble's; its bucket is full again
 		}
 		if len(l.users) > maxUsers {
-			t.Errorf("%d accounts", len(l.users))
+			t.Errorf("%d tokens are tracked", len(l.users))
 		}
 		if leave, _ := l.Enter("busy"); leave != nil {
-			t.Error("one that is in was forgotten")
+			t.Error("a busy token was forgotten")
 		}
 		stay()
 		if leave, _ := l.Enter("busy"); leave == nil {
-			t.Error("it has left, and may not come in")
+			t.Error("refused after leave")
 		}
 	})
 }
 
-// FuzzTokenFile reads any text as a token file: nothing that is read lets an
-// unknown secret in.
+// FuzzTokenFile parses arbitrary text as a token file: a parsed token is always
+// complete.
 func FuzzTokenFile(f *testing.F) {
 	f.Add([]byte(`{"version":1,"tokens":[{"id":"t-1","scope":"run","sha256":"` + strings.Repeat("ab", 32) + `"}]}`))
 	f.Add([]byte(`{"version":1,"tokens":[{"id":"t-1","scope":"run","sha256":""}]}`))

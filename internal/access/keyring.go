@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// lookEvery is how often the token file is looked at, at the most: so soon a
-// new token works and a revoked one does not. More often would cost a system
-// call for every request.
+// checkInterval is the minimum time between two checks of the token file, and so the
+// delay until a new token works and a revoked one stops working. Checking more often
+// would cost a system call for every request.
 const checkInterval = time.Second
 
-// Keyring knows the tokens of a file, and notices when they change. It is safe
-// for concurrent use.
+// Keyring caches the tokens of a file and reloads them when the file changes. It is
+// safe for concurrent use.
 type Keyring struct {
 	file File
 	log  *slog.Logger
-	now  func() time.Time // time.Now, but for tests
+	now  func() time.Time // time.Now, except in tests
 
-	mu        sync.Mutex // guards what follows
-	checkedAt time.Time  // when the file was looked at last
+	mu        sync.Mutex // guards the fields below
+	checkedAt time.Time  // last check of the file
 	lastInfo  fs.FileInfo
-	lastError string // the last complaint, said once
+	lastError string // last logged error, to log it only once
 	keys      []key
 }
 
@@ -48,9 +48,9 @@ func OpenKeyring(path string, log *slog.Logger) (*Keyring, error) {
 	return k, nil
 }
 
-// load reads the file. Under k.mu, or before k is shared.
+// load reads the file. The caller must hold k.mu, unless k is not shared yet.
 func (k *Keyring) load() error {
-	info, err := os.Stat(k.file.Path) // before it is read: a change in between is seen again
+	info, err := os.Stat(k.file.Path) // before reading: a change in between causes a reload
 	if err != nil {
 		info = nil
 	}
@@ -70,8 +70,8 @@ func (k *Keyring) load() error {
 	return nil
 }
 
-// refresh reads the file again if it has changed. What can't be read changes
-// nothing: the tokens that were good stay so, and the log says why. Under k.mu.
+// refresh reads the file again if it has changed. If it cannot be read, refresh logs
+// the error and the loaded tokens stay valid. The caller must hold k.mu.
 func (k *Keyring) refresh(now time.Time) {
 	if now.Sub(k.checkedAt) < checkInterval {
 		return
@@ -83,25 +83,24 @@ func (k *Keyring) refresh(now time.Time) {
 	}
 	before := len(k.keys)
 	if err := k.load(); err != nil {
-		if complaint := err.Error(); complaint != k.lastError {
-			k.lastError = complaint
-			k.log.Error("the token file can't be read: the tokens that were read before stay in force", "error", err)
+		if text := err.Error(); text != k.lastError {
+			k.lastError = text
+			k.log.Error("cannot read the token file; keeping the loaded tokens", "error", err)
 		}
 		return
 	}
 	k.lastError = ""
-	k.log.Info("the token file was read again", "before", before, "now", len(k.keys))
+	k.log.Info("reloaded the token file", "before", before, "now", len(k.keys))
 }
 
-// same reports whether a file has not changed. It is replaced as a whole, so
-// its inode tells, and where that is reused its time does.
+// unchanged reports whether a file is the same. Changes replace the whole file, so
+// its inode differs, or, if the inode is reused, its time.
 func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }
 
-// Find returns the token with that secret, unless it has expired. It compares
-// with all of them, each in constant time, so that how long it takes says
-// nothing.
+// Find returns the token with the given secret, unless it has expired. It compares
+// with every token in constant time, so that its timing reveals nothing.
 func (k *Keyring) Find(secret string) (Token, bool) {
 	hash := hashOf(secret)
 	k.mu.Lock()
@@ -118,8 +117,8 @@ func (k *Keyring) Find(secret string) (Token, bool) {
 	return k.keys[found].token, true
 }
 
-// Holds reports whether the token with that id is still good, for who came in
-// with it some time ago.
+// Valid reports whether the token with the given id is still valid, for connections
+// that were authenticated with it earlier.
 func (k *Keyring) Valid(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,7 +132,7 @@ func (k *Keyring) Valid(id string) bool {
 	return false
 }
 
-// Usable counts the tokens that have not expired.
+// Usable returns the number of tokens that have not expired.
 func (k *Keyring) Usable() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits bounds what each token may ask of the daemon, so that one client
-// that has gone wild leaves room for the others. The zero value bounds nothing.
+// Limits bounds the requests of each token, so that one misbehaving client leaves
+// capacity for the others. The zero value means no limits.
 type Limits struct {
-	Rate       int // requests a second, and as many in a burst; 0: any
-	Concurrent int // requests being served, streams included; 0: any
+	Rate       int // requests per second, and the size of a burst; 0: unlimited
+	Concurrent int // requests in progress, including streams; 0: unlimited
 }
 
-// Limiter keeps the limits, for each token by its id. It is safe for
-// concurrent use.
+// Limiter enforces the limits for each token, by its id. It is safe for concurrent
+// use.
 type Limiter struct {
 	limits Limits
 
@@ -28,15 +28,16 @@ type usage struct {
 	busy    int
 }
 
-// NewLimiter returns one with nothing used.
+// NewLimiter returns a Limiter that enforces l.
 func NewLimiter(l Limits) *Limiter { return &Limiter{limits: l, users: map[string]*usage{}} }
 
-// fullWait is what who has too many requests in flight is told to wait: when
-// one ends is not known, and asking again after a second costs nobody much.
+// busyRetryAfter is the wait for a token with too many requests in progress: when one
+// will end is unknown, and a retry every second is cheap.
 const busyRetryAfter = time.Second
 
-// Enter takes room for one request of a token. If there is none it returns
-// how long to wait before asking again; else leave gives the room back.
+// Enter starts one request of a token. The caller must call leave when the request
+// has ended. If the token is over its limits, leave is nil and wait is the time to
+// wait before a retry.
 func (l *Limiter) Enter(id string) (leave func(), wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,11 +63,11 @@ func (l *Limiter) Enter(id string) (leave func(), wait time.Duration) {
 	}, 0
 }
 
-// maxUsers is how many tokens are kept before those at rest are forgotten.
-// Tokens come and go; what is known of one at rest is as good as nothing.
+// maxUsers is the number of tokens above which idle ones are removed. Tokens come
+// and go, and an idle one has no state worth keeping.
 const maxUsers = 256
 
-// add makes the account of a token. Under l.mu.
+// add starts tracking a token. The caller must hold l.mu.
 func (l *Limiter) add(id string) *usage {
 	if len(l.users) >= maxUsers {
 		for other, u := range l.users {

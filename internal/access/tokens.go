@@ -20,26 +20,25 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// Token is what is known of a token. The token itself is known to its holder
-// alone.
+// Token describes a token. Only the client that uses it has the secret.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"` // for people
 	Scope   Scope     `json:"scope"`
-	Tag     string    `json:"tag,omitempty"` // the token is for sessions with this tag alone
+	Tag     string    `json:"tag,omitempty"` // limits the token to sessions with this tag
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
 
-// Expired reports whether the token's time is over.
+// Expired reports whether the token has expired.
 func (t Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// record is a token in the file.
+// storedToken is a token in the file.
 type storedToken struct {
 	Token
-	// Hash is the SHA-256 of the token, in hexadecimal. A plain hash is enough:
-	// a token is 256 random bits, so there is nothing to guess that a slow or
-	// salted hash would protect.
+	// Hash is the SHA-256 of the secret, in hexadecimal. A plain hash is enough: the
+	// secret is 256 random bits, which a slow or salted hash would not protect any
+	// better.
 	Hash string `json:"sha256"`
 }
 
@@ -51,11 +50,11 @@ type contents struct {
 
 const fileVersion = 1
 
-// secretPrefix begins every token, so that one that leaked into a log or a
-// repository can be recognised by scanners and by people.
+// secretPrefix is the prefix of every secret, so that scanners and people recognise
+// one that leaked into a log or a repository.
 const secretPrefix = "trl_"
 
-// secretBytes are the random ones of a token: 256 bits can't be guessed.
+// secretBytes is the number of random bytes: 256 bits cannot be guessed.
 const secretBytes = 32
 
 func newSecret() string {
@@ -64,25 +63,26 @@ func newSecret() string {
 	return secretPrefix + base32Lower(b[:])
 }
 
-// newID makes an id of 50 random bits, as those of sessions.
+// newID returns an id of 50 random bits, like those of sessions.
 func newID() string {
 	var b [7]byte
 	_, _ = rand.Read(b[:])
 	return "t-" + base32Lower(b[:])[:10]
 }
 
-// plain32 is base32 without characters at which a terminal would end a word.
+// base32Lower returns b in base32, which a double click in a terminal selects as a
+// whole.
 func base32Lower(b []byte) string {
 	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
 
 func hashOf(secret string) [sha256.Size]byte { return sha256.Sum256([]byte(secret)) }
 
-// File is a token file. Its methods may be called from any number of processes
-// at once: they take turns by a lock beside the file.
+// File is a token file. Its methods are safe for concurrent use by any number of
+// processes: changes are serialised by a lock file next to it.
 type File struct{ Path string }
 
-// NewToken is what is asked for in a new token.
+// NewToken has the parameters of a token to create.
 type NewToken struct {
 	Name  string
 	Scope Scope
@@ -90,7 +90,7 @@ type NewToken struct {
 	TTL   time.Duration // 0: it does not expire
 }
 
-// maxLabel bounds names and tags: they are shown in tables.
+// maxLabel is the maximum length of names and tags: they are shown in tables.
 const maxLabel = 200
 
 func (n NewToken) check() error {
@@ -98,11 +98,11 @@ func (n NewToken) check() error {
 		return fmt.Errorf("the scope must be one of %s", scopeList())
 	}
 	if n.TTL < 0 {
-		return errors.New("a token can't expire before it is made")
+		return errors.New("the ttl of a token must not be negative")
 	}
 	for what, text := range map[string]string{"name": n.Name, "tag": n.Tag} {
 		if len(text) > maxLabel || !printable.Line(text) {
-			return fmt.Errorf("a %s has at most %d bytes and no control or invisible characters", what, maxLabel)
+			return fmt.Errorf("a %s must have at most %d bytes and no control or invisible characters", what, maxLabel)
 		}
 	}
 	return nil
@@ -116,8 +116,8 @@ func scopeList() string {
 	return strings.Join(names, ", ")
 }
 
-// Create makes a token and returns it with its secret, which is not kept
-// anywhere and can't be shown again.
+// Create creates a token and returns it with its secret. The secret is stored nowhere
+// and cannot be shown again.
 func (f File) Create(n NewToken) (secret string, token Token, err error) {
 	if err := n.check(); err != nil {
 		return "", Token{}, err
@@ -139,10 +139,10 @@ func (f File) Create(n NewToken) (secret string, token Token, err error) {
 	return secret, token, nil
 }
 
-// ErrNoToken says that there is no token with an id.
-var ErrNoToken = errors.New("there is no token with this id")
+// ErrNoToken is returned if there is no token with the given id.
+var ErrNoToken = errors.New("no token with this id")
 
-// Revoke forgets a token. Who holds it is refused from then on.
+// Revoke removes a token. Clients that use it are refused from then on.
 func (f File) Revoke(id string) error {
 	return f.update(func(c *contents) error {
 		before := len(c.Tokens)
@@ -154,7 +154,7 @@ func (f File) Revoke(id string) error {
 	})
 }
 
-// List returns the tokens, oldest first. A file that does not exist has none.
+// List returns the tokens, oldest first; none if the file does not exist.
 func (f File) List() ([]Token, error) {
 	c, err := f.read()
 	if err != nil {
@@ -167,12 +167,12 @@ func (f File) List() ([]Token, error) {
 	return tokens, nil
 }
 
-// maxFileBytes bounds what is read: some hundred bytes for each of more tokens
-// than anyone can oversee.
+// maxFileBytes is the maximum size of the file: a few hundred bytes for each of more
+// tokens than anyone can manage.
 const maxFileBytes = 16 << 20
 
-// read returns what is in the file. One that others could have read or written
-// is refused: who can write it lets himself in.
+// read returns the contents of the file. It refuses a file that others could have
+// read or written: anyone who can write it can get in.
 func (f File) read() (contents, error) {
 	file, err := os.Open(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -203,49 +203,49 @@ func (f File) read() (contents, error) {
 func checkPrivate(path string, info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("token file %s: it is not a file", path)
+		return fmt.Errorf("token file %s: not a regular file", path)
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("token file %s: others may read or write it: run chmod 600 on it", path)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
-		return fmt.Errorf("token file %s: it belongs to another user (uid %d)", path, owner)
+		return fmt.Errorf("token file %s: belongs to another user (uid %d)", path, owner)
 	}
 	return nil
 }
 
-// parse reads the text of a token file. Its errors never quote it.
+// parse parses the text of a token file. Its errors never quote the text.
 func parse(text []byte) (contents, error) {
 	if len(text) > maxFileBytes {
-		return contents{}, fmt.Errorf("it is longer than %d bytes", maxFileBytes)
+		return contents{}, fmt.Errorf("longer than %d bytes", maxFileBytes)
 	}
 	var c contents
 	if err := json.Unmarshal(text, &c); err != nil {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return contents{}, fmt.Errorf("it is not JSON (at byte %d)", syntax.Offset)
+			return contents{}, fmt.Errorf("invalid JSON at byte %d", syntax.Offset)
 		}
-		return contents{}, errors.New("it is JSON of another kind")
+		return contents{}, errors.New("unexpected JSON structure")
 	}
 	if c.Version != fileVersion {
-		return contents{}, fmt.Errorf("it has version %d, and this program knows %d", c.Version, fileVersion)
+		return contents{}, fmt.Errorf("unsupported version %d, want %d", c.Version, fileVersion)
 	}
 	for i, r := range c.Tokens {
 		if hash, err := hex.DecodeString(r.Hash); err != nil || len(hash) != sha256.Size || r.ID == "" || !r.Scope.Valid() {
-			return contents{}, fmt.Errorf("token %d of it is not whole", i+1)
+			return contents{}, fmt.Errorf("token %d is incomplete", i+1)
 		}
 	}
 	return c, nil
 }
 
-// change reads the file, has it changed and writes it, while no other process
-// does. The file is replaced as a whole, so that whoever reads it meanwhile
-// sees it before or after.
+// update reads the file, applies fn and writes it, while no other process does. The
+// file is replaced atomically, so that a concurrent reader sees the old or the new
+// contents.
 func (f File) update(fn func(*contents) error) error {
 	dir := filepath.Dir(f.Path)
 	if err := MakePrivateDir(dir); err != nil {
 		return fmt.Errorf("token file %s: %w", f.Path, err)
 	}
-	// The lock is a file of its own: the token file is another one after each
-	// change. It is left there, since who waits for it holds it open.
+	// The lock is a separate file, because each change replaces the token file. It is
+	// never removed, because waiting processes have it open.
 	lock, err := os.OpenFile(f.Path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("token file: %w", err)
@@ -277,8 +277,8 @@ func flock(file *os.File) error {
 	}
 }
 
-// PrivateDir makes dir if it is missing, and refuses one in which someone else
-// could put something of their own in the place of ours.
+// MakePrivateDir creates dir if it is missing, and refuses one in which another user
+// could replace files.
 func MakePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -286,14 +286,14 @@ func MakePrivateDir(dir string) error {
 	return CheckPrivateDir(dir)
 }
 
-// CheckDir is PrivateDir for a directory that must be there.
+// CheckPrivateDir is like MakePrivateDir, for a directory that must exist.
 func CheckPrivateDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 && int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another user (uid %d): choose a directory of your own", dir, owner)
+		return fmt.Errorf("%s belongs to another user (uid %d): choose your own directory", dir, owner)
 	}
 	if info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("others may write to %s: run chmod go-w on it, or choose another directory", dir)
@@ -301,8 +301,8 @@ func CheckPrivateDir(dir string) error {
 	return nil
 }
 
-// replace writes a file as a whole or not at all, with mode 0600 whatever the
-// umask.
+// writeAtomic writes a file completely or not at all, with mode 0600 regardless of
+// the umask.
 func writeAtomic(path string, text []byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // with mode 0600
 	if err != nil {

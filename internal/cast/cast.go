@@ -1,9 +1,9 @@
-// Package cast writes the output of a command as a recording that can be played:
-// an asciicast of version 3, as asciinema's tools read it.
+// Package cast writes the output of a command as an asciicast version 3, a recording
+// that asciinema's tools can play.
 //
-// A recording is text, a JSON value a line: the header, then an event for each
-// chunk, with the time since the event before. What is not UTF-8 can't be in it
-// and becomes U+FFFD, as a terminal would show it.
+// A recording is text with one JSON value per line: the header, then an event for
+// each chunk, with the time since the previous event. Invalid UTF-8 becomes U+FFFD,
+// as in a terminal.
 package cast
 
 import (
@@ -17,20 +17,21 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// plainSize is what the output of a command without a terminal is shown on: the
-// size that programs take for granted where they can't ask.
+// plainSize is the terminal size for the output of a command without a terminal: the
+// size that programs assume when they cannot ask.
 var plainSize = api.TTYSize{Rows: 24, Cols: 80}
 
-// Writer writes one recording. Every event is one write of a whole line, so that
-// what was written is a recording at any time.
+// Writer writes one recording. It writes every event as one whole line, so that the
+// output is a valid recording at any time.
 type Writer struct {
 	to     io.Writer
-	last   int64 // when the last event was, in milliseconds after the start
+	last   int64 // time of the last event, in milliseconds after the start
 	stdout decoder
 	stderr decoder
 }
 
-// header is the first line. The command is not in it: nobody keeps its text.
+// header is the first line. It does not contain the command, whose text TRL does not
+// keep.
 type header struct {
 	Version   int   `json:"version"`
 	Term      term  `json:"term"`
@@ -43,7 +44,7 @@ type term struct {
 	Type string `json:"type,omitempty"`
 }
 
-// NewWriter begins the recording of an exec that has begun.
+// NewWriter returns a Writer for an exec that has started, and writes the header.
 func NewWriter(to io.Writer, exec *api.ExecResult) (*Writer, error) {
 	h := header{Version: 3, Timestamp: exec.StartedAt.Unix(), Term: term{Cols: plainSize.Cols, Rows: plainSize.Rows}}
 	w := &Writer{to: to, stdout: decoder{pipe: true}, stderr: decoder{pipe: true}}
@@ -57,7 +58,7 @@ func NewWriter(to io.Writer, exec *api.ExecResult) (*Writer, error) {
 	return w, nil
 }
 
-// Chunk adds a chunk of exec.output with times.
+// Chunk adds a chunk of exec.output that was requested with times.
 func (w *Writer) Chunk(c api.Chunk) error {
 	at := w.last
 	if c.AtMS != nil {
@@ -83,13 +84,13 @@ func (w *Writer) Chunk(c api.Chunk) error {
 		if err := w.finish(at); err != nil {
 			return err
 		}
-		return w.event(at, "m", fmt.Sprintf("%d bytes of output are missing here: they were not kept, for a quota or a full disk", c.Bytes))
+		return w.event(at, "m", fmt.Sprintf("%d bytes of output are missing here: dropped because of a quota or a full disk", c.Bytes))
 	}
 	return nil
 }
 
-// End ends the recording of an exec that is over. That of one which never had a
-// status has none.
+// End finishes the recording of an exec that has ended. It adds the exit status if
+// there is one.
 func (w *Writer) End(exec *api.ExecResult) error {
 	if err := w.finish(w.last); err != nil || exec.ExitCode == nil {
 		return err
@@ -97,7 +98,7 @@ func (w *Writer) End(exec *api.ExecResult) error {
 	return w.event(exec.DurationMS, "x", strconv.Itoa(*exec.ExitCode))
 }
 
-// finish shows characters of which the rest will not come.
+// finish writes incomplete characters, whose rest will not arrive.
 func (w *Writer) finish(at int64) error {
 	if err := w.output(at, w.stdout.decode(nil, true)); err != nil {
 		return err
@@ -112,8 +113,7 @@ func (w *Writer) output(at int64, text []byte) error {
 	return w.event(at, "o", string(text))
 }
 
-// event writes what happened at a time, at the earliest when the event before it
-// did.
+// event writes an event, not earlier than the previous one.
 func (w *Writer) event(at int64, kind, data string) error {
 	after := max(at-w.last, 0)
 	w.last += after
@@ -132,14 +132,14 @@ func (w *Writer) line(v any) error {
 	return err
 }
 
-// decoder makes text of the bytes of one stream, which come in pieces.
+// decoder converts the bytes of one stream, which arrive in pieces, to text.
 type decoder struct {
-	pipe    bool   // lines end as in a file: a terminal would not go back to their start
-	partial []byte // the beginning of a character whose rest may come
+	pipe    bool   // lines end without a carriage return, which a terminal needs
+	partial []byte // start of a character whose rest may arrive
 	last    byte
 }
 
-// decode returns what can be shown after p has come; at the end that is all.
+// decode returns the text that is complete with p; with end, all of it.
 func (d *decoder) decode(p []byte, end bool) []byte {
 	p = append(d.partial, p...)
 	d.partial = nil
@@ -163,8 +163,9 @@ func (d *decoder) decode(p []byte, end bool) []byte {
 	return out
 }
 
-// beginning is how many bytes of p, which does not begin with a character,
-// could have begun one, and at least 1: so many are one U+FFFD in a terminal.
+// invalidPrefix returns how many bytes of p, which does not begin with a valid
+// character, could be the start of one, at least 1. A terminal shows them as one
+// U+FFFD.
 func invalidPrefix(p []byte) int {
 	n := 1
 	for n < len(p) && !utf8.FullRune(p[:n+1]) {

@@ -60,7 +60,7 @@ func TestRecording(t *testing.T) {
 		}, onTTY + `[0.005,"o","\u001b[1mone\n\r\n"]
 [1.195,"r","80x24"]
 [0.000,"o","<two>"]
-[0.000,"m","7 bytes of output are missing here: they were not kept, for a quota or a full disk"]
+[0.000,"m","7 bytes of output are missing here: dropped because of a quota or a full disk"]
 [60.000,"o","end"]
 [14.050,"x","130"]
 `},
@@ -84,7 +84,7 @@ func TestRecording(t *testing.T) {
 			chunk(api.ChunkStdout, 20, "\x98\x80y\xc3"),
 		}, onPipes + `[0.000,"o","��x���\u0000"]
 [0.000,"o","�"]
-[0.000,"m","1 bytes of output are missing here: they were not kept, for a quota or a full disk"]
+[0.000,"m","1 bytes of output are missing here: dropped because of a quota or a full disk"]
 [0.020,"o","��y"]
 [0.000,"o","�"]
 [75.230,"x","130"]
@@ -103,7 +103,7 @@ func TestRecording(t *testing.T) {
 	}
 }
 
-// played is the text of all output events.
+// played returns the text of all output events.
 func played(t testing.TB, recording string) string {
 	t.Helper()
 	var text strings.Builder
@@ -122,8 +122,8 @@ func played(t testing.TB, recording string) string {
 	return text.String()
 }
 
-// Whatever a command writes to its terminal, and however it is cut into pieces,
-// the recording shows what the terminal did.
+// Whatever a command writes to its terminal, and however it is split into chunks, the
+// recording shows the same screen.
 func FuzzRecording(f *testing.F) {
 	f.Add([]byte("one\r\n\x1b[31mtwo\xe2\x82\xac\xff\xe2\x82"), uint8(2))
 	f.Add([]byte("\xf0\x9f\x98\x80\xed\xa0\x80\xc3("), uint8(1))
@@ -136,7 +136,7 @@ func FuzzRecording(f *testing.F) {
 		}
 		got := played(t, recording(t, &api.TTYSize{Rows: 5, Cols: 20}, nil, chunks...))
 		if !utf8.ValidString(got) {
-			t.Errorf("%q is not text", got)
+			t.Errorf("%q is not valid UTF-8", got)
 		}
 		size := vt.Config{Rows: 5, Cols: 20}
 		want, shown := vt.New(size), vt.New(size)

@@ -14,41 +14,41 @@ import (
 )
 
 const (
-	// undertakerTitle is what lists of processes call the undertaker. It is not
-	// trl: who kills all that is called so should be survived by one, which then
-	// ends the rest and itself.
-	cleanerTitle      = "undertaker"
-	cleanerSubcommand = "be-undertaker"
+	// cleanerTitle is the cleaner's name in process lists. It does not contain
+	// trl, so that the cleaner survives a kill of all processes named trl; it
+	// then kills the remaining processes and exits.
+	cleanerTitle      = "cleaner"
+	cleanerSubcommand = "be-cleaner"
 
-	// What it must know besides the name of the host is in its environment,
-	// which is made of this alone, so that no path with a trl in it is in its
-	// title.
+	// Apart from the host name the cleaner gets everything through its
+	// environment, which contains nothing else, so that no path with trl in it
+	// shows in its command line.
 	socketVar = "SOCKET"
 	formatVar = "LOG_FORMAT"
 )
 
 const (
-	// buryTime bounds how long the processes of the dead may take to go when
-	// somebody waits for it: SIGKILL needs milliseconds.
+	// killOrphansTimeout bounds how long killed processes may take to exit while
+	// a caller waits: SIGKILL takes milliseconds.
 	killOrphansTimeout = 10 * time.Second
-	// undertakerPatience is for when nobody does: a disk that hangs may come
-	// back.
+	// cleanerTimeout is longer because no caller waits for the cleaner: a hanging
+	// disk may recover.
 	cleanerTimeout = time.Minute
-	// removePatience is what dying processes have to let go of their socket.
+	// removeTimeout is how long dying processes have to close their socket.
 	removeTimeout = 5 * time.Second
 )
 
-// undertakerCommand is how the undertaker of a host is started.
+// cleanerCommand returns the command line and environment of a host's cleaner.
 func cleanerCommand(name process.HostName, socket, format string) (argv, env []string) {
 	return []string{cleanerTitle, cleanerSubcommand, name.String()}, []string{
 		socketVar + "=" + socket, formatVar + "=" + format,
-		"GOMAXPROCS=1", "GOGC=20", // it is to be small, and has time
+		"GOMAXPROCS=1", "GOGC=20", // small rather than fast
 	}
 }
 
-// RunUndertaker makes this process the undertaker of a holder if it was started
-// as one, and then does not return. It waits until the holder is dead and every
-// daemon of it too, ends what they left, and itself.
+// RunCleaner turns this process into the cleaner of a holder if it was started as
+// one, and then does not return. The cleaner waits until the holder and its
+// daemons are dead, kills the processes that they left, and exits.
 func RunCleaner() {
 	if len(os.Args) != 3 || os.Args[1] != cleanerSubcommand {
 		return
@@ -57,11 +57,11 @@ func RunCleaner() {
 	if err != nil {
 		os.Exit(2)
 	}
-	// A service manager that stops everything sends these to everybody. The
-	// holder ends us when the sessions are ended.
+	// A service manager that stops the service sends these to all of its
+	// processes. The holder kills the cleaner once the sessions have ended.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	process.SetName(cleanerTitle)
-	debug.FreeOSMemory() // what the start of the program has left
+	debug.FreeOSMemory() // garbage of the program's start
 	if holder.AwaitHolderDeath(name.Parent) {
 		cleanUp(name, os.Getenv(socketVar), os.Getenv(formatVar))
 	}
@@ -70,20 +70,20 @@ func RunCleaner() {
 
 func cleanUp(name process.HostName, socket, format string) {
 	began := time.Now()
-	buried, err := name.KillOrphans(began.Add(cleanerTimeout))
-	var removed error
+	report, err := name.KillOrphans(began.Add(cleanerTimeout))
+	var removeErr error
 	if socket != "" { // on stdio there is none
-		removed = transport.RemoveUnix(socket, func(told string) bool {
-			c, ok := parseLockInfo(told)
-			return told == "" || ok && c.host == name
+		removeErr = transport.RemoveUnix(socket, func(text string) bool {
+			info, ok := parseLockInfo(text)
+			return text == "" || ok && info.host == name
 		}, removeTimeout)
 	}
 	log := newLogger(os.Stderr, Config{LogFormat: format}, false).With(
-		"host", name.String(), "processes", buried.Found, "took", time.Since(began).String())
-	if err != nil || removed != nil || len(buried.Left) > 0 || buried.CgroupLeft {
-		log.Error("nobody keeps the sessions any more; not all that is left of them could be ended",
-			"event", "not_ended", "left", buried.Left, "cgroup_left", buried.CgroupLeft, "error", err, "socket", removed)
+		"host", name.String(), "processes", report.Found, "took", time.Since(began).String())
+	if err != nil || removeErr != nil || len(report.Left) > 0 || report.CgroupLeft {
+		log.Error("holder and daemon died; cannot kill all leftover processes",
+			"event", "not_ended", "left", report.Left, "cgroup_left", report.CgroupLeft, "error", err, "socket", removeErr)
 		return
 	}
-	log.Warn("nobody keeps the sessions any more; all that was left of them is ended", "event", "undertaken")
+	log.Warn("holder and daemon died; killed leftover processes", "event", "undertaken")
 }

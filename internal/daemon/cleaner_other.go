@@ -2,5 +2,5 @@
 
 package daemon
 
-// RunUndertaker is for Linux, where sessions are.
+// RunCleaner does nothing: sessions run on Linux only.
 func RunCleaner() {}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// user is the environment of somebody who has set nothing.
+// user returns the environment of a user with the given variables and no files.
 func user(t *testing.T, variables ...string) Environment {
 	t.Helper()
 	return Environment{Variables: variables, Home: t.TempDir()}
@@ -53,7 +53,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Every setting can be set in every way, and shows in system.info.
+// Every setting can be set by flag, variable and file, and shows in system.info.
 func TestEverySettingEverywhere(t *testing.T) {
 	for _, s := range Settings() {
 		t.Run(s.Key, func(t *testing.T) {
@@ -136,11 +136,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Load(c.src)
 			if err == nil {
-				t.Fatal("it was taken")
+				t.Fatal("no error")
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q does not say %q", err, part)
+					t.Errorf("%q does not contain %q", err, part)
 				}
 			}
 		})
@@ -169,7 +169,7 @@ func TestDefaultPlaces(t *testing.T) {
 			Environment{Home: "/root", Root: true},
 			places{"/run/trl/trl.sock", "/etc/trl/config.toml", "/var/lib/trl/tokens.json"},
 		},
-		"nobody": {Environment{}, places{"/run/trl/trl.sock", "/etc/trl/config.toml", "/var/lib/trl/tokens.json"}},
+		"no home": {Environment{}, places{"/run/trl/trl.sock", "/etc/trl/config.toml", "/var/lib/trl/tokens.json"}},
 		"the last of two counts": {
 			Environment{Home: "/h", Variables: []string{"XDG_RUNTIME_DIR=/a", "XDG_RUNTIME_DIR=/b"}},
 			places{"/b/trl/trl.sock", "/h/.config/trl/config.toml", "/h/.local/state/trl/tokens.json"},

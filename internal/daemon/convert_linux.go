@@ -12,11 +12,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// formatKey is where the ledger says in which format its records are. A ledger of
-// format 2 does not say.
+// formatKey is the ledger key of the format of its records. A ledger of format 2
+// does not have it.
 const formatKey = "format"
 
-// unreadable and a key: what is kept of a record that could not be converted.
+// unreadablePrefix and a key: the original of a record that could not be converted.
 const unreadablePrefix = "u/"
 
 func formatRecord() []byte {
@@ -26,22 +26,23 @@ func formatRecord() []byte {
 	})
 }
 
-// formatOf returns the format of records of which this is the one that says it.
-func formatOf(record []byte, said bool) (n int, err error) {
-	if !said {
+// formatOf returns the format that the record at formatKey states. found reports
+// whether there is such a record.
+func formatOf(record []byte, found bool) (n int, err error) {
+	if !found {
 		return 2, nil
 	}
 	err = state.Decode(record, func(c *state.Coder) { state.Int(c, 1, &n) })
 	return n, err
 }
 
-// convertLedger makes the records of an earlier format those of this one.
+// convertLedger converts the records of an earlier format to the current one.
 func (d *daemon) convertLedger() error {
-	record, said := d.ledger.Get(formatKey)
-	has, err := formatOf(record, said)
+	record, found := d.ledger.Get(formatKey)
+	has, err := formatOf(record, found)
 	switch {
-	case !said && len(d.ledger.Damage()) > 0:
-		return fmt.Errorf("ledger: %w: it does not say which format it has", ledger.ErrLost)
+	case !found && len(d.ledger.Damage()) > 0:
+		return fmt.Errorf("ledger: %w: its format is missing", ledger.ErrLost)
 	case err != nil:
 		return fmt.Errorf("read the format of the ledger: %w", err)
 	case has == format:
@@ -63,7 +64,7 @@ func (d *daemon) convertLedger() error {
 	return d.ledger.Rewrite(records)
 }
 
-// convert2 returns what a record of format 2 is in this one.
+// convert2 converts a record of format 2 to records of the current format.
 func convert2(key string, value []byte) (map[string][]byte, error) {
 	r := state.Positional(value)
 	switch key {
@@ -81,18 +82,18 @@ func convert2(key string, value []byte) (map[string][]byte, error) {
 	}
 }
 
-// checkLedger returns an error that names what this program could not read of a
-// ledger. A record that the daemon which wrote it could not read either is no
-// reason to stay with that daemon.
+// checkLedger returns an error that names the parts of a ledger that this program
+// cannot read. It skips records that the daemon that wrote the ledger could not read
+// either: they are no reason to refuse an upgrade.
 func checkLedger(fd int) error {
 	records, damage, err := ledger.Read(fd)
 	if err != nil {
 		return err
 	}
-	record, said := records[formatKey]
-	has, err := formatOf(record, said)
+	record, found := records[formatKey]
+	has, err := formatOf(record, found)
 	if err != nil {
-		return fmt.Errorf("the record of its format: %w", err)
+		return fmt.Errorf("format record: %w", err)
 	}
 	var errs []error
 	for _, d := range damage {

@@ -10,8 +10,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// TestCheckLedger reads the ledgers that programs of every format have left, and
-// says what is wrong with one in which a record is damaged.
+// TestCheckLedger reads ledgers of every format, and expects an error for one with a
+// damaged record.
 func TestCheckLedger(t *testing.T) {
 	for _, name := range []string{"format2.ledger", "format3.ledger"} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func openLedger(t *testing.T) *ledger.Ledger {
 	return l
 }
 
-// TestEveryFieldOfTheDaemonIsKept is that of what the daemon keeps for itself.
+// TestEveryFieldOfTheDaemonIsKept covers the daemon's own persisted state.
 func TestEveryFieldOfTheDaemonIsKept(t *testing.T) {
 	listen, web := listenState{1, 2, "/run/trl.sock"}, webState{3, "127.0.0.1:0", true}
 	var gotListen listenState

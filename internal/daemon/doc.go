@@ -1,50 +1,53 @@
-// Package daemon makes one TRL out of its parts: it reads the settings, wires
-// the floors together, listens, and takes everything down again in order.
+// Package daemon assembles TRL: it reads the settings, wires the layers
+// together, listens, and shuts everything down in order.
 //
 // # Order of shutdown
 //
-// It is written here and carried out by (*daemon).close, step by step:
+// (*daemon).close carries out these steps:
 //
 //  1. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
-//     command has its grace, every process tree is verified empty. Connections
-//     live on meanwhile, so that whoever waits for a command learns how it
-//     ended, and who comes now is told the same. (On a socket of a service
-//     manager nobody is let in any more: the next daemon finds them waiting.)
+//     command gets its grace period, every process tree is verified empty.
+//     Connections stay open, so that clients waiting for a command learn how it
+//     ended, and new clients get SHUTTING_DOWN. (On a socket of a service
+//     manager the daemon stops accepting here: new clients wait in the queue
+//     for the next daemon.)
 //  2. Stop accepting, on the socket and over HTTP. The socket's path and its
-//     lock stay, so that no second daemon takes the place while this one is there.
-//  3. Answer what is still asked, and close the connections.
-//  4. Close the hub of the shells, then the host of the processes. Output is
-//     given back with its session; the journals have nothing left to close.
+//     lock stay, so that no second daemon starts while this one still runs.
+//  3. Answer the pending requests, and close the connections.
+//  4. Close the shell driver, then the process host. Output is released with
+//     its session; the journals have nothing left to close.
 //  5. Remove the socket and its lock.
 //
-// A daemon that lost its holder ends its sessions first, tells for ten seconds
-// that they are lost, and then goes through the same steps. What is left when it
-// can't is the undertaker's (RunUndertaker), or that of the next daemon on the
-// same socket (replaceTheDead).
+// A daemon that lost its holder ends its sessions first, reports for ten seconds
+// that they are lost, and then goes through the same steps. If it cannot, the
+// cleaner (RunCleaner) or the next daemon on the same socket
+// (cleanUpAfterPredecessor) kills the remaining processes.
 //
 // # Signals
 //
 // The first SIGTERM or SIGINT begins the shutdown; a second one cuts the grace
-// of the commands short. SIGPIPE is caught, so that a daemon outlives the reader
-// of its log; it is not ignored, because children inherit what is ignored.
+// period of the commands short. SIGPIPE is caught, so that the daemon survives
+// when the reader of its log exits; it is not ignored, because children inherit
+// ignored signals.
 //
-// SIGHUP asks for a restart under the sessions: the program that is at our path
-// now is asked whether it could take over, with our arguments and the
-// configuration as it is now. If so this daemon answers what it is being asked,
-// and ends; the holder becomes that program and starts its daemon. A terminal
-// that closes sends SIGHUP too, and so takes no session with it. SIGUSR2 asks for
-// the same end without a next daemon: the socket is given up, its lock is not.
+// SIGHUP requests a restart that keeps the sessions: the daemon asks the program
+// that is at its path now whether it can take over, with the same arguments and
+// the current configuration. If so, this daemon answers the pending requests and
+// exits; the holder executes that program, which starts its own daemon. A closing
+// terminal sends SIGHUP too, and so ends no session. SIGUSR2 ends the daemon
+// without starting another: it releases the socket but not the lock.
 //
 // # The lock
 //
-// The lock beside the socket is held for as long as there are sessions, by a
-// daemon and by its holder. It says who the holder is, whether it waits for a
-// daemon, and which program it is: by this the next `trl serve` finds it and asks
-// for a daemon with SIGUSR1, and `trl stop` and `trl upgrade` find whom to ask.
+// The daemon and its holder hold the lock next to the socket for as long as there
+// are sessions. The lock file names the holder, its program, and whether it is
+// waiting for a daemon: with this the next `trl serve` finds the holder and
+// requests a daemon with SIGUSR1, and `trl stop` and `trl upgrade` find the
+// process to signal.
 //
 // # Service managers
 //
-// Started by systemd, or what speaks as it does, the daemon serves on sockets
-// that are passed and tells how it goes; see manager_linux.go. The process that
-// was started is the holder, so that is whom the manager's variables mean.
+// When systemd or a compatible manager starts it, the daemon serves on the
+// sockets it was passed and reports its status; see manager_linux.go. The process
+// that the manager started is the holder, so the manager's variables refer to it.
 package daemon

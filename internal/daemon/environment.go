@@ -7,34 +7,34 @@ import (
 	"strings"
 )
 
-// envPrefix begins the name of every variable that is a setting.
+// envPrefix is the prefix of every variable that is a setting.
 const envPrefix = "TRL_"
 
 // configVariable names the configuration file, as --config does.
 const configVariable = envPrefix + "CONFIG"
 
-// Variables of those who speak to a daemon, which are no settings of one.
+// Variables that clients read. They are not settings of a daemon.
 const (
-	AddressVariable = envPrefix + "ADDRESS" // where it is
-	TokenVariable   = envPrefix + "TOKEN"   // what opens it
+	AddressVariable = envPrefix + "ADDRESS" // address of the daemon
+	TokenVariable   = envPrefix + "TOKEN"   // token for the daemon
 )
 
-// Environment is what defaults depend on: the variables of this process, who
-// runs it, and where the user is at home.
+// Environment is what defaults depend on: the variables of this process, whether
+// root runs it, and the user's home directory.
 type Environment struct {
-	Variables []string // as of os.Environ
+	Variables []string // as from os.Environ
 	Root      bool
 	Home      string // "" if unknown
 }
 
-// SystemEnvironment is that of this process.
+// SystemEnvironment returns the environment of this process.
 func SystemEnvironment() Environment {
-	home, _ := os.UserHomeDir() // without one the defaults that need it are left out
+	home, _ := os.UserHomeDir() // without one, other defaults apply
 	return Environment{Variables: os.Environ(), Root: os.Geteuid() == 0, Home: home}
 }
 
-// lookup returns a variable; an empty one is as good as none. Of several with
-// one name the last counts, as it does for the shell.
+// lookup returns a variable; an empty one counts as unset. Of several with the same
+// name the last one counts, as in a shell.
 func (e Environment) lookup(name string) (string, bool) {
 	for _, entry := range slices.Backward(e.Variables) {
 		if n, value, ok := strings.Cut(entry, "="); ok && n == name {
@@ -44,15 +44,15 @@ func (e Environment) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// directory returns an XDG directory. One that is not absolute does not count,
-// says their specification.
+// directory returns an XDG directory. Their specification says to ignore relative
+// paths.
 func (e Environment) directory(name string) (string, bool) {
 	dir, ok := e.lookup(name)
 	return dir, ok && filepath.IsAbs(dir)
 }
 
-// defaultSocket is in a directory that only its user can write to. Never in
-// /tmp: there another user could be first.
+// defaultSocket returns a path in a directory that only its user can write to. It is
+// never in /tmp, where another user could create it first.
 func (e Environment) defaultSocket() string {
 	const name = "trl.sock"
 	if dir, ok := e.directory("XDG_RUNTIME_DIR"); ok {
@@ -64,7 +64,7 @@ func (e Environment) defaultSocket() string {
 	return filepath.Join(e.Home, ".local", "state", "trl", name)
 }
 
-// defaultFile is where the configuration is looked for when nobody says where.
+// defaultFile returns the path of the configuration file if none is named.
 func (e Environment) defaultFile() string {
 	const name = "config.toml"
 	if dir, ok := e.directory("XDG_CONFIG_HOME"); ok {
@@ -76,7 +76,7 @@ func (e Environment) defaultFile() string {
 	return filepath.Join(e.Home, ".config", "trl", name)
 }
 
-// defaultTokenFile is with what a user's programs remember.
+// defaultTokenFile returns a path in the user's state directory.
 func (e Environment) defaultTokenFile() string {
 	const name = "tokens.json"
 	if dir, ok := e.directory("XDG_STATE_HOME"); ok {
@@ -88,8 +88,8 @@ func (e Environment) defaultTokenFile() string {
 	return filepath.Join(e.Home, ".local", "state", "trl", name)
 }
 
-// defaultSpillDir is /var/tmp where there is one: it is on a disk, while /tmp
-// is memory on many systems, and what spills does so to leave memory.
+// defaultSpillDir returns /var/tmp if it exists: it is on a disk, while /tmp is in
+// memory on many systems, and output is spilled to free memory.
 func (e Environment) defaultSpillDir() string {
 	if dir, ok := e.directory("TMPDIR"); ok {
 		return dir
@@ -101,8 +101,8 @@ func (e Environment) defaultSpillDir() string {
 	return "/tmp"
 }
 
-// unknownVariables are those that look like settings and are none: a slip of
-// the pen that would otherwise have no effect and no word about it.
+// unknownVariables returns the variables that look like settings but are not: typing
+// errors, which would otherwise be ignored silently.
 func (e Environment) unknownVariables() []string {
 	var unknown []string
 	for _, entry := range e.Variables {

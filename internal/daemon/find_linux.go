@@ -17,21 +17,22 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// format numbers what one daemon leaves to the next: the ledger and all that it
-// leads to, and what a holder leaves to the program it becomes. oldestFormat is
-// the oldest that this program can go on with.
+// format is the version of the state that one daemon leaves to the next: the ledger
+// and everything it refers to, and what a holder leaves to the program it executes.
+// oldestFormat is the oldest that this program can read.
 const (
 	format       = 3
 	oldestFormat = 2
 )
 
-// card is what the lock beside a socket says of the holder that has it.
+// lockInfo is the contents of the lock next to a socket: it describes the holder
+// that has the lock.
 type lockInfo struct {
 	host          process.HostName // its parent is the holder
-	started       time.Duration    // of the holder, since boot: its number may be another's by now
-	format        int              // of what it holds
-	daemon        int              // pid of its daemon; 0: it has sessions and none, and waits
-	daemonStarted time.Duration    // when that was started
+	started       time.Duration    // of the holder, since boot: its pid may have been reused
+	format        int              // of the state it holds
+	daemon        int              // pid of its daemon; 0: the holder has sessions and waits for a daemon
+	daemonStarted time.Duration    // of the daemon, since boot
 	program       string           // the path of its program
 }
 
@@ -55,10 +56,10 @@ func parseLockInfo(text string) (c lockInfo, ok bool) {
 	return c, ok && err == nil
 }
 
-// dead returns an error if the holder that the card names lives.
+// checkDead returns an error if the holder is alive.
 func (c lockInfo) checkDead() error {
 	if c.host.Namespace != process.NameHost(0, 0).Namespace {
-		return nil // its number means nothing here
+		return nil // a pid of another namespace means nothing here
 	}
 	other, err := process.OpenHandle(c.host.Parent, c.started)
 	if err != nil {
@@ -71,20 +72,20 @@ func (c lockInfo) checkDead() error {
 	return process.ErrHostAlive
 }
 
-// card is that of this daemon's holder, which waits without it.
+// lockInfo describes this daemon's holder, as waiting for a daemon.
 func (d *daemon) lockInfo() (lockInfo, error) {
 	host := d.host.Name()
 	started, err := process.StartTime(host.Parent)
 	return lockInfo{host: host, started: started, format: format, program: d.opts.Args[0]}, err
 }
 
-// endLost ends the daemon of a socket whose holder has died, which would tell of
-// that for some seconds more: there is a new one now.
+// stopOrphanedDaemon stops the daemon of a socket if its holder has died. It would
+// report the loss for some more seconds, but a new daemon is about to start.
 func stopOrphanedDaemon(socket string) error {
 	text, owner, err := transport.ReadLock(socket)
 	c, ok := parseLockInfo(text)
 	if err != nil || !ok || c.daemon == 0 {
-		return nil // nobody has it, or not one that we know
+		return nil // no daemon has it, or not one of ours
 	}
 	if holder, err := process.OpenHandle(c.host.Parent, c.started); err == nil {
 		holder.Close()
@@ -96,39 +97,39 @@ func stopOrphanedDaemon(socket string) error {
 	}
 	defer daemon.Close()
 	if uid, err := process.UserOf(c.daemon); err != nil || uid != owner {
-		return nil // it is not the daemon, which runs as the owner of its lock
+		return nil // not the daemon, which runs as the owner of its lock
 	}
-	// Only the process that listens on the socket is signalled. One that has
-	// stopped listening is ending by itself.
+	// Signal only the process that listens on the socket. A daemon that has stopped
+	// listening is about to exit.
 	if peer, err := transport.PeerAt(socket); err == nil && peer.PID == c.daemon {
-		_ = daemon.Signal(unix.SIGTERM) // it fails for one that has ended
+		_ = daemon.Signal(unix.SIGTERM) // it only fails if the daemon has exited
 	} else if err == nil {
 		return nil
 	}
 	if !daemon.WaitExit(lostNoticeTime + lostKillTime) {
-		return fmt.Errorf("process %d has lost its holder, and does not end", c.daemon)
+		return fmt.Errorf("the daemon (process %d) lost its holder and does not exit", c.daemon)
 	}
 	return nil
 }
 
-// Holder is the process that holds the sessions of a socket. It is for who is
-// not its child.
+// Holder is the process that holds the sessions of a socket, seen from a process
+// that is not its child.
 type Holder struct {
 	*process.Handle
 	socket string
 	info   lockInfo
 }
 
-// ErrNoHolder says that nobody holds sessions for a socket.
+// ErrNoHolder is returned if no process holds sessions for a socket.
 var ErrNoHolder = errors.New("no holder")
 
-// ErrNotHolder says that the process that the lock names does not hold the
-// sessions of its socket. It is not to be signalled.
+// ErrNotHolder is returned if the process that the lock names does not hold the
+// sessions of its socket. It must not be signalled.
 var ErrNotHolder = errors.New("it does not hold the sessions of this socket")
 
-// FindHolder finds the holder of a socket's sessions by the lock beside it. The
-// lock is only believed if nobody else could have written it, and the process it
-// names only if it is the holder by what the kernel says; see verify.
+// FindHolder finds the holder of a socket's sessions by the lock next to it. It
+// trusts the lock only if no other user could have written it, and the process it
+// names only if the kernel confirms that it is the holder; see verify.
 func FindHolder(socket string) (*Holder, error) {
 	text, owner, err := transport.ReadLock(socket)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -153,11 +154,11 @@ func FindHolder(socket string) (*Holder, error) {
 	return h, nil
 }
 
-// verify refuses a process that is not the holder. That the number and the time
-// of its start are right is known. It must run as the owner of the lock, and be
-// the parent of the daemon that listens on the socket. Where there is no such daemon
-// (after `trl stop --keep`, while one is started, or where another process made the
-// socket listen) it must have the lock.
+// verify returns an error if the process is not the holder. Its pid and start time
+// have been checked. It must run as the owner of the lock, and be the parent of the
+// daemon that listens on the socket. Without such a daemon (after `trl stop --keep`,
+// while one starts, or if another process made the socket listen) it must hold the
+// lock.
 func (h *Holder) verify(owner int) error {
 	uid, err := process.UserOf(h.PID())
 	if err != nil {
@@ -175,12 +176,13 @@ func (h *Holder) verify(owner int) error {
 		return nil
 	}
 	if _, ok := h.currentLockInfo(); !ok || h.WaitExit(process.ExitGrace) {
-		return ErrNoHolder // it is ending
+		return ErrNoHolder // it is exiting
 	}
 	return fmt.Errorf("process %d, which the lock of %s names: %w", h.PID(), h.socket, ErrNotHolder)
 }
 
-// present returns what the lock says now, if it is still the holder's.
+// currentLockInfo returns the current contents of the lock. ok is false if the lock
+// no longer names this holder.
 func (h *Holder) currentLockInfo() (c lockInfo, ok bool) {
 	text, _, err := transport.ReadLock(h.socket)
 	if err != nil {
@@ -190,27 +192,25 @@ func (h *Holder) currentLockInfo() (c lockInfo, ok bool) {
 	return c, ok && c.host == h.info.host && c.started == h.info.started
 }
 
-// Waiting says whether the holder has sessions and no daemon now.
+// Waiting reports whether the holder has sessions but no daemon.
 func (h *Holder) Waiting() bool {
 	c, ok := h.currentLockInfo()
 	return ok && c.daemon == 0
 }
 
-// The signals that a holder obeys, besides those that end it.
-
-// Renew asks for the program that is at the holder's path now.
+// Renew asks the holder to execute the program that is now at its path.
 func (h *Holder) Renew() error { return h.Signal(unix.SIGHUP) }
 
-// Keep asks for the end of the daemon alone.
+// Detach asks for the daemon to exit while the holder keeps the sessions.
 func (h *Holder) Detach() error { return h.Signal(unix.SIGUSR2) }
 
-// Stop asks for the end of everything.
+// Stop asks the holder to end the sessions, the daemon and itself.
 func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
 
-// check asks this program whether it could go on with the holder's sessions. The
-// holder becomes the program at the path that it was started by, which it alone
-// knows for certain: what the lock says of it is compared with this program, and
-// never run.
+// check asks this program whether it can take over the holder's sessions. The
+// holder executes the program at the path by which it was started, which only the
+// holder knows for certain: the path in the lock is compared with this program, and
+// never executed.
 func (h *Holder) check(ctx context.Context) error {
 	const self = "/proc/self/exe"
 	there, err := os.Stat(h.info.program)
@@ -218,7 +218,7 @@ func (h *Holder) check(ctx context.Context) error {
 		return err
 	}
 	if this, err := os.Stat(self); err != nil || !os.SameFile(there, this) {
-		return fmt.Errorf("they go on with the program %q, and this is another: run `trl serve` of that one", h.info.program)
+		return fmt.Errorf("the holder runs the program %q, which is not this one: run `trl serve` of that program", h.info.program)
 	}
 	args, err := h.arguments()
 	if err != nil {
@@ -237,7 +237,7 @@ func (h *Holder) check(ctx context.Context) error {
 	return err
 }
 
-// arguments are those that the holder was started with.
+// arguments returns the arguments that the holder was started with.
 func (h *Holder) arguments() ([]string, error) {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(h.PID()) + "/cmdline")
 	if err != nil {
@@ -250,49 +250,49 @@ func (h *Holder) arguments() ([]string, error) {
 	return args, nil
 }
 
-// checkTime is what a program has to read its configuration. It takes some
-// milliseconds; a machine under load has room for much more.
+// checkTimeout is how long a program may take to check whether it can take over. It
+// takes some milliseconds; the rest is for a machine under load.
 const checkTimeout = 10 * time.Second
 
-// checkProgram runs a program as a daemon that only says whether it could be one.
-// It refuses one that another user could have put there. If ledger is not nil, the
-// program reads all of it.
+// checkProgram runs a program as a daemon that only reports whether it can take
+// over. It refuses a program that another user could have put there. If ledger is
+// not nil, the program reads all of it.
 func checkProgram(ctx context.Context, program string, args, env []string, dir string, ledger *os.File, has int) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := trust.Program(program, os.Geteuid()); err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)
 	}
-	said, err := process.Output(ctx, program, append([]string{DaemonSubcommand, CheckArg}, args...), env, dir, ledger)
+	output, err := process.Output(ctx, program, append([]string{DaemonSubcommand, CheckArg}, args...), env, dir, ledger)
 	if err != nil {
 		return "", fmt.Errorf("%s can't take over: %w", program, err)
 	}
 	var oldest, newest int
-	if n, err := fmt.Sscanf(said, checkLine, &oldest, &newest, &version); n != 3 || err != nil {
-		return "", fmt.Errorf("%s can't take over: it does not say what it can read", program)
+	if n, err := fmt.Sscanf(output, checkLine, &oldest, &newest, &version); n != 3 || err != nil {
+		return "", fmt.Errorf("%s can't take over: it does not say which formats it reads", program)
 	}
 	if has < oldest || has > newest {
-		return version, fmt.Errorf("%s can't take over: version %s reads the formats %d to %d of what is held, which has %d", program, version, oldest, newest, has)
+		return version, fmt.Errorf("%s can't take over: version %s reads the formats %d to %d of the session state, which has format %d", program, version, oldest, newest, has)
 	}
 	return version, nil
 }
 
-// checkLine is how a program says what it can read: the oldest format, the
+// checkLine is how a program reports what it can read: the oldest format, the
 // newest, and its version.
 const checkLine = "trl-can-read %d %d %s\n"
 
-// Check says on stdout that this program could go on with what a daemon has
-// left, or why not in an error.
+// Check writes to stdout that this program can take over the state of an earlier
+// daemon, or returns an error that says why not.
 func Check(cfg Config, opts Options) error {
 	if _, err := prepareWeb(cfg, false, newLogger(opts.Stderr, cfg, false)); err != nil {
 		return err
 	}
-	// A daemon that asks passes a copy of its ledger as stdin; one of format 2 passes
+	// The asking daemon passes a copy of its ledger as stdin; one of format 2 passes
 	// nothing.
 	var st unix.Stat_t
 	if err := unix.Fstat(0, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size > 0 {
 		if err := checkLedger(0); err != nil {
-			return fmt.Errorf("version %s can't read what is kept: %w", opts.Version, err)
+			return fmt.Errorf("version %s can't read the session state: %w", opts.Version, err)
 		}
 	}
 	_, err := fmt.Fprintf(opts.Stdout, checkLine, oldestFormat, format, opts.Version)

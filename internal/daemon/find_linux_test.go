@@ -12,8 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// A number that another process has by now is not taken for the holder's, and
-// what is no card is none.
+// FindHolder rejects a reused pid and a malformed lock.
 func TestFindHolder(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "trl.sock")
 	started, err := process.StartTime(os.Getpid())
@@ -21,24 +20,24 @@ func TestFindHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	self := lockInfo{host: process.HostName{Parent: os.Getpid(), Number: 0xab}, started: started, format: format, daemon: 4242, program: "/a path/trl"}
-	earlier, nobody := self, self
+	earlier, unused := self, self
 	earlier.started -= time.Second
-	nobody.host.Parent = 1 << 22 // past the largest there can be
+	unused.host.Parent = 1 << 22 // larger than any pid
 	tests := map[string]struct {
 		text string
 		ok   bool
 	}{
-		"itself":               {self.String(), true},
-		"with a rest behind":   {self.String() + "old text", true},
-		"a number used again":  {earlier.String(), false},
-		"a number of nobody":   {nobody.String(), false},
-		"nothing":              {"", false},
-		"half of it":           {self.String()[:20], false},
-		"without its program":  {self.String()[:len(self.String())-len(self.program)-1], false},
-		"something else":       {"1234\n", false},
-		"of something foreign": {"other-holder 1-0001-1 2 3 4 5\n/x\n", false},
+		"itself":              {self.String(), true},
+		"trailing text":       {self.String() + "old text", true},
+		"a reused pid":        {earlier.String(), false},
+		"an unused pid":       {unused.String(), false},
+		"empty":               {"", false},
+		"truncated":           {self.String()[:20], false},
+		"without the program": {self.String()[:len(self.String())-len(self.program)-1], false},
+		"something else":      {"1234\n", false},
+		"another prefix":      {"other-holder 1-0001-1 2 3 4 5\n/x\n", false},
 	}
-	// The lock is this process's, and so is what it names.
+	// This process has the lock, and is the holder that it names.
 	lock, err := os.OpenFile(socket+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
@@ -66,7 +65,7 @@ func TestFindHolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !h.Waiting() {
-			t.Errorf("%s: that it waits is not seen", name)
+			t.Errorf("%s: Waiting() is false without a daemon", name)
 		}
 		self.daemon = 4242
 		h.Close()

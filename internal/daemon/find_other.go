@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Holder is for Linux alone, as the daemon is; there is none here.
+// Holder stands for the Linux type of this name; there is no holder here.
 type Holder struct{}
 
-// ErrNoHolder says that nobody holds sessions for a socket.
+// ErrNoHolder is returned if no process holds sessions for a socket.
 var ErrNoHolder = errors.New("no holder")
 
-// ErrNotHolder says that a process does not hold the sessions of a socket.
+// ErrNotHolder is not returned here.
 var ErrNotHolder = errors.New("it does not hold the sessions of this socket")
 
-// FindHolder finds none.
+// FindHolder returns ErrNoHolder.
 func FindHolder(string) (*Holder, error) { return nil, errors.Join(ErrNoHolder, errLinuxOnly) }
 
-// The methods of none do nothing.
+// The methods do nothing.
 
 func (*Holder) PID() int                    { return 0 }
 func (*Holder) Waiting() bool               { return false }
@@ -29,5 +29,5 @@ func (*Holder) Detach() error               { return errLinuxOnly }
 func (*Holder) Stop() error                 { return errLinuxOnly }
 func (*Holder) Close()                      {}
 
-// Check says that no program can take over here.
+// Check returns an error: the daemon runs on Linux only.
 func Check(Config, Options) error { return errLinuxOnly }

@@ -13,14 +13,15 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// Hold makes this process the holder: it runs the daemon as a child, with the
-// same arguments, starts it again when it dies, and keeps its sessions meanwhile.
-// It returns the exit status of a daemon that has ended by itself. With again
-// this process is one already, and was another program before.
+// BecomeHolder makes this process the holder: it runs the daemon as a child with
+// the same arguments, restarts it when it dies, and keeps its sessions meanwhile.
+// It returns the exit status of a daemon that exited by itself. If resume is true,
+// this process is a holder already and has just executed this program.
 //
-// Where another holder waits for a daemon, that one gets it, and this process
-// stands before it until it ends.
-func BecomeHolder(cfg Config, args []string, again bool, stderr *os.File) (code int, err error) {
+// If another holder for the same socket is waiting for a daemon, BecomeHolder
+// makes that holder start one instead, and stays in the foreground until that
+// holder ends.
+func BecomeHolder(cfg Config, args []string, resume bool, stderr *os.File) (code int, err error) {
 	terminal := term.IsTerminal(int(stderr.Fd()))
 	log := newLogger(stderr, cfg, terminal)
 	logFormat := FormatJSON
@@ -34,12 +35,12 @@ func BecomeHolder(cfg Config, args []string, again bool, stderr *os.File) (code 
 	env := SystemEnvironment()
 	passed := passedFiles(env, os.Getpid())
 	for _, name := range listenVariables {
-		_ = os.Unsetenv(name) // they are true until the first exec alone
+		_ = os.Unsetenv(name) // they are only valid until the first exec
 	}
 	program := args[0]
-	if !again {
-		// Only in a directory that the daemon will accept: in another's, which
-		// root can reach as a client, it is not ours to give it a daemon.
+	if !resume {
+		// Only in a directory that the daemon will accept: root can reach another
+		// user's directory as a client, but must not start a daemon there.
 		if trust.Directory(filepath.Dir(socket), os.Geteuid()) == nil {
 			h, err := FindHolder(socket)
 			switch {
@@ -61,16 +62,16 @@ func BecomeHolder(cfg Config, args []string, again bool, stderr *os.File) (code 
 	}
 	return holder.Run(holder.Config{
 		Argv: append([]string{program, DaemonSubcommand}, args[1:]...), Env: daemonEnv(env.Variables, len(passed)), Files: passed, Log: log,
-		Program: program, ResumeArgv: append([]string{program, HolderSubcommand}, args[1:]...), Resume: again,
+		Program: program, ResumeArgv: append([]string{program, HolderSubcommand}, args[1:]...), Resume: resume,
 		Cleaner: func(host uint16) (argv, env []string) {
 			return cleanerCommand(process.NameHost(os.Getpid(), host), socket, logFormat)
 		},
 	})
 }
 
-// programOf is the path by which this program was called. It is not asked of
-// the kernel, which tells the file that this program was: another may be put in
-// its place, or a link there may come to lead to another.
+// programOf returns the path by which this program was called. It does not ask the
+// kernel, which reports the file that was executed: an upgrade may replace the file
+// at the path, or change the target of a link there.
 func programOf(called string) (string, error) {
 	path, err := exec.LookPath(called)
 	if err == nil {
@@ -83,5 +84,5 @@ func programOf(called string) (string, error) {
 			return path, nil
 		}
 	}
-	return os.Executable() // it was called by another name
+	return os.Executable() // argv[0] is not its path
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Hold is for Linux alone, as the daemon is.
+// BecomeHolder returns an error: the daemon runs on Linux only.
 func BecomeHolder(Config, []string, bool, *os.File) (int, error) {
 	return 1, errors.New("the daemon runs on Linux only")
 }

@@ -17,25 +17,24 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// web is the part of a daemon that is there when HTTP is asked for. Its zero
-// value is none.
+// web is the HTTP part of a daemon. Its zero value serves no HTTP.
 type web struct {
-	address  *net.TCPAddr // where to listen; nil: not at all
+	address  *net.TCPAddr // where to listen; nil: nowhere
 	listener net.Listener
-	tls      *tls.Config // nil: plain
+	tls      *tls.Config // nil: no TLS
 	keys     *access.Keyring
 	metrics  *metrics
 	server   *transport.HTTPServer
 }
 
-// prepareWeb makes what HTTP needs but for the listener, if it is asked for. It
-// refuses to where HTTP would let in anyone, or nobody.
+// prepareWeb makes everything that HTTP needs except the listener, if HTTP is
+// configured. It returns an error if HTTP would admit everyone or no one.
 func prepareWeb(cfg Config, stdio bool, log *slog.Logger) (web, error) {
 	if cfg.HTTP == "" {
 		return web{}, nil
 	}
 	if stdio {
-		log.Warn("http has no effect on stdio: its one client is the one that started it")
+		log.Warn("ignored the setting http: stdio serves only the client that started it")
 		return web{}, nil
 	}
 	address, err := net.ResolveTCPAddr("tcp", cfg.HTTP)
@@ -50,7 +49,7 @@ func prepareWeb(cfg Config, stdio bool, log *slog.Logger) (web, error) {
 		return web{}, err
 	}
 	if w.keys.Usable() == 0 {
-		return web{}, fmt.Errorf("http is set, and %s has no token that is good: run `trl token create --scope run` first", cfg.TokenFile)
+		return web{}, fmt.Errorf("http is set, but %s has no valid token: run `trl token create --scope run` first", cfg.TokenFile)
 	}
 	if cfg.HTTPCert != "" {
 		if w.tls, err = transport.TLSConfig(cfg.HTTPCert, cfg.HTTPKey, cfg.HTTPClientCA, log); err != nil {
@@ -60,26 +59,26 @@ func prepareWeb(cfg Config, stdio bool, log *slog.Logger) (web, error) {
 	return w, nil
 }
 
-// checkWeb says what is wrong with the settings of HTTP for an address.
+// checkWeb checks the HTTP settings for an address.
 func checkWeb(cfg Config, ip net.IP) error {
 	switch {
 	case (cfg.HTTPCert == "") != (cfg.HTTPKey == ""):
-		return errors.New("http_tls_cert and http_tls_key go together: set both, or none")
+		return errors.New("http_tls_cert and http_tls_key go together: set both or neither")
 	case cfg.HTTPClientCA != "" && cfg.HTTPCert == "":
 		return errors.New("http_client_ca needs TLS: set http_tls_cert and http_tls_key too")
 	case !ip.IsLoopback() && cfg.HTTPCert == "" && !cfg.InsecureHTTP:
-		return fmt.Errorf("http: %s can be reached from other machines, and without TLS anyone on the way can read the tokens: "+
+		return fmt.Errorf("http: other machines can reach %s, and without TLS anyone on the network path can read the tokens: "+
 			"listen on 127.0.0.1, set http_tls_cert and http_tls_key, or set insecure_http", cfg.HTTP)
 	}
 	for _, origin := range cfg.HTTPAllowedOrigins {
 		if !strings.Contains(origin, "://") || strings.Contains(origin, "*") {
-			return fmt.Errorf("http_allowed_origins: %q is no origin; write it as https://ui.example.com", origin)
+			return fmt.Errorf("http_allowed_origins: %q is not an origin; write it as https://ui.example.com", origin)
 		}
 	}
 	return nil
 }
 
-// connectWeb puts HTTP before the method table.
+// connectWeb makes the HTTP server for the method table, if there is a listener.
 func (d *daemon) connectWeb() {
 	if d.web.listener == nil {
 		return
@@ -97,7 +96,7 @@ func (d *daemon) connectWeb() {
 	})
 }
 
-// url is where HTTP is served.
+// url returns the address that HTTP is served on.
 func (w *web) url() string {
 	if w.tls != nil {
 		return "https://" + w.listener.Addr().String()
@@ -105,7 +104,8 @@ func (w *web) url() string {
 	return "http://" + w.listener.Addr().String()
 }
 
-// observer counts for the metrics, if anyone can read them.
+// sessionObserver returns the metrics' observer; nil without HTTP, where nothing
+// could read them.
 func (w *web) sessionObserver() session.Observer {
 	if w.metrics == nil {
 		return nil

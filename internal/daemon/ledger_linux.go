@@ -11,16 +11,15 @@ import (
 	"github.com/terminal-runtime/trl/internal/ledger"
 )
 
-// openLedger makes the ledger, or finds that of a daemon that died. The error is
-// ledger.ErrLost if no daemon can go on with what is held.
+// openLedger makes the ledger, or opens that of an earlier daemon. The error is
+// ledger.ErrLost if no daemon can read the state that the holder keeps.
 func (d *daemon) openLedger() (err error) {
 	if !d.isRestart() || !slices.Contains(d.holder.Hello().Slots, holder.Root) {
 		return d.newLedger()
 	}
 	d.ledger, err = ledger.Open(d.holder)
 	if errors.Is(err, ledger.ErrLost) && len(d.holder.Hello().Tracked) == 0 {
-		// There is no session whose processes live, so there is nothing to lose
-		// but what has ended.
+		// No session has live processes, so only ended sessions are lost.
 		d.log.Error("session state cannot be read; starting without it", "event", "ledger_lost", "error", err)
 		if err := d.newLedger(); err != nil {
 			return err
@@ -46,19 +45,19 @@ func (d *daemon) newLedger() (err error) {
 	return d.ledger.Put(formatKey, formatRecord())
 }
 
-// checkListening makes sure that the ledger says where the daemon listens, which
-// is noted first.
+// checkListenState makes sure that the ledger says where the daemon listens, which
+// is the first state that a daemon persists.
 func (d *daemon) checkListenState() error {
 	if _, listens := d.ledger.Get(listenKey); listens {
 		return nil
 	}
 	for key := range d.ledger.All() {
 		if key != formatKey {
-			return fmt.Errorf("ledger: %w: it does not say where to listen", ledger.ErrLost)
+			return fmt.Errorf("ledger: %w: the listen address is missing", ledger.ErrLost)
 		}
 	}
-	// The first daemon died before it had noted anything. What it kept, the lock
-	// of the socket among it, would be in the way.
+	// The first daemon died before it persisted anything. The descriptors it kept,
+	// such as the lock of the socket, would be in the way.
 	for _, slot := range d.holder.Kept() {
 		if slot != holder.Root {
 			d.holder.Drop(slot)
@@ -67,11 +66,11 @@ func (d *daemon) checkListenState() error {
 	return d.holder.Sync()
 }
 
-// abandon ends this daemon when no daemon can go on with the sessions. The holder
+// abandon ends this daemon when no daemon can take over the sessions. The holder
 // keeps their processes until it is stopped, and starts no daemon meanwhile; a
-// client that connects is refused, and does not wait for one.
+// client that connects is refused instead of waiting for a daemon.
 func (d *daemon) abandon(err error) error {
-	d.log.Error("session state is lost, and no daemon can take over; `trl stop` ends what is left", "event", "ledger_lost", "error", err, "holder", d.holder.Hello().PID)
+	d.log.Error("session state is lost and no daemon can take over; run `trl stop` to kill the remaining processes", "event", "ledger_lost", "error", err, "holder", d.holder.Hello().PID)
 	for _, slot := range d.holder.Kept() {
 		if d.listensIn(slot) {
 			d.holder.Drop(slot)
@@ -80,7 +79,7 @@ func (d *daemon) abandon(err error) error {
 	return errors.Join(err, d.holder.Sync(), d.holder.AnnounceExit(1, holder.Detach))
 }
 
-// listensIn reports whether what is kept in a slot is a listening socket.
+// listensIn reports whether slot holds a listening socket.
 func (d *daemon) listensIn(slot holder.Slot) bool {
 	fd, err := d.holder.Take(slot)
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// What listens is kept, so that who connects while there is no daemon waits for
-// the next one and is not refused. The ledger has the slots under these keys.
+// The holder keeps the listening sockets, so that clients that connect while there
+// is no daemon wait for the next one and are not refused. These are the ledger keys
+// of their slots.
 const (
-	listenKey = "listen" // of the socket and of its lock, and the path
-	webKey    = "web"    // of the listener of HTTP, and the address it was asked for
+	listenKey = "listen" // listenState
+	webKey    = "web"    // webState
 )
 
-// listen begins to listen on the socket, or goes on with that of a daemon that
-// was here before.
+// listen begins to listen on the socket, or continues with that of an earlier
+// daemon.
 func (d *daemon) listen() (err error) {
 	if d.ledger == nil {
 		d.listener, err = transport.ListenUnix(d.cfg.Socket)
 		return err
 	}
-	value, again := d.ledger.Get(listenKey)
+	value, found := d.ledger.Get(listenKey)
 	switch {
-	case again:
+	case found:
 		if d.passed.api >= 0 {
-			_ = unix.Close(d.passed.api) // another copy is kept
+			_ = unix.Close(d.passed.api) // the holder keeps another copy
 		}
 		err = d.resumeListening(value)
 	case d.passed.api >= 0:
@@ -48,7 +49,7 @@ func (d *daemon) listen() (err error) {
 	}
 	n := 0
 	if err := d.listener.KeepFDs(func(fd int) (err error) {
-		if d.listenSlots[n] == 0 { // a lock that was adopted is kept
+		if d.listenSlots[n] == 0 { // the holder already keeps an adopted lock
 			d.listenSlots[n], err = d.holder.Keep(fd)
 		}
 		n++
@@ -59,15 +60,15 @@ func (d *daemon) listen() (err error) {
 	return d.persistListening()
 }
 
-// listenAgain goes on with what is noted of an earlier daemon.
+// resumeListening continues with the socket that an earlier daemon persisted.
 func (d *daemon) resumeListening(value []byte) error {
 	var r listenState
 	if err := state.Decode(value, r.fields); err != nil {
-		return fmt.Errorf("read where the daemon before listened: %w", err)
+		return fmt.Errorf("read the listen state of the previous daemon: %w", err)
 	}
 	d.listenSlots = [2]holder.Slot{r.socket, r.lock}
 	path := r.path
-	if d.listenSlots[1] == 0 { // it was passed, and has no lock
+	if d.listenSlots[1] == 0 { // the service manager passed it, so it has no lock
 		socket, err := d.holder.Take(d.listenSlots[0])
 		if err != nil {
 			return err
@@ -75,14 +76,14 @@ func (d *daemon) resumeListening(value []byte) error {
 		return d.inherit(socket)
 	}
 	if path != d.cfg.Socket {
-		// The sessions are known by it: clients would not find them elsewhere.
-		d.log.Warn("the socket stays where it is until its sessions are ended", "socket", path, "configured", d.cfg.Socket)
+		// Clients would not find the sessions on another socket.
+		d.log.Warn("keeping the socket of the existing sessions until they end", "socket", path, "configured", d.cfg.Socket)
 		d.cfg.Socket = path
 	}
 	return d.adoptSocket()
 }
 
-// inherit serves on a socket that the service manager has made.
+// inherit serves on a socket that the service manager made.
 func (d *daemon) inherit(socket int) (err error) {
 	if d.listener, err = transport.InheritUnix(socket); err == nil {
 		d.cfg.Socket = d.listener.Addr().String() // as system.info shows it
@@ -90,7 +91,7 @@ func (d *daemon) inherit(socket int) (err error) {
 	return err
 }
 
-// adoptSocket goes on with the lock, and with the socket if there is one.
+// adoptSocket continues with the lock, and with the socket if there is one.
 func (d *daemon) adoptSocket() error {
 	lock, err := d.holder.Take(d.listenSlots[1])
 	if err != nil {
@@ -111,8 +112,8 @@ func (d *daemon) persistListening() error {
 	return d.ledger.Put(listenKey, state.Encode(r.fields))
 }
 
-// stopListening gives up what is kept of the socket and of HTTP, so that who
-// connects is refused. The lock stays.
+// stopListening makes the holder drop the listening sockets, so that new clients
+// are refused. The lock stays.
 func (d *daemon) stopListening() error {
 	if d.ledger == nil || d.listenSlots[0] == 0 {
 		return nil
@@ -126,7 +127,7 @@ func (d *daemon) stopListening() error {
 	return d.holder.Sync()
 }
 
-// listenRecord is what the ledger has of the socket. A slot that is 0 is none.
+// listenState is the persisted state of the socket. Slot 0 means none.
 type listenState struct {
 	socket, lock holder.Slot
 	path         string
@@ -138,7 +139,7 @@ func (r *listenState) fields(c *state.Coder) {
 	state.Text(c, 3, &r.path)
 }
 
-// webNote is what the ledger has of the listener of HTTP.
+// webState is the persisted state of the HTTP listener.
 type webState struct {
 	slot    holder.Slot
 	address string // as it was configured
@@ -151,7 +152,8 @@ func (n *webState) fields(c *state.Coder) {
 	state.Bool(c, 3, &n.passed)
 }
 
-// notedWeb returns what an earlier daemon has noted; nil: nothing.
+// persistedWeb returns the HTTP listener that an earlier daemon persisted; nil if
+// there is none.
 func (d *daemon) persistedWeb() *webState {
 	if d.ledger == nil {
 		return nil
@@ -162,19 +164,19 @@ func (d *daemon) persistedWeb() *webState {
 	}
 	n := &webState{}
 	if err := state.Decode(value, n.fields); err != nil {
-		d.log.Error("cannot read where the daemon before served HTTP", "event", "unreadable", "record", webKey, "error", err)
+		d.log.Error("cannot read the HTTP state of the previous daemon", "event", "unreadable", "record", webKey, "error", err)
 		return nil
 	}
 	return n
 }
 
-// inheritWeb makes the address of HTTP that of a listener which the service
-// manager has passed. All that is asked of one of our own is asked of it too.
+// inheritWeb sets the HTTP address to that of a listener that the service manager
+// passed. It must meet the same requirements as one that the daemon opens itself.
 func (d *daemon) inheritWeb() error {
-	if noted := d.persistedWeb(); noted != nil && noted.passed {
-		d.cfg.HTTP = noted.address
+	if saved := d.persistedWeb(); saved != nil && saved.passed {
+		d.cfg.HTTP = saved.address
 		if d.passed.web >= 0 {
-			_ = unix.Close(d.passed.web) // another copy is kept
+			_ = unix.Close(d.passed.web) // the holder keeps another copy
 			d.passed.web = -1
 		}
 		return nil
@@ -190,43 +192,43 @@ func (d *daemon) inheritWeb() error {
 	return nil
 }
 
-// listenerOf makes a listener of a descriptor, and owns it.
+// listenerOf returns a listener on fd, which it takes ownership of.
 func listenerOf(fd int) (net.Listener, error) {
 	file := os.NewFile(uintptr(fd), "http")
 	defer file.Close() // net.FileListener works on a copy
 	return net.FileListener(file)
 }
 
-// dropWeb gives up the kept listener of HTTP. Its port is free then.
+// dropWeb makes the holder drop the HTTP listener, which frees its port.
 func (d *daemon) dropWeb() error {
-	noted := d.persistedWeb()
-	if noted == nil {
+	saved := d.persistedWeb()
+	if saved == nil {
 		return nil
 	}
 	if err := d.ledger.Delete(webKey); err != nil {
 		return err
 	}
-	d.holder.Drop(noted.slot)
+	d.holder.Drop(saved.slot)
 	return d.holder.Sync()
 }
 
-// listenWeb begins to listen for HTTP, if that is asked for, or goes on with the
-// listener of a daemon that was here before if it was asked for the same address:
-// so port 0 stays the port that was found.
+// listenWeb begins to listen for HTTP if that is configured. It continues with the
+// listener of an earlier daemon if that was configured with the same address, so
+// that port 0 stays the port that was found.
 func (d *daemon) listenWeb() error {
-	noted := d.persistedWeb()
-	if noted != nil && (d.web.address == nil || noted.address != d.cfg.HTTP) {
+	saved := d.persistedWeb()
+	if saved != nil && (d.web.address == nil || saved.address != d.cfg.HTTP) {
 		if err := d.dropWeb(); err != nil {
 			return err
 		}
-		noted = nil
+		saved = nil
 	}
 	if d.web.address == nil {
 		return nil
 	}
 	var err error
-	if noted != nil {
-		d.web.listener, err = d.adoptWeb(noted.slot)
+	if saved != nil {
+		d.web.listener, err = d.adoptWeb(saved.slot)
 	} else {
 		d.web.listener, err = d.openWeb()
 	}
@@ -247,7 +249,8 @@ func (d *daemon) adoptWeb(slot holder.Slot) (net.Listener, error) {
 	return listenerOf(fd)
 }
 
-// openWeb listens anew, or where the service manager does, and keeps that.
+// openWeb opens the HTTP listener, or takes the one that the service manager
+// passed, and makes the holder keep it.
 func (d *daemon) openWeb() (net.Listener, error) {
 	l := d.inheritedWeb
 	if l == nil {

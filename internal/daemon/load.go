@@ -16,17 +16,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// Sources is where settings come from, the strongest first: flags, variables,
-// the file, defaults.
+// Sources is where settings come from. Flags override variables, variables override
+// the file, and the file overrides the defaults.
 type Sources struct {
 	Flags       map[string]string // by key
 	Environment Environment
-	File        string // named by --config: it must exist. Default: see Environment
+	File        string // of --config; it must exist. "" means the default
 }
 
-// Load returns the configuration in force. A mistake anywhere is an error that
-// names the place and the key: a daemon with half of its settings is not what
-// anyone asked for.
+// Load returns the effective configuration. Any mistake is an error that names the
+// source and the key: a daemon must not run with only part of its settings.
 func Load(src Sources) (Config, error) {
 	c := Defaults(src.Environment)
 	if err := c.readFile(src); err != nil {
@@ -45,7 +44,7 @@ func Load(src Sources) (Config, error) {
 		}
 	}
 	var err error
-	if c.Socket, err = filepath.Abs(c.Socket); err != nil { // as it is shown to others
+	if c.Socket, err = filepath.Abs(c.Socket); err != nil { // clients see it
 		return Config{}, fmt.Errorf("socket: %w", err)
 	}
 	if c.TokenFile, err = filepath.Abs(c.TokenFile); err != nil {
@@ -77,8 +76,8 @@ func (c *Config) readFile(src Sources) error {
 	return nil
 }
 
-// readOwn reads a file that nobody but its owner can write to, who is this user
-// or root: it says whom the daemon lets in.
+// readTrusted reads a file that belongs to this user or root and that no one else
+// can write to: its contents decide whom the daemon admits.
 func readTrusted(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -91,13 +90,13 @@ func readTrusted(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// parse applies the text of a configuration file. Every key must be known, and
-// have a value of its kind.
+// parse applies the text of a configuration file. Every key must be known and have
+// a value of the right type.
 func (c *Config) parse(text string) error {
 	var values map[string]toml.Primitive
 	meta, err := toml.Decode(text, &values)
 	if err != nil {
-		// Without the position it would be a riddle in a long file.
+		// In a long file the message is useless without its line.
 		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
 			return fmt.Errorf("line %d: %s", syntax.Position.Line, syntax.Message)
 		}
@@ -110,7 +109,7 @@ func (c *Config) parse(text string) error {
 		}
 		s := settings[i]
 		if err := meta.PrimitiveDecode(values[key], s.field(c)); err != nil {
-			return fmt.Errorf("%s: it must be %s", key, s.expects())
+			return fmt.Errorf("%s must be %s", key, s.expects())
 		}
 		if err := s.check(c); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
@@ -124,5 +123,5 @@ func unknownKey(key string) error {
 	for i, s := range settings {
 		keys[i] = s.Key
 	}
-	return fmt.Errorf("there is no key %q; the keys are %s", key, strings.Join(keys, ", "))
+	return fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(keys, ", "))
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// redacted stands in a log for what must not be in it.
+// redacted replaces secret values in the log.
 const redacted = "[redacted]"
 
-// What sessions run and are given is not the log's: it may hold secrets, and
-// whoever may read a log need not be allowed to read them. The names are
-// compared without case and separators.
+// Commands, environments and input of sessions must not be logged: they may contain
+// secrets, and not everyone who may read the log may read those. Keys are compared
+// without case and separators.
 var (
-	// secretKeys are redacted when a key is one of them.
+	// secretKeys are the keys whose values are redacted.
 	secretKeys = []string{"env", "environment", "stdin", "input", "command", "argv", "args", "data", "params", "key", "cookie"}
-	// secretWords are redacted when a key has one of them in it.
+	// secretWords are redacted wherever a key contains them.
 	secretWords = []string{"token", "password", "passwd", "passphrase", "secret", "authorization", "credential", "apikey", "privatekey"}
 )
 
-// redact is the ReplaceAttr of every logger. A group that is secret is so with
-// all that is in it.
+// redact is the ReplaceAttr of every logger. It redacts everything in a group whose
+// name is secret.
 func redact(groups []string, a slog.Attr) slog.Attr {
 	if secret(a.Key) || slices.ContainsFunc(groups, secret) {
 		return slog.String(a.Key, redacted)
@@ -42,8 +42,7 @@ func secret(key string) bool {
 		slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(key, word) })
 }
 
-// newLogger makes the daemon's logger. The level and the format have been
-// checked by Load.
+// newLogger makes the daemon's logger. Load has checked the level and the format.
 func newLogger(w io.Writer, cfg Config, terminal bool) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
@@ -56,12 +55,12 @@ func newLogger(w io.Writer, cfg Config, terminal bool) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(visibleJSON{w}, options))
 }
 
-// visibleJSON writes JSON in which nothing is hidden: logs are read on terminals,
-// and JSON itself escapes no C1 and no bidi controls. The handler for people
-// quotes all of them.
+// visibleJSON escapes invisible characters in JSON: logs are read on terminals, and
+// JSON itself does not escape C1 and bidi controls. The text handler quotes all of
+// them.
 type visibleJSON struct{ w io.Writer }
 
-// Write writes whole records, as a handler does.
+// Write writes one whole log record.
 func (v visibleJSON) Write(record []byte) (int, error) {
 	if _, err := v.w.Write(printable.JSON(record)); err != nil {
 		return 0, err
@@ -69,7 +68,7 @@ func (v visibleJSON) Write(record []byte) (int, error) {
 	return len(record), nil
 }
 
-// logsText says whether the log is for a person.
+// logsText reports whether the log is text, for a person.
 func logsText(cfg Config, terminal bool) bool {
 	return cfg.LogFormat == FormatText || cfg.LogFormat == FormatAuto && terminal
 }

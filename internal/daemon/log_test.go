@@ -55,7 +55,7 @@ func TestWhatIsNoSecretIsLogged(t *testing.T) {
 	}
 }
 
-// A log is read on a terminal, which must not obey what is in it.
+// Logs are read on terminals, so they must not contain control characters.
 func TestLogsHideNothing(t *testing.T) {
 	const odd = "a\x1b[2J\n\u009b31m\u202e\u2066\U000e0041\u2028\x7f\xffz"
 	for _, format := range []string{FormatJSON, FormatText} {
@@ -90,7 +90,7 @@ func TestLogFormat(t *testing.T) {
 	}
 }
 
-// The events that are logged are those that the page for operators has.
+// docs/operations.md lists exactly the events that are logged.
 func TestEventsAreDocumented(t *testing.T) {
 	const root = "../.."
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))

@@ -18,12 +18,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// This file is the daemon's side of a service manager, such as systemd: what
-// it has said in the environment, the sockets that it has passed, and what it
-// is told. Without one nothing here has an effect.
+// This file is the interface to a service manager, such as systemd: its environment
+// variables, the sockets that it passes, and the status reports to it. Without a
+// service manager nothing here has an effect.
 
-// The variables by which a service manager speaks to the process that it
-// started.
+// The variables that a service manager sets for the process that it starts.
 const (
 	notifyVariable      = "NOTIFY_SOCKET"
 	watchdogVariable    = "WATCHDOG_USEC"
@@ -37,15 +36,15 @@ const (
 	firstDaemonFD       = holder.FirstFile
 )
 
-// listenVariables are about passed sockets.
+// listenVariables describe the passed sockets.
 var listenVariables = []string{listenVariable, listenPIDVariable, listenPIDFDVariable, listenNamesVariable}
 
-// managerVariables are all of them. They are not for sessions: a program in
-// one would speak to the manager in our place.
+// managerVariables are all of them. Sessions must not get them: a program in a
+// session could talk to the manager in the daemon's name.
 var managerVariables = append([]string{notifyVariable, watchdogVariable, watchdogPIDVariable, storedFilesVariable}, listenVariables...)
 
-// passedFiles are the descriptors that the service manager has passed to this
-// process: none, unless it is the one that was meant.
+// passedFiles returns the descriptors that the service manager passed to this
+// process: none if LISTEN_PID is another process.
 func passedFiles(env Environment, pid int) []int {
 	if meant, _ := env.lookup(listenPIDVariable); meant != strconv.Itoa(pid) {
 		return nil
@@ -62,8 +61,9 @@ func filesFrom(env Environment, first int) (fds []int) {
 	return fds
 }
 
-// forDaemon is the environment of the daemon of this holder: it says how many
-// descriptors follow the connection, and nothing else of them.
+// daemonEnv returns the environment for the daemon of this holder. Of the
+// listenVariables it has only the number of descriptors, which follow the
+// connection to the holder.
 func daemonEnv(variables []string, passed int) []string {
 	env := slices.DeleteFunc(slices.Clone(variables), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -75,17 +75,16 @@ func daemonEnv(variables []string, passed int) []string {
 	return env
 }
 
-// sockets are those that the service manager has passed; -1: none.
+// sockets are those that the service manager passed; -1: none.
 type sockets struct{ api, web int }
 
-// sortSockets says which of the passed descriptors is for what: a Unix socket
-// for the API, one of TCP for HTTP. Errors have the numbers that the manager
-// gave them.
+// sortSockets assigns the passed descriptors: a Unix socket serves the API, a TCP
+// socket serves HTTP. Errors use the numbers that the manager gave them.
 func sortSockets(fds []int) (sockets, error) {
 	s := sockets{-1, -1}
 	for i, fd := range fds {
 		refuse := func(what string) (sockets, error) {
-			return sockets{-1, -1}, fmt.Errorf("descriptor %d, passed by the service manager (%s), %s: pass one listening Unix stream socket, and one of TCP for HTTP if it is wanted",
+			return sockets{-1, -1}, fmt.Errorf("descriptor %d, passed by the service manager (%s), %s: pass one listening Unix stream socket, and optionally a TCP socket for HTTP",
 				firstPassedFD+i, listenVariable, what)
 		}
 		address, err := unix.Getsockname(fd)
@@ -107,33 +106,34 @@ func sortSockets(fds []int) (sockets, error) {
 			return refuse("is a socket of another family")
 		}
 		if *to >= 0 {
-			return refuse("is a second one of its kind")
+			return refuse("is the second socket of its family")
 		}
 		*to = fd
 	}
 	return s, nil
 }
 
-// manager is who started the holder, if it wants to be told how it goes.
+// manager reports the daemon's status to the service manager that started the
+// holder, if there is one.
 type manager struct {
-	socket   *net.UnixAddr // nil: nobody
-	watchdog time.Duration // it restarts everything after as long a silence; 0: it does not
-	holder   int           // the process that it started
+	socket   *net.UnixAddr // nil: no reports
+	watchdog time.Duration // it restarts the service after such a silence; 0: never
+	holder   int           // pid of the process that it started
 	log      *slog.Logger
 }
 
-// takeManager reads what the service manager has said, for the daemon of a
-// holder, and takes it out of the environment of this process, which sessions
-// inherit.
-func newManager(env Environment, held *holder.Client, log *slog.Logger) *manager {
+// newManager reads the service manager's variables and removes them from the
+// environment of this process, which sessions inherit. client is nil without a
+// holder.
+func newManager(env Environment, client *holder.Client, log *slog.Logger) *manager {
 	for _, name := range managerVariables {
-		_ = os.Unsetenv(name) // it fails for names that can't be one alone
+		_ = os.Unsetenv(name) // it fails only for invalid names
 	}
 	m := &manager{log: log}
-	if held == nil {
-		return m // its one client is the one that started it
+	if client == nil {
+		return m // on stdio, only the client that started it matters
 	}
-	m.holder = held.Hello().PID
+	m.holder = client.Hello().PID
 	if path, ok := env.lookup(notifyVariable); ok && (path[0] == '/' || path[0] == '@') {
 		m.socket = &net.UnixAddr{Net: "unixgram", Name: path}
 	}
@@ -145,10 +145,10 @@ func newManager(env Environment, held *holder.Client, log *slog.Logger) *manager
 	return m
 }
 
-// tellTime bounds how long a manager that does not read is waited for.
+// notifyTimeout bounds the wait for a manager that does not read.
 const notifyTimeout = time.Second
 
-// tell sends assignments to the service manager.
+// notify sends assignments to the service manager.
 func (m *manager) notify(assignments ...string) {
 	if m.socket == nil {
 		return
@@ -160,7 +160,7 @@ func (m *manager) notify(assignments ...string) {
 		_ = conn.Close()
 	}
 	if err != nil {
-		m.log.Warn("the service manager can't be told how it goes", "error", err)
+		m.log.Warn("cannot notify the service manager", "error", err)
 	}
 }
 
@@ -168,22 +168,21 @@ func (m *manager) ready(status string) {
 	m.notify("READY=1", "MAINPID="+strconv.Itoa(m.holder), "STATUS="+status, "WATCHDOG=1")
 }
 
-// starting gives a daemon that takes over sessions the whole time of the
-// watchdog for it.
+// starting restarts the watchdog interval for a daemon that takes over sessions.
 func (m *manager) starting() {
-	m.notify("STATUS=taking over the sessions of a daemon that ended", "WATCHDOG=1")
+	m.notify("STATUS=taking over the sessions of the previous daemon", "WATCHDOG=1")
 }
 
 func (m *manager) stopping() { m.notify("STOPPING=1", "STATUS=ending the sessions") }
 
-// statusTime is how often the status is told where no watchdog asks for more.
+// statusInterval is how often the status is reported without a watchdog.
 const statusInterval = time.Minute
 
-// watch tells the manager how it goes until stop is closed. look asks the
-// daemon, by the way that requests take. One that does not answer in time is
-// given up: the holder keeps the sessions and starts another, while the manager
-// could only end it all.
-func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveUp func()) {
+// watch reports to the manager until stop is closed. query asks the daemon for its
+// status, through the same path as requests. If there is no answer in time, watch
+// calls abort: the holder keeps the sessions and starts another daemon, while the
+// manager could only end everything.
+func (m *manager) watch(stop <-chan struct{}, query func() (status string), abort func()) {
 	every := statusInterval
 	if m.watchdog > 0 {
 		every = m.watchdog / 2 // as sd_watchdog_enabled(3) advises
@@ -197,8 +196,8 @@ func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveU
 		case <-tick.C:
 		}
 		answer := make(chan string, 1)
-		go func() { answer <- look() }()
-		// The other half of what is left is for the daemon to come.
+		go func() { answer <- query() }()
+		// The rest of the watchdog interval is for the next daemon to start.
 		late := time.NewTimer(every / 2)
 		select {
 		case status := <-answer:
@@ -211,7 +210,7 @@ func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveU
 			last = status
 		case <-late.C:
 			if m.watchdog > 0 {
-				giveUp()
+				abort()
 				return
 			}
 		case <-stop:
@@ -220,29 +219,28 @@ func (m *manager) watch(stop <-chan struct{}, look func() (status string), giveU
 	}
 }
 
-// superviseSelf keeps the service manager informed while the daemon serves.
+// notifyManager keeps the service manager informed while the daemon serves.
 func (d *daemon) notifyManager(stop context.Context) {
 	if d.manager.socket == nil {
 		return
 	}
 	d.manager.ready(d.status())
-	d.tasks.start("tell the service manager", func() {
+	d.tasks.start("notify the service manager", func() {
 		d.manager.watch(stop.Done(), d.status, func() {
-			d.log.Error("the daemon does not answer itself and ends, for the holder to start another", "event", "hung")
-			_ = unix.Kill(os.Getpid(), unix.SIGABRT) // the runtime tells where everything stands
+			d.log.Error("the daemon hangs; aborting so that the holder starts another", "event", "hung")
+			_ = unix.Kill(os.Getpid(), unix.SIGABRT) // makes the runtime print all goroutines
 		})
 	})
 }
 
-// status is what is said of a daemon in a line. It comes through the method
-// table and from the pool, the journals and the holder: who gets it knows that
-// they all answer.
+// status returns a one-line status. It goes through the method table to the pool,
+// the journals and the holder, so an answer shows that all of them respond.
 func (d *daemon) status() string {
 	ctx := access.With(context.Background(), access.Actor{UID: os.Geteuid(), Transport: "watchdog", Scope: access.ScopeAdmin})
 	result, err := d.table.Call(ctx, api.MethodSystemStats, nil)
 	stats, ok := result.(*api.SystemStats)
 	if err != nil || !ok {
-		return "it can't be told how many sessions there are"
+		return "cannot count the sessions"
 	}
 	return fmt.Sprintf("%d sessions idle, %d running, on %s", stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], d.where())
 }

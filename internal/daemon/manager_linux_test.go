@@ -8,32 +8,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A daemon that does not answer itself is given up before the service manager's
-// time is over; one that answers is not.
+// A daemon that does not answer is aborted before the watchdog interval ends; one
+// that answers is not.
 func TestHungDaemonIsGivenUp(t *testing.T) {
 	const watchdog = 40 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{watchdog: watchdog}
 		hang, stop := make(chan struct{}), make(chan struct{})
 		defer close(hang)
-		answers, gaveUp := 3, time.Time{}
+		answers, aborted := 3, time.Time{}
 		began := time.Now()
 		m.watch(stop, func() string {
 			if answers--; answers < 0 {
 				<-hang
 			}
 			return ""
-		}, func() { gaveUp = time.Now() })
-		// The last sign of life was after three halves of its time.
-		if got := gaveUp.Sub(began) - 3*watchdog/2; got != 3*watchdog/4 {
-			t.Errorf("given up %s after its last sign of life, of %s", got, watchdog)
+		}, func() { aborted = time.Now() })
+		// The last answer came after three halves of the interval.
+		if got := aborted.Sub(began) - 3*watchdog/2; got != 3*watchdog/4 {
+			t.Errorf("aborted %s after the last answer, with a watchdog of %s", got, watchdog)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		m, stop := &manager{}, make(chan struct{})
 		hang := make(chan struct{})
 		time.AfterFunc(time.Hour, func() { close(stop) })
-		m.watch(stop, func() string { <-hang; return "" }, func() { t.Error("given up, and nobody watches") })
+		m.watch(stop, func() string { <-hang; return "" }, func() { t.Error("aborted without a watchdog") })
 		close(hang)
 	})
 }
@@ -43,12 +43,12 @@ func TestPassedFiles(t *testing.T) {
 		env  []string
 		want []int
 	}{
-		"none":       {nil, nil},
-		"two":        {[]string{"LISTEN_PID=7", "LISTEN_FDS=2"}, []int{3, 4}},
-		"of another": {[]string{"LISTEN_PID=8", "LISTEN_FDS=2"}, nil},
-		"of nobody":  {[]string{"LISTEN_FDS=2"}, nil},
-		"no number":  {[]string{"LISTEN_PID=7", "LISTEN_FDS=x"}, nil},
-		"negative":   {[]string{"LISTEN_PID=7", "LISTEN_FDS=-1"}, nil},
+		"none":        {nil, nil},
+		"two":         {[]string{"LISTEN_PID=7", "LISTEN_FDS=2"}, []int{3, 4}},
+		"another pid": {[]string{"LISTEN_PID=8", "LISTEN_FDS=2"}, nil},
+		"no pid":      {[]string{"LISTEN_FDS=2"}, nil},
+		"no number":   {[]string{"LISTEN_PID=7", "LISTEN_FDS=x"}, nil},
+		"negative":    {[]string{"LISTEN_PID=7", "LISTEN_FDS=-1"}, nil},
 	} {
 		if diff := cmp.Diff(c.want, passedFiles(Environment{Variables: c.env}, 7)); diff != "" {
 			t.Errorf("%s: %s", name, diff)

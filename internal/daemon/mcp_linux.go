@@ -13,14 +13,14 @@ import (
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
-// webScope is whose sessions are meant over HTTP where a request does not say.
+// webScope is the scope of the sessions of HTTP requests that do not name one.
 const webScope = "http"
 
-// mcpHandler serves the tools for models over HTTP. Secrets are not served there:
-// those of the daemon would be everybody's.
+// mcpHandler serves the MCP tools over HTTP. It offers no secrets: every client
+// could use those of the daemon.
 func (d *daemon) mcpHandler() http.Handler {
 	return mcp.Handler(d.cfg.MaxRequestBytes, func(r *http.Request) mcp.Config {
-		actor, _ := access.From(r.Context()) // none: the table refuses every call
+		actor, _ := access.From(r.Context()) // without an actor the table refuses every call
 		cfg := mcp.Config{
 			Runtime: &tableRuntime{table: d.table, actor: actor}, Version: d.opts.Version, Log: d.log,
 			Scope: r.URL.Query().Get("scope"), Structured: mcp.Structured(r.URL.Query().Get("structured")),
@@ -41,7 +41,7 @@ type tableRuntime struct {
 	actor access.Actor
 }
 
-// Call calls a method, as a request of the actor does.
+// Call calls a method on behalf of the actor.
 func (t *tableRuntime) Call(ctx context.Context, method string, params, result any) error {
 	got, err := t.call(ctx, method, params)
 	if err != nil {
@@ -62,10 +62,10 @@ func (t *tableRuntime) call(ctx context.Context, method string, params any) (any
 	return t.table.Call(access.With(ctx, t.actor), method, raw)
 }
 
-// errEnough ends a feed whose reader has seen enough.
+// errEnough ends a feed when its reader wants no more chunks.
 var errEnough = errors.New("enough")
 
-// Attach follows the output of an exec.
+// Attach calls fn with each chunk of an exec's output until fn returns false.
 func (t *tableRuntime) Attach(ctx context.Context, params api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
 	got, err := t.call(ctx, api.MethodExecAttach, params)
 	if err != nil {

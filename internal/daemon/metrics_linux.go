@@ -11,11 +11,11 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// metrics is what the daemon counts for Prometheus. What happens is counted as
-// it happens; what there is, is looked at when someone asks.
+// metrics are the daemon's Prometheus metrics. Events are counted as they happen;
+// the current state is read when the metrics are scraped.
 //
-// Every label has few values: the methods of the table, the codes of the
-// contract, the outcomes and the states. What a client makes up is "unknown".
+// Every label has few values: the methods of the table, the codes of the contract,
+// the outcomes and the states. Client-supplied method names become "unknown".
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -28,7 +28,7 @@ type metrics struct {
 	requestDuration *prometheus.HistogramVec
 }
 
-// Labels for what has no name of its own.
+// Label values for unknown methods and for success.
 const (
 	unknownMethod = "unknown"
 	codeOK        = "OK"
@@ -38,20 +38,20 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		execs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trl_execs_total", Help: "Commands that have ended, by how.",
+			Name: "trl_execs_total", Help: "Commands that have ended, by outcome.",
 		}, []string{"outcome"}),
 		execDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "trl_exec_duration_seconds", Help: "How long commands took.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12), // from 1 ms, a short command, to 70 min, a long build
 		}),
 		kills: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trl_kills_total", Help: "Commands that were ended before they did so themselves: by a timeout, or because it was asked for.",
+			Name: "trl_kills_total", Help: "Commands that were stopped before they ended by themselves: by a timeout or a request.",
 		}),
 		survivors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "trl_survivors_total", Help: "Processes that could not be killed at the end of their session. Any is a reason to look.",
+			Name: "trl_survivors_total", Help: "Processes that could not be killed at the end of their session. Investigate any value above 0.",
 		}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trl_requests_total", Help: "Requests answered, by method and by the code of the error, or OK.",
+			Name: "trl_requests_total", Help: "Requests answered, by method and by error code, or OK.",
 		}, []string{"method", "code"}),
 		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "trl_request_duration_seconds", Help: "How long requests took to answer, by method.",
@@ -63,17 +63,17 @@ func newMetrics() *metrics {
 	return m
 }
 
-// read adds what is looked at when someone asks.
+// collectFrom adds the metrics that are read from d at each scrape.
 func (m *metrics) collectFrom(d *daemon) { m.registry.MustRegister(&stateCollector{daemon: d}) }
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		// Two scrapers and a person; each walks all sessions.
+		// Two scrapers and a person; each request walks all sessions.
 		MaxRequestsInFlight: 3,
 	})
 }
 
-// called counts one request.
+// countRequest counts one request.
 func (m *metrics) countRequest(method string, code api.Code, took time.Duration) {
 	if method == "" {
 		method = unknownMethod
@@ -85,7 +85,7 @@ func (m *metrics) countRequest(method string, code api.Code, took time.Duration)
 	m.requestDuration.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// ExecEnded counts one command.
+// ExecEnded counts one command that ended.
 func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped bool) {
 	m.execs.WithLabelValues(string(outcome)).Inc()
 	m.execDuration.Observe(took.Seconds())
@@ -94,27 +94,27 @@ func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped boo
 	}
 }
 
-// SessionEnded counts what is left of one session.
+// SessionEnded counts the survivors of one session.
 func (m *metrics) SessionEnded(survivors int) { m.survivors.Add(float64(survivors)) }
 
-// held collects what the daemon holds at the moment.
+// stateCollector collects the daemon's current state.
 type stateCollector struct{ daemon *daemon }
 
 var (
-	sessionsDesc = prometheus.NewDesc("trl_sessions", "Sessions, by state; terminated ones are kept for a while.", []string{"state"}, nil)
-	outputDesc   = prometheus.NewDesc("trl_output_bytes_total", "Output of commands that was captured.", nil, nil)
-	memoryDesc   = prometheus.NewDesc("trl_journal_memory_bytes", "Output that is held in memory.", nil, nil)
-	spilledDesc  = prometheus.NewDesc("trl_journal_spilled_bytes", "Output that is held on disk.", nil, nil)
+	sessionsDesc = prometheus.NewDesc("trl_sessions", "Sessions, by state; terminated ones are retained for a while.", []string{"state"}, nil)
+	outputDesc   = prometheus.NewDesc("trl_output_bytes_total", "Output captured from commands.", nil, nil)
+	memoryDesc   = prometheus.NewDesc("trl_journal_memory_bytes", "Output held in memory.", nil, nil)
+	spilledDesc  = prometheus.NewDesc("trl_journal_spilled_bytes", "Output held on disk.", nil, nil)
 )
 
-// Describe names the metrics.
+// Describe sends the descriptors of the metrics.
 func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{sessionsDesc, outputDesc, memoryDesc, spilledDesc} {
 		to <- desc
 	}
 }
 
-// Collect reads them.
+// Collect reads the metrics.
 func (h *stateCollector) Collect(to chan<- prometheus.Metric) {
 	for state, n := range h.daemon.pool.Stats().SessionsByState {
 		to <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(n), string(state))

@@ -17,8 +17,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// wake gives a holder that waits a daemon again, and stands before it until it
-// ends: what asks this process to end is passed on.
+// reattach makes a waiting holder start a daemon, and returns when the holder has
+// ended. It forwards the signals that ask this process to end.
 func (h *Holder) reattach(args []string, log *slog.Logger) (code int, err error) {
 	signals := make(chan os.Signal, 8) // a burst must not lose the second SIGTERM
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
@@ -31,12 +31,12 @@ func (h *Holder) reattach(args []string, log *slog.Logger) (code int, err error)
 		return 1, &OtherSettingsError{PID: h.PID(), Flags: settingsIn(started)}
 	}
 	if err := h.check(context.Background()); err != nil {
-		return 1, fmt.Errorf("sessions are kept by process %d, and nothing has changed: %w", h.PID(), err)
+		return 1, fmt.Errorf("process %d keeps the sessions, and nothing has changed: %w", h.PID(), err)
 	}
 	if err := h.startDaemon(); err != nil {
 		return 1, err
 	}
-	log.Info("the sessions that were kept have a daemon again; it writes its log where it did", "holder", h.PID())
+	log.Info("the holder has started a daemon for its sessions, which logs where the last one did", "holder", h.PID())
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -46,11 +46,11 @@ func (h *Holder) reattach(args []string, log *slog.Logger) (code int, err error)
 		select {
 		case sig := <-signals:
 			if err := h.Signal(sig.(unix.Signal)); err != nil && !errors.Is(err, unix.ESRCH) {
-				log.Error("a signal could not be passed on", "error", err)
+				log.Error("cannot forward a signal to the holder", "error", err)
 			}
 		case <-gone:
-			// Its status is its parent's to know. One that shut down has removed
-			// the lock.
+			// Only its parent can read the holder's exit status. A holder that shut
+			// down has removed the lock.
 			if _, _, err := transport.ReadLock(h.socket); errors.Is(err, fs.ErrNotExist) {
 				return 0, nil
 			}
@@ -59,7 +59,8 @@ func (h *Holder) reattach(args []string, log *slog.Logger) (code int, err error)
 	}
 }
 
-// settingsIn are the flags of `trl serve` but for the socket, by which it is found.
+// settingsIn returns the flags of `trl serve` without the socket, which identifies
+// the holder.
 func settingsIn(args []string) []string {
 	var flags []string
 	for i := 0; i < len(args); i++ {
@@ -75,17 +76,17 @@ func settingsIn(args []string) []string {
 }
 
 const (
-	// forEver is what fits the call that waits.
+	// forever is close to the longest timeout that poll(2) takes.
 	forever = 24 * 24 * time.Hour
-	// wakeTime is what a daemon has to take over sessions: a thousand of them
-	// take less than a second.
+	// startDaemonTimeout is how long a daemon may take to take over the sessions:
+	// a thousand of them take less than a second.
 	startDaemonTimeout = 30 * time.Second
-	// wakeAgain is how often the signal is sent: a holder that has just been left
-	// by its daemon may not wait for it yet.
+	// startDaemonRetry is the interval between signals: a holder whose daemon has
+	// just exited may not be waiting for one yet.
 	startDaemonRetry = 50 * time.Millisecond
 )
 
-// wakeUp asks for a daemon until there is one.
+// startDaemon signals the holder until it has started a daemon.
 func (h *Holder) startDaemon() error {
 	for deadline := time.Now().Add(startDaemonTimeout); h.Waiting(); {
 		if err := h.Signal(unix.SIGUSR1); err != nil {
@@ -95,7 +96,7 @@ func (h *Holder) startDaemon() error {
 			return fmt.Errorf("process %d, which held the sessions, has died", h.PID())
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("process %d holds sessions and has not started a daemon for them within %s; its log says why", h.PID(), startDaemonTimeout)
+			return fmt.Errorf("process %d keeps the sessions and did not start a daemon within %s; its log says why", h.PID(), startDaemonTimeout)
 		}
 	}
 	return nil

@@ -8,45 +8,45 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// ErrServing is what the error of Serve is when another daemon has the socket.
+// ErrServing is returned by Serve if another daemon serves on the socket.
 var ErrServing = transport.ErrServing
 
-// OtherSettingsError says that sessions are kept by a process that was started with
-// other settings, which its daemons have: those that are given now could not apply.
+// OtherSettingsError says that the holder of the sessions was started with other
+// flags. Its daemons use those, so the flags given now could not take effect.
 type OtherSettingsError struct {
-	PID   int
+	PID   int // of the holder
 	Flags []string
 }
 
 func (e *OtherSettingsError) Error() string {
-	apply := "none"
+	flags := "none"
 	if len(e.Flags) > 0 {
-		apply = strings.Join(e.Flags, " ")
+		flags = strings.Join(e.Flags, " ")
 	}
-	return fmt.Sprintf("sessions are kept by process %d, which goes on with the flags it was started with (%s); those given now can't apply, and nothing has changed", e.PID, apply)
+	return fmt.Sprintf("process %d keeps the sessions and uses the flags it was started with (%s); those given now cannot apply, and nothing has changed", e.PID, flags)
 }
 
-// Words that stand before the arguments of a program which its user has not
-// started.
+// Hidden subcommands, which stand before the arguments of processes that TRL
+// starts itself.
 const (
-	DaemonSubcommand = "be-daemon" // by a holder: it is the daemon
-	CheckArg         = "check"     // after HeldWord: it only says whether it could be
-	HolderSubcommand = "be-holder" // it was another program before, and is still the holder
+	DaemonSubcommand = "be-daemon" // the daemon of a holder
+	CheckArg         = "check"     // after DaemonSubcommand: only report whether it could take over
+	HolderSubcommand = "be-holder" // a holder that has just executed a new program
 )
 
-// Options is how a daemon is run, besides its configuration.
+// Options are the parameters of a daemon that are not settings.
 type Options struct {
 	Version string
 	// Stdio serves one connection on Stdin and Stdout instead of the socket,
 	// and ends with it.
 	Stdio bool
-	// Held says that a holder started this process, see Hold. Args are those it
-	// gave.
+	// HasHolder says that a holder started this process, see BecomeHolder. Args are
+	// the arguments it passed.
 	HasHolder bool
 	Args      []string
 
 	Stdin, Stdout, Stderr *os.File // required
-	// Environment is what the configuration was loaded from, to name the
-	// variables in it that are no settings.
+	// Environment is what the configuration was loaded from; Serve warns about
+	// unknown TRL_ variables in it.
 	Environment Environment
 }

@@ -27,11 +27,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// Prepare rids this process of what its sessions must not inherit. It comes
-// first, before any goroutine, and may re-execute the program.
+// Prepare removes from this process what its sessions must not inherit. Call it
+// first, before any goroutine starts; it may re-execute the program.
 func Prepare(env Environment) error { return process.CleanSelf(passedFiles(env, os.Getpid())...) }
 
-// daemon is everything that runs. It is owned by Serve.
+// daemon is the state of a running daemon. Serve owns it.
 type daemon struct {
 	cfg   Config
 	opts  Options
@@ -39,7 +39,7 @@ type daemon struct {
 	tasks tasks
 
 	listener    *transport.UnixListener // nil on stdio
-	holder      *holder.Client          // nil: there is no holder
+	holder      *holder.Client          // nil without a holder
 	host        *process.Host
 	ledger      *ledger.Ledger
 	listenSlots [2]holder.Slot // of the socket and of its lock; 0: none
@@ -47,26 +47,26 @@ type daemon struct {
 	store       *journal.Store
 	pool        *session.Pool
 	server      *transport.Server
-	web         web // HTTP, if it is asked for
+	web         web // zero unless HTTP is configured
 	table       *service.Table
 	manager     *manager
-	passed      sockets // until they are listened on
-	// inheritedWeb is what was passed for HTTP, to this daemon and not to one
-	// before it.
+	passed      sockets // from the service manager, not yet used
+	// inheritedWeb is the HTTP listener that was passed to this daemon, as opposed
+	// to an earlier one.
 	inheritedWeb net.Listener
 
-	draining     atomic.Bool          // it ends
-	upgrading    atomic.Bool          // the program at our path is being looked at
-	exitRequests chan holder.ExitMode // how to end without the sessions; has room for one
+	draining     atomic.Bool          // shutting down
+	upgrading    atomic.Bool          // checking the program at our path
+	exitRequests chan holder.ExitMode // exits that keep the sessions; buffered for one
 
 	cleaner *holder.DaemonCleaner // on stdio
 
-	ended  chan error    // how serving ended, when it did so by itself; room for each carrier
+	ended  chan error    // result of a server that stopped by itself; buffered for each transport
 	closed chan struct{} // closed when everything else is
 }
 
-// Serve runs a daemon until ctx is done, a signal ends it, or on stdio its one
-// connection does. It returns nil after a shutdown in which nothing went wrong.
+// Serve runs a daemon until ctx is done, a signal ends it, or, on stdio, its one
+// connection ends. It returns nil after a clean shutdown.
 func Serve(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
@@ -75,16 +75,16 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		ended: make(chan error, 2), closed: make(chan struct{}),
 	}
 	for _, name := range opts.Environment.unknownVariables() {
-		d.log.Warn("a variable in the environment looks like a setting and is none", "variable", name)
+		d.log.Warn("unknown setting in the environment", "variable", name)
 	}
 	halveGOMAXPROCS()
 	if opts.HasHolder {
-		held, err := holder.Connect(holder.FD)
+		client, err := holder.Connect(holder.FD)
 		if err != nil {
 			return err
 		}
-		d.holder = held
-		held.OnRefusal(func(slot holder.Slot, err error) {
+		d.holder = client
+		client.OnRefusal(func(slot holder.Slot, err error) {
 			d.log.Error("slot refused", "event", "slot_refused", "slot", slot.String(), "error", err)
 		})
 		if err := process.HideSelf(); err != nil {
@@ -101,7 +101,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 			if errors.Is(err, ledger.ErrLost) {
 				return d.abandon(err)
 			}
-			return err // the holder has the sessions, and tries again
+			return err // the holder keeps the sessions and starts another daemon
 		}
 		err = errors.Join(err, d.close(cut))
 		d.reportExit(err)
@@ -115,8 +115,8 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	select {
 	case <-stop.Done():
 		d.log.Info("shutting down", "event", "stopping", "reason", context.Cause(stop).Error())
-	case how := <-d.exitRequests:
-		return d.handOff(how)
+	case mode := <-d.exitRequests:
+		return d.handOff(mode)
 	case <-d.holderGone():
 		failed = d.onHolderDeath(stop)
 	case failed = <-d.ended:
@@ -136,7 +136,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	return err
 }
 
-// bye tells the holder that this was meant.
+// reportExit tells the holder that this daemon exits on purpose.
 func (d *daemon) reportExit(err error) {
 	if d.holder == nil {
 		return
@@ -145,22 +145,22 @@ func (d *daemon) reportExit(err error) {
 	if err != nil {
 		code = 1
 	}
-	_ = d.holder.AnnounceExit(code, holder.Stop) // a holder that is gone need not know
+	_ = d.holder.AnnounceExit(code, holder.Stop) // it only fails if the holder is gone
 }
 
-// leaveProcessors leaves half of the machine to the commands. The daemon's own
-// part of a short command is less than the shell's, and a processor that it has
-// and does not need costs time: each time a goroutine becomes ready Go wakes a
-// thread to look for more of them, and a command would wait for that thread in
-// three places. GOMAXPROCS in the environment has the last word.
+// halveGOMAXPROCS leaves half of the processors to the commands. The daemon's own
+// share of a short command is smaller than the shell's, and a processor it does
+// not need costs time: each time a goroutine becomes ready, Go wakes a thread to
+// look for more work, and a command would wait for that thread in three places.
+// GOMAXPROCS in the environment takes precedence.
 func halveGOMAXPROCS() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
 	}
 }
 
-// open wires the floors, the lowest first. What it opened before an error is
-// closed by close.
+// open wires the layers, the lowest first. After an error, close closes what it
+// has opened.
 func (d *daemon) open() error {
 	var err error
 	if d.holder != nil {
@@ -171,7 +171,7 @@ func (d *daemon) open() error {
 			return err
 		}
 	}
-	// First of all: of two daemons for one socket the second must not touch
+	// Listen first: of two daemons for one socket, the second must not touch
 	// anything.
 	if !d.opts.Stdio {
 		if err := d.listen(); err != nil {
@@ -199,8 +199,8 @@ func (d *daemon) open() error {
 		}
 	}
 	if inMemory(d.cfg.SpillDir) {
-		d.log.Warn("spill_dir is in memory: what is spilled counts as memory of the daemon, and can't be given back to a machine that is short of it",
-			"hint", "set spill_dir to a directory on a disk, or total_quota_bytes to what memory can be spared")
+		d.log.Warn("spill_dir is in memory: spilled output uses memory that the system cannot reclaim",
+			"hint", "set spill_dir to a directory on a disk, or lower total_quota_bytes to the memory you can spare")
 	}
 	keep := holder.NewLocalKeeper()
 	if d.holder != nil {
@@ -217,10 +217,10 @@ func (d *daemon) open() error {
 		ExecQuota:   d.cfg.ExecQuota,
 		TotalQuota:  d.cfg.TotalQuota,
 		Inexact: func(err error) {
-			d.log.Warn("output that is on its way when the daemon is killed will be lost", "error", err)
+			d.log.Warn("output in transit will be lost if the daemon is killed", "error", err)
 		},
 		Stopped: func(err error) {
-			d.log.Warn("output can't be kept whole for now: a gap tells what is missing", "error", err)
+			d.log.Warn("cannot keep all output for now; gaps mark the missing parts", "error", err)
 		},
 	})
 	d.pool = session.NewPool(session.Config{
@@ -247,7 +247,7 @@ func (d *daemon) open() error {
 		if !d.isRestart() {
 			return err
 		}
-		// The sessions matter more.
+		// Keeping the sessions is more important than HTTP.
 		d.log.Error("HTTP is not served until the next restart", "error", err)
 		d.web = web{metrics: d.web.metrics}
 	}
@@ -257,31 +257,31 @@ func (d *daemon) open() error {
 	return d.writeLockInfo()
 }
 
-// present says in the lock who holds the sessions.
+// writeLockInfo writes to the lock which process holds the sessions.
 func (d *daemon) writeLockInfo() error {
 	if d.holder == nil || d.listener == nil || d.listener.Inherited() {
 		return nil
 	}
-	card, err := d.lockInfo()
+	info, err := d.lockInfo()
 	if err == nil {
-		card.daemon = os.Getpid()
-		card.daemonStarted, err = process.StartTime(card.daemon)
+		info.daemon = os.Getpid()
+		info.daemonStarted, err = process.StartTime(info.daemon)
 	}
 	if err != nil {
 		return err
 	}
-	return d.listener.WriteLock(card.String())
+	return d.listener.WriteLock(info.String())
 }
 
-// adopt goes on with the sessions of a daemon that died.
+// adopt takes over the sessions of an earlier daemon.
 func (d *daemon) adopt() {
 	began := time.Now()
 	d.manager.starting()
 	resume := d.pool.Adopt(d.holder.Hello().Slots,
 		holder.Claim{Owner: "driver", Slots: d.driver.Slots()}, holder.Claim{Owner: "listener", Slots: d.listenSlots[:]})
-	strays := d.unclaimedSlots() // before anything that lives can use what it has for something else
+	unclaimed := d.unclaimedSlots() // before the sessions run and reuse their slots
 	d.driver.Start()
-	resume(func() { d.dropUnclaimedSlots(strays) })
+	resume(func() { d.dropUnclaimedSlots(unclaimed) })
 	d.host.KillUnadopted()
 	live := 0
 	for state, n := range d.pool.Stats().SessionsByState {
@@ -289,17 +289,18 @@ func (d *daemon) adopt() {
 			live += n
 		}
 	}
-	d.log.Info("took over the sessions of a daemon that ended", "event", "adopted",
+	d.log.Info("took over the sessions of the previous daemon", "event", "adopted",
 		"sessions", live, "duration_ms", time.Since(began).Milliseconds())
 }
 
-// inMemory reports whether the files of a directory are memory.
+// inMemory reports whether dir is on a file system in memory.
 func inMemory(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
 }
 
-// holderGone is closed when the holder has died.
+// holderGone returns a channel that is closed when the holder dies; nil without a
+// holder.
 func (d *daemon) holderGone() <-chan struct{} {
 	if d.holder == nil {
 		return nil
@@ -307,131 +308,132 @@ func (d *daemon) holderGone() <-chan struct{} {
 	return d.holder.Done()
 }
 
-// lostTime is how long a daemon without its holder tells what became of the
-// sessions, before it ends and can be started anew.
+// lostNoticeTime is how long a daemon that lost its holder answers that the
+// sessions are lost, before it exits and another can be started.
 const lostNoticeTime = 10 * time.Second
 
-// loseTime is how much longer the end of such a daemon may take: a session's kill
-// takes up to ten seconds where the kernel holds a process.
+// lostKillTime is how much longer such a daemon may take to exit: killing a
+// session takes up to ten seconds if the kernel keeps a process from exiting.
 const lostKillTime = 15 * time.Second
 
-// outliveHolder ends what can't go on without the holder, and nothing else is
-// invented: the sessions are lost, and that is told for a while.
+// onHolderDeath ends the sessions, which cannot continue without the holder, and
+// answers for lostNoticeTime that they are lost.
 func (d *daemon) onHolderDeath(stop context.Context) error {
-	d.log.Error("the holder has died: all sessions are lost", "event", "holder_lost", "ending_in", lostNoticeTime.String())
-	// Whatever may hold this process up then, it ends, and the undertaker does
-	// what it has not done.
+	d.log.Error("the holder died; all sessions are lost", "event", "holder_lost", "ending_in", lostNoticeTime.String())
+	// This process exits even if something blocks it; the cleaner then kills the
+	// remaining processes.
 	time.AfterFunc(lostNoticeTime+lostKillTime, func() {
-		d.log.Error("the sessions could not be ended in time; that is left to the undertaker", "event", "not_ended")
+		d.log.Error("cannot end the sessions in time; leaving them to the cleaner", "event", "not_ended")
 		os.Exit(1)
 	})
-	enough := time.NewTimer(lostNoticeTime)
-	defer enough.Stop()
+	notice := time.NewTimer(lostNoticeTime)
+	defer notice.Stop()
 	d.pool.Lose()
-	_ = d.killOrphans(d.host.Name()) // what no session knew of
+	_ = d.killOrphans(d.host.Name()) // processes that belong to no session
 	select {
-	case <-enough.C:
+	case <-notice.C:
 	case <-stop.Done():
 	}
 	return holder.ErrGone
 }
 
-// replaceTheDead ends what the daemon left that had the socket before, if it died
-// with its holder and its undertaker.
+// cleanUpAfterPredecessor kills the processes left by the daemon that had the
+// socket before, if it died together with its holder and its cleaner.
 func (d *daemon) cleanUpAfterPredecessor() error {
 	if d.listener == nil || d.isRestart() {
 		return nil
 	}
-	left, ok := parseLockInfo(d.listener.StaleLock())
-	if ok && left.host != d.host.Name() { // in containers pids repeat, and once in 65,536 times the number too
-		if err := left.checkDead(); err != nil {
-			return d.liveHolderError(left, err)
+	stale, ok := parseLockInfo(d.listener.StaleLock())
+	if ok && stale.host != d.host.Name() { // in containers pids repeat, and once in 65,536 times the number too
+		if err := stale.checkDead(); err != nil {
+			return d.liveHolderError(stale, err)
 		}
-		if err := d.killOrphans(left.host); errors.Is(err, process.ErrHostAlive) {
-			return d.liveHolderError(left, err)
+		if err := d.killOrphans(stale.host); errors.Is(err, process.ErrHostAlive) {
+			return d.liveHolderError(stale, err)
 		}
 	}
 	return d.writeLockInfo()
 }
 
-// refuseLock is the error of a lock that names a living host. This daemon has the
-// lock, so that one serves elsewhere: to end what it left would end its sessions.
-func (d *daemon) liveHolderError(left lockInfo, err error) error {
-	return fmt.Errorf("the lock of %s says that process %d held its sessions and died, which is not true; nothing of it was ended: %w",
-		d.cfg.Socket, left.host.Parent, err)
+// liveHolderError returns the error for a lock that names a live host. This daemon
+// has the lock, so that host serves elsewhere: killing its processes would end its
+// sessions.
+func (d *daemon) liveHolderError(stale lockInfo, err error) error {
+	return fmt.Errorf("the lock of %s names process %d as a dead holder, but it is alive; nothing was killed: %w",
+		d.cfg.Socket, stale.host.Parent, err)
 }
 
-// bury ends what a host left that nobody owns any more. What it could not end is
-// logged.
+// killOrphans kills the processes that a dead host left. It logs those it could not
+// kill.
 func (d *daemon) killOrphans(name process.HostName) error {
-	buried, err := name.KillOrphans(time.Now().Add(killOrphansTimeout))
+	report, err := name.KillOrphans(time.Now().Add(killOrphansTimeout))
 	switch {
-	case err != nil || len(buried.Left) > 0 || buried.CgroupLeft:
-		d.log.Error("what dead sessions left could not all be ended", "event", "not_ended", "host", name.String(), "left", buried.Left, "error", err)
-	case buried.Found > 0:
-		d.log.Warn("ended what dead sessions left", "event", "undertaken", "host", name.String(), "processes", buried.Found)
+	case err != nil || len(report.Left) > 0 || report.CgroupLeft:
+		d.log.Error("cannot kill all leftover processes", "event", "not_ended", "host", name.String(), "left", report.Left, "error", err)
+	case report.Found > 0:
+		d.log.Warn("killed leftover processes", "event", "undertaken", "host", name.String(), "processes", report.Found)
 	}
 	return err
 }
 
-// again reports whether another daemon was here before, and died.
+// isRestart reports whether this holder had a daemon before this one.
 func (d *daemon) isRestart() bool { return d.holder != nil && d.holder.Hello().Restarted }
 
-// strays are what a daemon that died had kept and nothing that lives needs: what it
-// had ready for the next command, and what sessions have that have ended.
+// unclaimedSlots returns the slots of an earlier daemon that nothing needs any
+// more: those it had prepared for the next command, and those of ended sessions.
 func (d *daemon) unclaimedSlots() []holder.Slot {
 	if d.pool.Unreadable() {
-		d.log.Warn("keeping all descriptors of the daemon before: some may belong to sessions that can't be read", "event", "strays_kept")
+		d.log.Warn("keeping all descriptors of the previous daemon: some may belong to unreadable sessions", "event", "strays_kept")
 		return nil
 	}
 	needed := map[holder.Slot]bool{holder.Root: true}
 	for _, slot := range slices.Concat(d.listenSlots[:], d.driver.Slots(), d.pool.Slots()) {
 		needed[slot] = true
 	}
-	if noted := d.persistedWeb(); noted != nil {
-		needed[noted.slot] = true
+	if web := d.persistedWeb(); web != nil {
+		needed[web.slot] = true
 	}
-	var strays []holder.Slot
+	var unclaimed []holder.Slot
 	for _, slot := range d.holder.Hello().Slots {
 		if !needed[slot] {
-			strays = append(strays, slot)
+			unclaimed = append(unclaimed, slot)
 		}
 	}
-	return strays
+	return unclaimed
 }
 
-// dropStrays gives up those that no session needs which has ended either.
-func (d *daemon) dropUnclaimedSlots(strays []holder.Slot) {
+// dropUnclaimedSlots drops the slots that no session needs, not even an ended one.
+func (d *daemon) dropUnclaimedSlots(unclaimed []holder.Slot) {
 	needed := map[holder.Slot]bool{}
 	for _, slot := range d.pool.Slots() {
 		needed[slot] = true
 	}
-	for _, slot := range strays {
+	for _, slot := range unclaimed {
 		if !needed[slot] {
 			d.holder.Drop(slot)
 		}
 	}
 }
 
-// hubKey is where the ledger has what all shells share.
+// driverKey is the ledger key of the shell driver's state.
 const driverKey = "hub"
 
-// unreadableHubKey is where it has that of a daemon whose shells could not be
-// taken over.
+// unreadableDriverKey is the ledger key of an earlier driver state that could not
+// be read.
 const unreadableDriverKey = "u/hub"
 
-// openHub goes on with what all shells of an earlier daemon share, or makes it. If
-// that can't be taken over, its shells can't: see shell.Hub.Adopt.
+// openDriver restores the shell driver of an earlier daemon, or makes a new one. If
+// it cannot be restored, neither can its shells: see shell.Driver.Adopt.
 func (d *daemon) openDriver(keep holder.Keeper) (err error) {
 	cfg := shell.DriverConfig{Log: d.log, Keeper: keep}
 	if d.ledger == nil {
 		d.driver, err = shell.OpenDriver(cfg)
 		return err
 	}
-	saved, again := d.ledger.Get(driverKey)
-	if again {
+	saved, found := d.ledger.Get(driverKey)
+	if found {
 		if d.driver, err = shell.AdoptDriver(cfg, saved); err != nil {
-			d.log.Error("cannot go on with the shells of an earlier daemon", "event", "driver_unreadable", "error", err)
+			d.log.Error("cannot restore the shells of an earlier daemon", "event", "driver_unreadable", "error", err)
 			if err := d.ledger.Put(unreadableDriverKey, saved); err != nil {
 				return err
 			}
@@ -450,16 +452,16 @@ func (d *daemon) openDriver(keep holder.Keeper) (err error) {
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// heldListener stops accepting when it is closed, and keeps the path and the
-// lock of the socket, which are given up last.
+// lockKeepingListener stops accepting when it is closed, but keeps the path and the
+// lock of the socket, which are removed last.
 type lockKeepingListener struct{ *transport.UnixListener }
 
 func (l lockKeepingListener) Close() error { return l.UnixListener.UnixListener.Close() }
 
-// serve starts serving. Its end, if it comes before the shutdown, is sent to
-// ended.
+// serve starts the servers. A server that stops before the shutdown sends its
+// result to ended.
 func (d *daemon) serve(ctx context.Context) {
-	// Requests are ended by the shutdown, in its order, not by this context.
+	// The shutdown ends the requests, in its order; this context does not.
 	ctx = context.WithoutCancel(ctx)
 	d.tasks.start("serve", func() {
 		if d.opts.Stdio {
@@ -475,7 +477,7 @@ func (d *daemon) serve(ctx context.Context) {
 	}
 }
 
-// where is where the daemon serves.
+// where describes the addresses that the daemon serves on.
 func (d *daemon) where() string {
 	where := "stdin and stdout"
 	if !d.opts.Stdio {
@@ -487,13 +489,13 @@ func (d *daemon) where() string {
 	return where
 }
 
-// announce says where the daemon is and how it will know its processes: in a
-// line for a person, or as a record where the log is for programs.
+// announce reports where the daemon serves and how it tracks processes: as a line
+// of text if the log is text, otherwise as a log record.
 func (d *daemon) announce(terminal bool) {
 	where := d.where()
 	support := d.host.Support()
 	if !d.opts.Stdio && d.cfg.DefaultTimeoutMS == 0 && d.cfg.IdleTTLMS == 0 {
-		d.log.Info("neither idle_ttl_ms nor default_timeout_ms is set: forgotten sessions and commands stay until the daemon ends",
+		d.log.Info("neither idle_ttl_ms nor default_timeout_ms is set: forgotten sessions and commands run until the daemon stops",
 			"event", "no_time_limits")
 	}
 	if !logsText(d.cfg, terminal) {
@@ -508,11 +510,11 @@ func (d *daemon) announce(terminal bool) {
 	fmt.Fprintf(d.opts.Stderr, "trl: serving on %s; processes are tracked by %s\n", where, tracking)
 }
 
-// answerGrace is how long clients have to take their last answers. Nothing is
-// waited for any more by then, so only one that does not read needs it.
+// answerGrace is how long clients have to read their last answers. No request waits
+// any more by then, so only a client that does not read uses it up.
 const answerGrace = 2 * time.Second
 
-// stopAccepting refuses who connects. It may be called again.
+// stopAccepting refuses new connections. It may be called more than once.
 func (d *daemon) stopAccepting() {
 	if d.listener != nil {
 		_ = lockKeepingListener{d.listener}.Close()
@@ -522,8 +524,8 @@ func (d *daemon) stopAccepting() {
 	}
 }
 
-// close is the order of shutdown; see the package comment. cut ends the grace
-// of commands. It also closes a daemon that was opened in part.
+// close shuts down in the order of the package comment. cut ends the grace period
+// of commands. It also closes a daemon that was opened only in part.
 func (d *daemon) close(cut context.Context) error {
 	var errs []error
 	if err := d.stopListening(); err != nil {
@@ -531,7 +533,7 @@ func (d *daemon) close(cut context.Context) error {
 	}
 	d.draining.Store(true)
 	if d.listener != nil && d.listener.Inherited() {
-		d.stopAccepting() // the next daemon finds who comes now in the queue
+		d.stopAccepting() // new clients wait in the queue for the next daemon
 	}
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
@@ -540,11 +542,11 @@ func (d *daemon) close(cut context.Context) error {
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	if d.server != nil {
-		// At once: WebSockets belong to both.
+		// Concurrently: WebSockets belong to both servers.
 		web := make(chan error, 1)
 		go func() { web <- d.web.shutdown(answers) }()
 		if err := errors.Join(d.server.Shutdown(answers), <-web); err != nil {
-			d.log.Warn("clients did not take their last answers", "error", err)
+			d.log.Warn("clients did not read their last answers", "error", err)
 		}
 	}
 	if d.pool != nil {
@@ -561,9 +563,9 @@ func (d *daemon) close(cut context.Context) error {
 		errs = append(errs, d.listener.Close())
 	}
 	close(d.closed)
-	// The last answers had their time; a task has nothing left to wait for.
+	// No task has anything left to wait for.
 	if err := d.tasks.wait(answers); err != nil {
-		d.log.Warn("tasks outlive the shutdown", "error", err)
+		d.log.Warn("tasks still running after shutdown", "error", err)
 	}
 	return errors.Join(errs...)
 }

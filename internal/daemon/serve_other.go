@@ -9,8 +9,8 @@ import (
 
 var errLinuxOnly = errors.New("this build serves sessions on Linux only; the client commands work against a remote or forwarded socket")
 
-// Prepare makes this process fit to be a daemon, which it can't be here.
+// Prepare returns an error: the daemon runs on Linux only.
 func Prepare(Environment) error { return errLinuxOnly }
 
-// Serve says that there is no serving here.
+// Serve returns an error: the daemon runs on Linux only.
 func Serve(context.Context, Config, Options) error { return errLinuxOnly }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Config is every setting of a daemon. Defaults returns it filled in; Load
-// applies the file, the environment and the flags. Durations are milliseconds
-// and sizes are bytes, as on the wire.
+// Config has every setting of a daemon. Defaults returns it filled in; Load applies
+// the file, the environment and the flags. Durations are in milliseconds and sizes
+// in bytes, as on the wire.
 type Config struct {
 	Socket           string
 	MaxSessions      int64
@@ -33,7 +33,7 @@ type Config struct {
 	ExecQuota        int64
 	TotalQuota       int64
 
-	HTTP               string // address; "": nothing listens
+	HTTP               string // address; "": HTTP is off
 	HTTPCert           string
 	HTTPKey            string
 	HTTPClientCA       string
@@ -44,46 +44,47 @@ type Config struct {
 	InsecureHTTP       bool
 	TokenFile          string
 
-	// File is the configuration file that was read, "" if there was none. It
-	// is no setting itself.
+	// File is the configuration file that was read, "" if there was none. It is not
+	// a setting itself.
 	File string
 }
 
-// The values of the settings that have few.
+// Values of the settings that have a fixed set of them.
 const (
 	FormatAuto = "auto" // text on a terminal, else JSON
 	FormatJSON = "json"
 	FormatText = "text"
 
-	CgroupAuto = "auto" // where a cgroup v2 hierarchy is writable
+	CgroupAuto = "auto" // use cgroups if a cgroup v2 hierarchy is writable
 	CgroupOff  = "off"
 )
 
-// What becomes of the processes of a session that can't be taken over from an
+// What to do with the processes of a session that cannot be taken over from an
 // earlier daemon.
 const (
-	UnreadableKeep = "keep" // they stay until the session is destroyed
+	UnreadableKeep = "keep" // until the session is destroyed
 	UnreadableEnd  = "end"
 )
 
-// Setting is one key. Its name is the same everywhere: max_sessions in the
-// file, TRL_MAX_SESSIONS in the environment, --max-sessions as a flag.
+// Setting describes one key of the configuration. Its name is the same everywhere:
+// max_sessions in the file, TRL_MAX_SESSIONS in the environment, --max-sessions as a
+// flag.
 type Setting struct {
 	Key      string
-	Usage    string // one line for a person
+	Usage    string // one line of help
 	choices  []string
 	min      int64
-	optional bool              // "" is a value: none
+	optional bool              // "" is allowed
 	field    func(*Config) any // *string, *int64, *bool or *[]string
 }
 
-// Variable is the name of the setting in the environment.
+// Variable returns the name of the setting in the environment.
 func (s Setting) Variable() string { return envPrefix + strings.ToUpper(s.Key) }
 
-// Flag is the name of the setting on the command line.
+// Flag returns the name of the setting on the command line.
 func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
 
-// Value is what the setting is in c, as text.
+// Value returns the setting's value in c, as text.
 func (s Setting) Value(c *Config) string {
 	if list, ok := s.get(c).([]string); ok {
 		return strings.Join(list, ",")
@@ -91,20 +92,21 @@ func (s Setting) Value(c *Config) string {
 	return fmt.Sprint(s.get(c))
 }
 
-// IsSwitch says whether the setting is on or off.
+// IsSwitch reports whether the setting is a bool.
 func (s Setting) IsSwitch() bool {
 	_, ok := s.field(&Config{}).(*bool)
 	return ok
 }
 
-// IsList says whether the setting takes several values: an array in the file,
-// with commas between them elsewhere.
+// IsList reports whether the setting takes several values: an array in the file,
+// separated by commas elsewhere.
 func (s Setting) IsList() bool {
 	_, ok := s.field(&Config{}).(*[]string)
 	return ok
 }
 
-// takes says what the setting takes in the file, to go after "must be".
+// expects describes the value that the setting takes in the file, to go after
+// "must be".
 func (s Setting) expects() string {
 	switch {
 	case s.IsNumber():
@@ -118,7 +120,7 @@ func (s Setting) expects() string {
 	}
 }
 
-// IsNumber says whether the setting takes a number.
+// IsNumber reports whether the setting is a number.
 func (s Setting) IsNumber() bool {
 	_, ok := s.field(&Config{}).(*int64)
 	return ok
@@ -139,29 +141,29 @@ func (s Setting) get(c *Config) any {
 	}
 }
 
-// Settings lists every setting, in the order in which they are documented.
+// Settings returns every setting, in the order in which they are documented.
 func Settings() []Setting { return slices.Clone(settings) }
 
-// settings is the one table of the keys. The defaults are in Defaults.
+// settings is the table of all keys. Defaults has their defaults.
 var settings = []Setting{
 	{
-		Key: "socket", Usage: "Unix socket to serve on, for its owner alone",
+		Key: "socket", Usage: "Unix socket to serve on; only its owner can connect",
 		field: func(c *Config) any { return &c.Socket },
 	},
 	{
-		Key: "max_sessions", Usage: "how many sessions may be alive at once", min: 1,
+		Key: "max_sessions", Usage: "maximum number of live sessions", min: 1,
 		field: func(c *Config) any { return &c.MaxSessions },
 	},
 	{
-		Key: "max_request_bytes", Usage: "longest request that is read; a longer one is answered with an error", min: minRequestBytes,
+		Key: "max_request_bytes", Usage: "maximum size of a request; a larger one gets an error", min: minRequestBytes,
 		field: func(c *Config) any { return &c.MaxRequestBytes },
 	},
 	{
-		Key: "default_timeout_ms", Usage: "timeout of commands in sessions that set none; 0 is none",
+		Key: "default_timeout_ms", Usage: "timeout of commands in sessions that set none; 0 means no timeout",
 		field: func(c *Config) any { return &c.DefaultTimeoutMS },
 	},
 	{
-		Key: "idle_ttl_ms", Usage: "destroy a session that was idle for so long and set no TTL of its own; 0 is never",
+		Key: "idle_ttl_ms", Usage: "destroy a session after this idle time, unless it sets its own TTL; 0 means never",
 		field: func(c *Config) any { return &c.IdleTTLMS },
 	},
 	{
@@ -169,7 +171,7 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.GraceMS },
 	},
 	{
-		Key: "session_retention_ms", Usage: "how long a terminated session can still be looked at", min: 1,
+		Key: "session_retention_ms", Usage: "how long a terminated session can still be queried", min: 1,
 		field: func(c *Config) any { return &c.SessionRetention },
 	},
 	{
@@ -185,7 +187,7 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.MaxTerminated },
 	},
 	{
-		Key: "max_output_bytes", Usage: "how much of each stream a result carries, head and tail; exec.output has the rest", min: 1,
+		Key: "max_output_bytes", Usage: "how much of each stream a result contains (head and tail); exec.output returns the rest", min: 1,
 		field: func(c *Config) any { return &c.MaxOutputBytes },
 	},
 	{
@@ -193,7 +195,7 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.LogLevel },
 	},
 	{
-		Key: "log_format", Usage: "text, json, or auto: text on a terminal", choices: []string{FormatAuto, FormatJSON, FormatText},
+		Key: "log_format", Usage: "text, json, or auto (text on a terminal, otherwise json)", choices: []string{FormatAuto, FormatJSON, FormatText},
 		field: func(c *Config) any { return &c.LogFormat },
 	},
 	{
@@ -201,51 +203,51 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.Cgroup },
 	},
 	{
-		Key: "unreadable_sessions", Usage: "keep or end the processes of a session that can't be taken over after a restart", choices: []string{UnreadableKeep, UnreadableEnd},
+		Key: "unreadable_sessions", Usage: "keep or end the processes of a session that cannot be taken over after a restart", choices: []string{UnreadableKeep, UnreadableEnd},
 		field: func(c *Config) any { return &c.Unreadable },
 	},
 	{
-		Key: "spill_dir", Usage: "where output that is too long for memory goes; its files have no names",
+		Key: "spill_dir", Usage: "directory for output that does not fit in memory; its files have no names",
 		field: func(c *Config) any { return &c.SpillDir },
 	},
 	{
-		Key: "exec_memory_bytes", Usage: "output of one command that is held in memory", min: 1,
+		Key: "exec_memory_bytes", Usage: "maximum output of one command held in memory", min: 1,
 		field: func(c *Config) any { return &c.ExecMemory },
 	},
 	{
-		Key: "input_buffer_bytes", Usage: "input of one command that is held until it reads, and so the longest that exec.input writes as a whole", min: 1,
+		Key: "input_buffer_bytes", Usage: "input of one command buffered until it reads; also the maximum size of one exec.input", min: 1,
 		field: func(c *Config) any { return &c.InputBuffer },
 	},
 	{
-		Key: "total_memory_bytes", Usage: "output of all commands that is held in memory", min: 1,
+		Key: "total_memory_bytes", Usage: "maximum output of all commands held in memory", min: 1,
 		field: func(c *Config) any { return &c.TotalMemory },
 	},
 	{
-		Key: "exec_quota_bytes", Usage: "output of one command that is kept: its first half and its last", min: 2,
+		Key: "exec_quota_bytes", Usage: "maximum output kept of one command: half from its start, half from its end", min: 2,
 		field: func(c *Config) any { return &c.ExecQuota },
 	},
 	{
-		Key: "total_quota_bytes", Usage: "output of all commands that is kept on disk", min: 1,
+		Key: "total_quota_bytes", Usage: "maximum output of all commands kept on disk", min: 1,
 		field: func(c *Config) any { return &c.TotalQuota },
 	},
 	{
-		Key: "http", Usage: "address to serve HTTP on as well, such as 127.0.0.1:7040; it needs a token (trl token create)", optional: true,
+		Key: "http", Usage: "also serve HTTP on this address, such as 127.0.0.1:7040; needs a token (trl token create)", optional: true,
 		field: func(c *Config) any { return &c.HTTP },
 	},
 	{
-		Key: "http_tls_cert", Usage: "file with the certificate of the HTTP server, and those it was signed by", optional: true,
+		Key: "http_tls_cert", Usage: "file with the HTTP server's certificate and its chain", optional: true,
 		field: func(c *Config) any { return &c.HTTPCert },
 	},
 	{
-		Key: "http_tls_key", Usage: "file with the key of that certificate; both are read again when they change", optional: true,
+		Key: "http_tls_key", Usage: "file with the key of that certificate; both files are reloaded when they change", optional: true,
 		field: func(c *Config) any { return &c.HTTPKey },
 	},
 	{
-		Key: "http_client_ca", Usage: "file with certificates, one of which must have signed that of every HTTP client", optional: true,
+		Key: "http_client_ca", Usage: "file with CA certificates; HTTP clients need a certificate signed by one of them", optional: true,
 		field: func(c *Config) any { return &c.HTTPClientCA },
 	},
 	{
-		Key: "http_allowed_hosts", Usage: "names that HTTP clients may call the daemon by, besides its address and those of this machine",
+		Key: "http_allowed_hosts", Usage: "allowed Host names in HTTP requests, in addition to the address and this machine's names",
 		field: func(c *Config) any { return &c.HTTPAllowedHosts },
 	},
 	{
@@ -253,84 +255,83 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.HTTPAllowedOrigins },
 	},
 	{
-		Key: "http_rate", Usage: "requests a second that one token may make over HTTP", min: 1,
+		Key: "http_rate", Usage: "maximum HTTP requests per second for one token", min: 1,
 		field: func(c *Config) any { return &c.HTTPRate },
 	},
 	{
-		Key: "http_max_concurrent", Usage: "requests and streams that one token may have open over HTTP", min: 1,
+		Key: "http_max_concurrent", Usage: "maximum open HTTP requests and streams for one token", min: 1,
 		field: func(c *Config) any { return &c.HTTPMaxConcurrent },
 	},
 	{
-		Key: "insecure_http", Usage: "serve HTTP without TLS to other machines, where anyone on the way can read the tokens",
+		Key: "insecure_http", Usage: "allow HTTP without TLS to other machines; anyone on the network path can read the tokens",
 		field: func(c *Config) any { return &c.InsecureHTTP },
 	},
 	{
-		Key: "token_file", Usage: "file with the hashes of the tokens, for its owner alone",
+		Key: "token_file", Usage: "file with the hashes of the tokens; only its owner may read it",
 		field: func(c *Config) any { return &c.TokenFile },
 	},
 }
 
-// minRequestBytes keeps a daemon usable: a request with an id, a method and a
-// short command fits, so that there is something left to correct the setting
-// with.
+// minRequestBytes keeps a daemon usable: a request with an id, a method and a short
+// command fits, so that the setting can still be corrected.
 const minRequestBytes = 1 << 10
 
-// Defaults is the configuration of a daemon for whom nobody set anything. The
-// environment says where the user's directories are.
+// Defaults returns the default configuration. The environment determines the user's
+// directories.
 func Defaults(env Environment) Config {
 	return Config{
 		Socket: env.defaultSocket(),
-		// What one node is built and tested for.
+		// The number that one node is built and tested for.
 		MaxSessions: 10_000,
-		// The contract's: a whole source file with room to spare as the stdin
-		// of a command.
+		// As in the contract: a whole source file fits, with room to spare, as the
+		// stdin of a command.
 		MaxRequestBytes: 8 << 20,
-		// None: an agent knows its commands, TRL does not.
+		// None: agents know how long their commands take, TRL does not.
 		DefaultTimeoutMS: 0,
-		// Never: what looks idle may be waiting for a person.
+		// Never: a session that looks idle may be waiting for a person.
 		IdleTTLMS: 0,
-		// Enough for a build tool to remove its lock files; the contract's.
+		// Enough for a build tool to remove its lock files; as in the contract.
 		GraceMS: 5_000,
-		// Long enough to ask what became of a session that is gone.
+		// Long enough to ask how a session ended.
 		SessionRetention: 10 * 60 * 1000,
-		// An agent comes back to the output of a long build after others.
+		// An agent may return to the output of a long build after other work.
 		ExecRetention: 60 * 60 * 1000,
-		// The recent past of a session; of a busy one, minutes.
+		// The recent history of a session; minutes for a busy one.
 		MaxExecs: 100,
-		// Some hundred bytes each.
+		// A few hundred bytes each.
 		MaxTerminated: 1_000,
-		// About as much as fits a model's context.
+		// About as much as fits into a model's context.
 		MaxOutputBytes: 128 << 10,
 		LogLevel:       "info",
 		LogFormat:      FormatAuto,
 		Cgroup:         CgroupAuto,
 		Unreadable:     UnreadableKeep,
 		SpillDir:       env.defaultSpillDir(),
-		// What nearly every command stays below, so that it costs no file.
+		// Nearly every command writes less, and so needs no file.
 		ExecMemory: 64 << 10,
 		// Twice the longest request.
 		InputBuffer: 16 << 20,
 		// A small machine can spare it.
 		TotalMemory: 64 << 20,
-		// The longest build logs fit whole.
+		// Even the longest build logs fit.
 		ExecQuota: 256 << 20,
-		// What a workstation's disk can spare.
+		// A workstation's disk can spare it.
 		TotalQuota: 8 << 30,
-		// More than any agent calls, and what one core serves beside others.
+		// More than any agent needs, and what one core can serve.
 		HTTPRate: 1_000,
-		// As many as on one connection of the socket.
+		// The same as for one connection to the socket.
 		HTTPMaxConcurrent: 1_024,
 		TokenFile:         env.defaultTokenFile(),
 	}
 }
 
-// set gives the setting a value written as text.
+// set parses text as the setting's value and stores it in c.
 func (s Setting) set(c *Config, text string) error {
 	switch field := s.field(c).(type) {
 	case *int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
+			return fmt.Errorf("%q is not a whole number", text)
 		}
 		*field = n
 	case *string:
@@ -352,35 +353,35 @@ func (s Setting) set(c *Config, text string) error {
 	return s.check(c)
 }
 
-// Check says what is wrong with a value written as text.
+// Check returns an error if text is not a valid value of the setting.
 func (s Setting) Check(text string) error { return s.set(&Config{}, text) }
 
-// check says what is wrong with the value in c.
+// check returns an error if the value in c is not valid.
 func (s Setting) check(c *Config) error {
 	switch value := s.get(c).(type) {
 	case int64:
 		if value < s.min {
-			return fmt.Errorf("%d is too small: the least is %d", value, s.min)
+			return fmt.Errorf("%d is too small: the minimum is %d", value, s.min)
 		}
 	case string:
 		if s.choices == nil && value == "" && !s.optional {
-			return fmt.Errorf("it must not be empty")
+			return fmt.Errorf("must not be empty")
 		}
 		if s.choices != nil && !slices.Contains(s.choices, value) {
-			return fmt.Errorf("%q is none of %s", value, strings.Join(s.choices, ", "))
+			return fmt.Errorf("%q is not one of %s", value, strings.Join(s.choices, ", "))
 		}
 	}
 	return nil
 }
 
-// Public is the configuration as system.info shows it. No setting is a secret;
-// one that becomes so is left out here.
+// Public returns the configuration as system.info shows it. No setting is secret; if
+// one ever is, leave it out here.
 func (c Config) Public() map[string]any {
 	public := make(map[string]any, len(settings)+1)
 	for _, s := range settings {
 		value := s.get(&c)
 		if list, ok := value.([]string); ok && list == nil {
-			value = []string{} // a list on the wire, and not null
+			value = []string{} // an empty list on the wire, not null
 		}
 		public[s.Key] = value
 	}

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// catchSignals returns two contexts: stop is done when the daemon is to shut
-// down, by a signal or with ctx, and cut when that is to be at once.
+// catchSignals returns two contexts: stop is done when the daemon must shut down,
+// because of a signal or because ctx is done; cut is done when it must do so without
+// grace.
 //
-// The signals stay caught for good: one that comes after the shutdown must not
-// make a failure of it by killing the process.
+// The signals stay caught until the process exits: one that arrives after the
+// shutdown must not turn it into a failure by killing the process.
 func (d *daemon) catchSignals(ctx context.Context) (stop, cut context.Context) {
 	stop, stopNow := context.WithCancelCause(ctx)
 	cut, cutNow := context.WithCancel(context.Background())
@@ -44,7 +45,7 @@ func (d *daemon) handle(stop context.Context, received os.Signal, stopNow contex
 	case stop.Err() == nil:
 		stopNow(fmt.Errorf("received %s", unix.SignalName(received.(unix.Signal))))
 	default:
-		d.log.Warn("received a second signal: commands are killed without grace", "event", "cut_short")
+		d.log.Warn("received a second signal; killing commands without grace", "event", "cut_short")
 		cutNow()
 	}
 }

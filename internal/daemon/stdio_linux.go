@@ -12,13 +12,13 @@ import (
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
-// serveStdio serves the one connection. It returns at the end of the input
-// when what was asked has been answered, and at once when nobody is left to
-// read answers: then a command that runs must not keep the daemon.
+// serveStdio serves the one connection. At the end of the input it returns when all
+// requests are answered. When the reader of stdout is gone it returns immediately: a
+// running command must not keep the daemon alive then.
 func (d *daemon) serveStdio(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A descriptor of its own: the server closes stdout when it is done.
+	// A duplicate, because the server closes stdout when it is done.
 	out, err := unix.FcntlInt(d.opts.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return err
@@ -39,14 +39,15 @@ func (d *daemon) serveStdio(ctx context.Context) error {
 	case err := <-ended:
 		return unlessClosed(err)
 	case <-ctx.Done():
-		return nil // the reader is gone; a command that runs ends with its session
+		return nil // the reader is gone; a running command ends with its session
 	}
 }
 
-// stdioGrace is what commands have to end when their one client is gone.
+// stdioGrace is how long commands have to exit after the only client is gone.
 const stdioGrace = time.Second
 
-// readerPoll is how soon it is noticed that nobody reads the answers any more.
+// readerPoll is how often the daemon checks that the reader of stdout is still
+// there.
 const readerPoll = 250 * time.Millisecond
 
 // watchReader calls gone when the other end of a pipe or socket is closed.
@@ -59,7 +60,7 @@ func watchReader(out *os.File, served <-chan struct{}, gone func()) {
 			return
 		case <-tick.C:
 		}
-		// A half-closed socket shows POLLHUP only when both halves are.
+		// A socket shows POLLHUP only when both directions are closed.
 		poll := []unix.PollFd{{Fd: int32(out.Fd())}}
 		if _, err := unix.Poll(poll, 0); err == nil && poll[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
 			gone()
@@ -68,7 +69,7 @@ func watchReader(out *os.File, served <-chan struct{}, gone func()) {
 	}
 }
 
-// unlessClosed drops the errors with which serving ends because it was told to.
+// unlessClosed returns nil for the errors of a server that was closed on purpose.
 func unlessClosed(err error) error {
 	if errors.Is(err, transport.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil

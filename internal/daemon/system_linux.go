@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/shell"
 )
 
-// system answers what is asked of the daemon itself.
+// system implements the methods about the daemon itself.
 type system struct {
 	daemon *daemon
 	start  time.Time
@@ -50,8 +50,8 @@ func (s *system) SystemInfo(context.Context) *api.SystemInfo {
 	}
 }
 
-// foundShells are those of the supported shells that are on this host now:
-// one may be installed while the daemon runs.
+// foundShells returns the supported shells that are installed now: one may be
+// installed while the daemon runs.
 func foundShells() []string {
 	found := []string{}
 	for _, name := range []string{"sh", "dash", "ash", "bash", "zsh"} {
@@ -62,7 +62,7 @@ func foundShells() []string {
 	return found
 }
 
-// Stats answers system.stats. What can't be read counts as 0.
+// Stats answers system.stats. Values that cannot be read are 0.
 func (s *system) Stats(context.Context) *api.SystemStats {
 	d := s.daemon
 	pool, store := d.pool.Stats(), d.store.Stats()

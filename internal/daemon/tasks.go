@@ -9,17 +9,16 @@ import (
 	"sync"
 )
 
-// tasks is the door through which the daemon's own goroutines start. It knows
-// each by name, and lets none in once it is closed, so that after wait nothing
-// of them is left.
+// tasks starts the daemon's goroutines and tracks them by name. After wait it starts
+// no more, so that none is left running. It is safe for concurrent use.
 type tasks struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	names  map[string]int
 	wg     sync.WaitGroup // grows under mu while not closed
 }
 
-// start runs fn in a goroutine of its own, or returns false after wait.
+// start runs fn in a new goroutine. After wait it returns false instead.
 func (t *tasks) start(name string, fn func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,15 +44,15 @@ func (t *tasks) end(name string) {
 	}
 }
 
-// running are the names of those that have not ended.
+// running returns the names of the tasks that have not ended.
 func (t *tasks) running() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Sorted(maps.Keys(t.names))
 }
 
-// wait closes the door and returns when all have ended, or, with the names of
-// those that have not, when ctx is done.
+// wait lets no more tasks start and returns when all have ended. If ctx is done
+// first, the error names those that still run.
 func (t *tasks) wait(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true

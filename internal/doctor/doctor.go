@@ -1,8 +1,8 @@
-// Package doctor looks at a machine, and at a daemon on it if there is one, and
-// says what keeps sessions from running well there and what to do about it.
+// Package doctor checks a machine, and a daemon on it if there is one, and reports
+// what keeps sessions from running well and how to fix it.
 //
-// It changes nothing. It runs in a process of its own, beside the daemon or
-// without any, as whoever asks.
+// It changes nothing. It runs in the caller's process and as the caller's user, with
+// or without a daemon.
 package doctor
 
 import (
@@ -18,11 +18,11 @@ type Grade string
 // The grades.
 const (
 	OK      Grade = "ok"
-	Note    Grade = "note"    // it works, and could be better or surprise someone
-	Problem Grade = "problem" // something does not work, or is not safe
+	Note    Grade = "note"    // works, but could be better or may be a surprise
+	Problem Grade = "problem" // does not work, or is not safe
 )
 
-// Finding is what one check has found.
+// Finding is the result of one check.
 type Finding struct {
 	Check   string `json:"check"`
 	Grade   Grade  `json:"grade"`
@@ -31,22 +31,23 @@ type Finding struct {
 	Run string `json:"run,omitempty"`
 }
 
-// Patient is what is looked at.
+// Target describes the daemon and the settings to check.
 type Target struct {
 	Version                                 string // of this program
-	Socket, ConfigFile, TokenFile, SpillDir string // ConfigFile may be "": there is none
+	Socket, ConfigFile, TokenFile, SpillDir string // ConfigFile is "" if there is none
 	MaxSessions, TotalQuota                 int64
-	DefaultTimeoutMS, IdleTTLMS             int64               // settings; those of a daemon that answers count instead
-	Quote                                   func(string) string // makes one word of it for a shell
-	// Ask asks the daemon on Socket who it is.
+	DefaultTimeoutMS, IdleTTLMS             int64               // settings; those of a running daemon override them
+	Quote                                   func(string) string // quotes an argument for a shell
+	// Info calls system.info of the daemon on Socket.
 	Info func(context.Context) (*api.SystemInfo, error)
-	// Sessions asks it for its sessions.
+	// Sessions lists its sessions.
 	Sessions func(context.Context) ([]api.Session, error)
-	// Keeper is the pid of who keeps its sessions without a daemon; 0: nobody does.
+	// HolderPID returns the pid of a holder that keeps sessions without a daemon; 0 if
+	// there is none.
 	HolderPID func() int
 }
 
-// Examine makes every check, in the order in which a person would ask.
+// Examine runs every check, in the order in which a person would ask.
 func Examine(ctx context.Context, p Target) []Finding {
 	var found []Finding
 	daemon, info := p.daemon(ctx)

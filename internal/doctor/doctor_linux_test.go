@@ -20,11 +20,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.RunChild() // by which cgroups are tried
+	process.RunChild() // for the cgroup check
 	os.Exit(m.Run())
 }
 
-// patient is one with nothing wrong, in a directory of its own, without a
+// healthyTarget returns a target without problems, in its own directory, without a
 // daemon.
 func healthyTarget(t *testing.T) Target {
 	dir := t.TempDir()
@@ -34,28 +34,28 @@ func healthyTarget(t *testing.T) Target {
 	return Target{
 		Version: "v1", Socket: filepath.Join(dir, "s"), TokenFile: filepath.Join(dir, "tokens.json"), SpillDir: dir,
 		MaxSessions: 1, TotalQuota: 1, Quote: func(s string) string { return s },
-		Info:      func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("nobody was to be asked") },
+		Info:      func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("unexpected call of Info") },
 		HolderPID: func() int { return 0 },
 	}
 }
 
-// expect compares a finding, of which says must have the words.
+// expect checks a finding: its message and command must contain the words.
 func expect(t *testing.T, got Finding, grade Grade, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		if !strings.Contains(got.Message+" → "+got.Run, w) {
-			t.Errorf("%s: %q → %q does not say %q", got.Check, got.Message, got.Run, w)
+			t.Errorf("%s: %q → %q does not contain %q", got.Check, got.Message, got.Run, w)
 		}
 	}
 	if got.Grade != grade {
 		t.Errorf("%s is a %s (%s), want %s", got.Check, got.Grade, got.Message, grade)
 	}
 	if got.Grade == Problem && got.Run == "" {
-		t.Errorf("%s: a problem, and nothing to do: %s", got.Check, got.Message)
+		t.Errorf("%s: a problem without a command: %s", got.Check, got.Message)
 	}
 }
 
-// dialed asks by connecting alone, and answers as told.
+// dialed returns an Info function that only connects, and returns info.
 func dialed(socket string, info *api.SystemInfo) func(context.Context) (*api.SystemInfo, error) {
 	return func(ctx context.Context) (*api.SystemInfo, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -71,7 +71,7 @@ func TestTimeLimits(t *testing.T) {
 	expect(t, p.timeLimits(nil), Note, "neither idle_ttl_ms nor default_timeout_ms is set", "TRL_IDLE_TTL_MS=")
 	p.IdleTTLMS = 3_600_000
 	expect(t, p.timeLimits(nil), OK, "TTL of sessions: 1h0m0s", "timeout of commands: none")
-	// The daemon's own settings count, not those that the next one would have.
+	// The running daemon's settings count, not those that the next one would use.
 	with := func(timeout, ttl float64) *api.SystemInfo {
 		return &api.SystemInfo{Config: map[string]any{"default_timeout_ms": timeout, "idle_ttl_ms": ttl}}
 	}
@@ -104,11 +104,11 @@ func TestDaemon(t *testing.T) {
 	f, info := p.daemon(t.Context())
 	expect(t, f, OK, "version v1", "pid 7")
 	if info == nil {
-		t.Error("it answered, and is not known")
+		t.Error("no info from a daemon that answered")
 	}
 	p.Version = "v2"
 	f, _ = p.daemon(t.Context())
-	expect(t, f, Note, "version v1 answers", "this program is version v2")
+	expect(t, f, Note, "version v1 answers", "but this program is version v2")
 	l.Close()
 	f, _ = p.daemon(t.Context())
 	expect(t, f, Note, "left by a daemon that is gone", "trl serve")
@@ -130,7 +130,7 @@ func TestDaemon(t *testing.T) {
 func TestSessions(t *testing.T) {
 	sessions := []api.Session{{SessionID: "s-1"}, {SessionID: "s-2"}}
 	p := Target{Sessions: func(context.Context) ([]api.Session, error) { return sessions, nil }}
-	expect(t, p.sessions(t.Context()), OK, "2, and the daemon can read them all")
+	expect(t, p.sessions(t.Context()), OK, "2; the daemon can read them all")
 	sessions[1].Unreadable = "its record is damaged"
 	expect(t, p.sessions(t.Context()), Problem, "could not take over 1 of 2: s-2", "trl session info s-2")
 	sessions[1].Terminated = &api.Terminated{}
@@ -154,12 +154,12 @@ func TestPermissions(t *testing.T) {
 	chmod(dir, 0o700)
 	missing := p
 	missing.Socket = filepath.Join(dir, "a", "b", "s")
-	expect(t, missing.directory(), OK, "will be made")
+	expect(t, missing.directory(), OK, "will be created")
 	missing.Socket = "/dev/null/a/s"
 	expect(t, missing.directory(), Problem, "not a directory", "--socket")
-	if os.Geteuid() != 0 { // who may write anywhere
+	if os.Geteuid() != 0 { // root may write anywhere
 		missing.Socket = "/proc/a/s"
-		expect(t, missing.directory(), Problem, "can't be made", "--socket")
+		expect(t, missing.directory(), Problem, "can't be created", "--socket")
 	}
 
 	expect(t, p.config(), OK, "no file")
@@ -205,13 +205,13 @@ func TestSpill(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=512m"); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, p.spill(), Note, "has 512 MiB free and is memory")
+	expect(t, p.spill(), Note, "has 512 MiB free and is in memory")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v is left there, %v", left, err)
+		t.Errorf("the check left %v, %v", left, err)
 	}
 }
 
-// fake is a machine that can't be had here, of files.
+// fakeHost returns a host that reads the given files.
 func fakeHost(t *testing.T, files map[string]string) host {
 	h := host{root: t.TempDir(), process: "self", uid: 1000, maxSessions: 10_000}
 	for name, text := range files {
@@ -264,7 +264,7 @@ func TestOtherMachines(t *testing.T) {
 		"little memory": {files{"proc/meminfo": "MemAvailable:  20480 kB"}, host.memory, Problem, []string{"20 MiB"}},
 		"a small cgroup": {files{
 			"proc/meminfo": "MemAvailable:  2097152 kB", "proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "33554432",
-		}, host.memory, Problem, []string{"may have 32 MiB"}},
+		}, host.memory, Problem, []string{"is limited to 32 MiB"}},
 		"overcommit": {files{"proc/meminfo": "MemAvailable:  2097152 kB", "proc/sys/vm/overcommit_memory": "2"}, host.memory, Note, []string{"overcommit"}},
 
 		"no proc":       {nil, host.proc, Problem, []string{"mount -t proc"}},
@@ -281,7 +281,7 @@ func TestOtherMachines(t *testing.T) {
 	}
 }
 
-// Everything is looked at on this machine, and nothing is changed.
+// Examine runs every check on this machine, and changes nothing.
 func TestExamine(t *testing.T) {
 	p := healthyTarget(t)
 	before, err := os.ReadFile("/proc/self/oom_score_adj")
@@ -300,7 +300,7 @@ func TestExamine(t *testing.T) {
 		"memory", "spill directory", "/proc", "ptrace", "out of memory", "container", "shells", "clock",
 	} {
 		if _, ok := seen[check]; !ok {
-			t.Errorf("nobody looked at: %s", check)
+			t.Errorf("no check of %s", check)
 		}
 	}
 	expect(t, seen["shells"], OK, "sh (", "bash 5.", "zsh 5.", "ash 1.")
@@ -308,6 +308,6 @@ func TestExamine(t *testing.T) {
 		t.Errorf("oom_score_adj was %s and is %s, %v", before, after, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(p.Socket)); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, %v", left, err)
+		t.Errorf("Examine left %v, %v", left, err)
 	}
 }

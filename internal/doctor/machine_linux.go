@@ -17,29 +17,29 @@ import (
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// machine makes the checks that are about this system.
+// machine runs the checks of this system.
 func (p Target) machine(ctx context.Context, info *api.SystemInfo) []Finding {
 	h := host{process: "self", uid: os.Geteuid(), maxSessions: p.MaxSessions}
 	if info != nil {
 		h.process = strconv.Itoa(info.PID)
 	}
 	found := []Finding{h.kernel(), h.features()}
-	// Before the cgroups are tried, for which all children of this process are
-	// reaped.
+	// Before the cgroup check, which reaps all children of this process.
 	shells := shells(ctx)
 	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), oomScore(), h.container())
 	return append(append(found, shells...), clock())
 }
 
-// host is the system, as far as it is read from files and limits.
+// host reads the properties of the system from files and limits.
 type host struct {
-	root        string // "" but in tests
-	process     string // whose limits count, in /proc: the daemon's, or this process's if there is none
+	root        string // "" except in tests
+	process     string // in /proc, whose limits count: the daemon, or this process without one
 	uid         int
-	maxSessions int64 // as many as are wanted
+	maxSessions int64 // the setting max_sessions
 }
 
-// limit returns a hard limit of who: the daemon raises its own to them.
+// limit returns a hard limit of the process: the daemon raises its soft limits to
+// them.
 func (h host) limit(name string) uint64 {
 	for line := range strings.Lines(h.read("/proc/" + h.process + "/limits")) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
@@ -51,8 +51,8 @@ func (h host) limit(name string) uint64 {
 	return unix.RLIM_INFINITY
 }
 
-// read returns a file without the white space around it; "" if it can't be
-// read.
+// read returns the contents of a file without surrounding white space; "" if it
+// cannot be read.
 func (h host) read(name string) string {
 	text, err := os.ReadFile(filepath.Join(h.root, name))
 	if err != nil {
@@ -61,13 +61,12 @@ func (h host) read(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// number returns the number in a file. One that is not there, or "max", is no
-// limit.
+// number returns the number in a file. A missing file and "max" mean no limit.
 func (h host) number(name string) uint64 {
 	return parseLimit(h.read(name))
 }
 
-// limitOf is a number, or no limit for what is none.
+// parseLimit returns the number in text, or RLIM_INFINITY if it is not a number.
 func parseLimit(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
@@ -76,8 +75,7 @@ func parseLimit(text string) uint64 {
 	return n
 }
 
-// What is needed of the kernel: pidfd_open(2) without exception, and
-// cgroup.kill where cgroups are to be used.
+// TRL always needs pidfd_open(2), and it needs cgroup.kill to use cgroups.
 var (
 	minKernel    = [2]int{5, 3}
 	cgroupKernel = [2]int{5, 14}
@@ -88,21 +86,22 @@ func (h host) kernel() Finding {
 	release := h.read("/proc/sys/kernel/osrelease")
 	var version [2]int
 	if _, err := fmt.Sscanf(release, "%d.%d", &version[0], &version[1]); err != nil {
-		return problem(check, "uname -r", "its version can't be told from %q", release)
+		return problem(check, "uname -r", "can't parse its version %q", release)
 	}
 	older := func(than [2]int) bool {
 		return version[0] < than[0] || version[0] == than[0] && version[1] < than[1]
 	}
 	switch {
 	case older(minKernel):
-		return problem(check, "sudo apt-get install linux-image-amd64 # or what your system calls it", "Linux %s is older than 5.3, without which a process can't be held on to", release)
+		return problem(check, "sudo apt-get install linux-image-amd64 # or what your system calls it", "Linux %s is older than 5.3 and lacks pidfd_open, which TRL needs", release)
 	case older(cgroupKernel):
-		return note(check, "", "Linux %s is older than 5.14: sessions are tracked by tags, and not by cgroups", release)
+		return note(check, "", "Linux %s is older than 5.14: sessions are tracked by tags, not by cgroups", release)
 	}
 	return ok(check, "Linux %s", release)
 }
 
-// features tries what a version does not tell: a container may forbid it.
+// features tries the required system calls: a container may forbid them, whatever the
+// kernel version.
 func (h host) features() Finding {
 	const check = "system calls"
 	var missing []string
@@ -126,7 +125,7 @@ func (h host) features() Finding {
 	if err == nil {
 		_ = unix.Close(fd)
 	}
-	// A process that ends at once needs no other parent.
+	// This is harmless in a process that is about to exit.
 	try("prctl(PR_SET_CHILD_SUBREAPER)", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	try("socketpair(SOCK_SEQPACKET)", err)
@@ -136,10 +135,10 @@ func (h host) features() Finding {
 	if len(missing) > 0 {
 		return problem(check, "docker run --security-opt seccomp=unconfined … # if this is a container", "refused: %s", strings.Join(missing, ", "))
 	}
-	return ok(check, "memfd, pidfd and subreaper are there")
+	return ok(check, "memfd, pidfd and subreaper work")
 }
 
-// cgroups says by what the processes of sessions are known.
+// cgroups checks how the processes of sessions are tracked.
 func cgroups(info *api.SystemInfo) Finding {
 	const check = "cgroups"
 	support := process.Support{}
@@ -154,28 +153,28 @@ func cgroups(info *api.SystemInfo) Finding {
 		}
 		support = tried.Support()
 		if err := tried.Close(); err != nil {
-			return problem(check, "cat /proc/self/cgroup", "what was tried could not be undone: %v", err)
+			return problem(check, "cat /proc/self/cgroup", "the test cgroup could not be removed: %v", err)
 		}
 	}
 	if support.Cgroup == "" {
 		return note(check, "Delegate=yes # in the [Service] of its unit, or: systemd-run --user -p Delegate=yes trl serve",
-			"%s none it may use (%s): sessions are tracked by tags; a kill takes rounds instead of one step", who, strings.Join(strings.Fields(support.Reason), " "))
+			"%s none it may use (%s): sessions are tracked by tags; a kill takes several rounds instead of one step", who, strings.Join(strings.Fields(support.Reason), " "))
 	}
 	return ok(check, "%s %s", who, filepath.Dir(support.Cgroup))
 }
 
-// What a session needs at the most, of one that is not out of the ordinary: on a
-// terminal, with a command that runs. Counted on 20 of these: 10 descriptors in
-// the holder and 11 in the daemon; the shell, its copy, the leader of the
-// terminal and the command are 4 processes. An idle one on pipes has 1 and 2.
+// What an ordinary session needs at most: on a terminal, with a running command.
+// Measured on 20 of these: 10 descriptors in the holder and 11 in the daemon; the
+// shell, its copy, the terminal's session leader and the command are 4 processes. An
+// idle session on pipes needs 1 and 2.
 const (
 	filesPerSession     = 12
 	processesPerSession = 4
-	baseFiles           = 1100 // where the kept ones begin, and the daemon's own
-	baseProcesses       = 64   // threads of the holder and of the daemon
+	baseFiles           = 1100 // where the holder's slots begin, and the daemon's own
+	baseProcesses       = 64   // threads of the holder and the daemon
 )
 
-// room grades a limit by the sessions that it allows.
+// capacity grades a limit by the number of sessions that it allows.
 func (h host) capacity(check, what, run string, limit, beside, each uint64) Finding {
 	if limit == unix.RLIM_INFINITY {
 		return ok(check, "%s: no limit", what)
@@ -186,18 +185,18 @@ func (h host) capacity(check, what, run string, limit, beside, each uint64) Find
 	}
 	text := fmt.Sprintf("%s is %d: room for about %d busy sessions", what, limit, allowed)
 	switch {
-	case allowed < 10: // not even what one person uses
+	case allowed < 10: // too few even for one person
 		return problem(check, run, "%s", text)
 	case allowed < h.maxSessions:
-		return note(check, run, "%s, and max_sessions is %d", text, h.maxSessions)
+		return note(check, run, "%s, but max_sessions is %d", text, h.maxSessions)
 	}
 	return ok(check, "%s", text)
 }
 
 func (h host) descriptors() Finding {
 	const check = "descriptors"
-	what, run, least := "the limit of open files", "LimitNOFILE=1048576 # in the [Service] of its unit; by hand, as root: ulimit -n 1048576", h.limit("Max open files")
-	// Both processes have what the sessions have.
+	what, run, least := "the limit of open files", "LimitNOFILE=1048576 # in the [Service] of its unit; manually, as root: ulimit -n 1048576", h.limit("Max open files")
+	// The descriptors of a session are open in both the holder and the daemon.
 	if machine := h.number("/proc/sys/fs/file-max"); machine/2 < least {
 		what, run, least = "half of fs.file-max", "sudo sysctl -w fs.file-max=4194304", machine/2
 	}
@@ -209,7 +208,7 @@ func (h host) descriptors() Finding {
 
 func (h host) tasks() Finding {
 	const check = "processes"
-	what, run, least := "the limit of processes", "LimitNPROC=infinity # in the [Service] of its unit; by hand, as root: ulimit -u unlimited", h.limit("Max processes")
+	what, run, least := "the limit of processes", "LimitNPROC=infinity # in the [Service] of its unit; manually, as root: ulimit -u unlimited", h.limit("Max processes")
 	if h.uid == 0 {
 		least = unix.RLIM_INFINITY // it is not enforced for root
 	}
@@ -227,7 +226,8 @@ func (h host) tasks() Finding {
 	return h.capacity(check, what, run, least, baseProcesses, processesPerSession)
 }
 
-// leastOf is the least of a limit in the cgroup of who and in those above it: v2's file, or v1's in the hierarchy of a controller.
+// cgroupLimit returns the lowest value of a limit in the cgroup of the process and in
+// those above it: file v2 of cgroup v2, or file v1 in the v1 hierarchy of a controller.
 func (h host) cgroupLimit(controller, v2, v1 string) uint64 {
 	least := uint64(unix.RLIM_INFINITY)
 	for line := range strings.Lines(h.read("/proc/"+h.process+"/cgroup") + "\n") {
@@ -254,7 +254,7 @@ func (h host) cgroupLimit(controller, v2, v1 string) uint64 {
 	return least
 }
 
-// leastMemory is what a daemon and some sessions need.
+// minMemory is what a daemon and a few sessions need.
 const minMemory = 64 << 20
 
 func (h host) memory() Finding {
@@ -267,23 +267,24 @@ func (h host) memory() Finding {
 		}
 	}
 	text := fmt.Sprintf("%d MiB are available", free>>20)
-	if most := h.cgroupLimit("memory", "memory.max", "memory.limit_in_bytes"); most < 1<<60 { // v1 says "none" with a number
-		text += fmt.Sprintf(", and the cgroup may have %d MiB", most>>20)
+	if most := h.cgroupLimit("memory", "memory.max", "memory.limit_in_bytes"); most < 1<<60 { // v1 has a huge number for no limit
+		text += fmt.Sprintf(", and the cgroup is limited to %d MiB", most>>20)
 		free = min(free, most)
 	}
 	switch {
 	case free < minMemory:
-		return problem(check, "MemoryMax=infinity # in the [Service] of its unit, or --memory for a container; or end something", "%s: too little for the daemon and its sessions", text)
+		return problem(check, "MemoryMax=infinity # in the [Service] of its unit, or --memory for a container; or stop other programs", "%s: too little for the daemon and its sessions", text)
 	case h.number("/proc/sys/vm/overcommit_memory") == 2:
-		return note(check, "sudo sysctl -w vm.overcommit_memory=0", "%s; vm.overcommit_memory is 2, so that forks of large programs fail before memory is used up", text)
+		return note(check, "sudo sysctl -w vm.overcommit_memory=0", "%s; vm.overcommit_memory is 2, so forks of large programs fail before memory is used up", text)
 	}
 	return ok(check, "%s", text)
 }
 
-// leastSpill is when the disk counts as full: some long outputs.
+// minSpillSpace is the free space below which the disk counts as full: a few long
+// outputs.
 const minSpillSpace = 64 << 20
 
-// The kinds of file systems that are memory, as statfs(2) tells them.
+// The statfs(2) types of file systems in memory.
 const (
 	tmpfs = 0x01021994
 	ramfs = 0x858458f6
@@ -308,9 +309,9 @@ func (p Target) spill() Finding {
 	case err != nil || free < minSpillSpace:
 		return problem(check, "df -h "+p.Quote(p.SpillDir)+" # and make room, or spill_dir elsewhere", "%s: long output would lose its middle", where)
 	case at.Type == tmpfs || at.Type == ramfs:
-		return note(check, another, "%s and is memory: long output goes there to leave memory", where)
+		return note(check, another, "%s and is in memory: spilling output there frees no memory", where)
 	case free < uint64(p.TotalQuota):
-		return note(check, fmt.Sprintf("TRL_TOTAL_QUOTA_BYTES=%d trl serve", free/2), "%s, and total_quota_bytes allows %d MiB", where, p.TotalQuota>>20)
+		return note(check, fmt.Sprintf("TRL_TOTAL_QUOTA_BYTES=%d trl serve", free/2), "%s, but total_quota_bytes allows %d MiB", where, p.TotalQuota>>20)
 	}
 	return ok(check, "%s", where)
 }
@@ -330,7 +331,7 @@ func (h host) proc() Finding {
 			switch option {
 			case "hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible":
 				if h.uid != 0 {
-					return note(check, "", "it is mounted with %s: what a session runs as another user, behind sudo, is not seen", option)
+					return note(check, "", "it is mounted with %s: processes that a session runs as another user, with sudo, can't be seen", option)
 				}
 			case "hidepid=4", "hidepid=ptraceable":
 				return problem(check, "sudo mount -o remount,hidepid=0 /proc", "it is mounted with %s: the processes of sessions can't be seen", option)
@@ -340,19 +341,19 @@ func (h host) proc() Finding {
 	return ok(check, "processes can be seen")
 }
 
-// yama restricts who may look into which process, which is how it is known that
-// one waits for input.
+// yama checks the restrictions on inspecting processes, which the daemon does to find
+// out whether a command waits for input.
 func (h host) yama() Finding {
 	const check = "ptrace"
 	scope := h.read("/proc/sys/kernel/yama/ptrace_scope")
 	if scope == "" || scope == "0" || h.uid == 0 && scope != "3" {
 		return ok(check, "whether a command waits for input can be seen")
 	}
-	return note(check, "sudo sysctl -w kernel.yama.ptrace_scope=0", "kernel.yama.ptrace_scope is %s: as uid %d the daemon may not be told that a command waits for input (yield_on_input)", scope, h.uid)
+	return note(check, "sudo sysctl -w kernel.yama.ptrace_scope=0", "kernel.yama.ptrace_scope is %s: as uid %d the daemon may be unable to see that a command waits for input (yield_on_input)", scope, h.uid)
 }
 
-// lastToDie tries whether the holder may ask the kernel to spare it. The value
-// is put back.
+// oomScore checks whether the holder may lower its oom_score_adj. It restores the
+// value.
 func oomScore() Finding {
 	const check, file = "out of memory", "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(file)
@@ -361,13 +362,13 @@ func oomScore() Finding {
 	}
 	if err != nil {
 		return note(check, "sudo choom -n -900 -p $(pgrep -o -f 'trl serve') # after its start; or --cap-add SYS_RESOURCE for a container that runs as root",
-			"uid %d may not lower oom_score_adj (%v): without memory the kernel may kill the holder, and with it all sessions", os.Geteuid(), withoutPath(err))
+			"uid %d can't lower oom_score_adj (%v): when memory runs out, the kernel may kill the holder, and with it all sessions", os.Geteuid(), withoutPath(err))
 	}
 	_ = os.WriteFile(file, before, 0)
-	return ok(check, "the holder of the sessions is among the last that the kernel kills")
+	return ok(check, "the holder of the sessions is among the last processes that the kernel kills")
 }
 
-// reason is an error without the name of the file.
+// withoutPath returns err without the name of the file.
 func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -387,12 +388,12 @@ func (h host) container() Finding {
 		kind = "kubernetes"
 	}
 	if kind == "" {
-		return ok(check, "none is seen")
+		return ok(check, "none detected")
 	}
-	return note(check, "", "this is one (%s): sessions end with it, and its limits are theirs", kind)
+	return note(check, "", "this is one (%s): sessions end with it, and its limits apply to them", kind)
 }
 
-// clock looks at the time: output has it, and tokens expire by it.
+// clock checks the time: output is timestamped, and tokens expire by it.
 func clock() Finding {
 	const check = "clock"
 	var state unix.Timex
@@ -400,9 +401,9 @@ func clock() Finding {
 	now := time.Now()
 	switch {
 	case now.Year() < 2025: // older than this program
-		return problem(check, "sudo timedatectl set-ntp true", "it says %s, which can't be", now.UTC().Format(time.DateTime))
+		return problem(check, "sudo timedatectl set-ntp true", "it shows %s, which must be wrong", now.UTC().Format(time.DateTime))
 	case err == nil && state.Status&unix.STA_UNSYNC != 0:
-		return note(check, "sudo timedatectl set-ntp true", "%s; nothing keeps it right, and tokens expire by it", now.UTC().Format(time.DateTime+" MST"))
+		return note(check, "sudo timedatectl set-ntp true", "%s; it is not synchronised, and tokens expire by it", now.UTC().Format(time.DateTime+" MST"))
 	}
 	return ok(check, "%s", now.UTC().Format(time.DateTime+" MST"))
 }

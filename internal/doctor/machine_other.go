@@ -8,7 +8,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// machine says that there is nothing to look at.
+// machine returns a note that sessions need Linux.
 func (p Target) machine(context.Context, *api.SystemInfo) []Finding {
-	return []Finding{note("system", "", "sessions are served on Linux only; here the client commands work, with a forwarded socket or over HTTP")}
+	return []Finding{note("system", "", "sessions run on Linux only; the client commands work here, with a forwarded socket or over HTTP")}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/shell"
 )
 
-// shells looks for the shells that sessions can have.
+// shells checks which shells are available for sessions.
 func shells(ctx context.Context) []Finding {
 	var found []string
 	seen := map[string]bool{}
@@ -36,10 +36,10 @@ func shells(ctx context.Context) []Finding {
 	return []Finding{ok("shells", "%s", strings.Join(found, ", "))}
 }
 
-// versionTime is what a shell may take to say its version.
+// versionTimeout is how long a shell may take to print its version.
 const versionTimeout = 2 * time.Second
 
-// versionOf asks a shell for its version; "" if it has no way to say it, as dash.
+// versionOf returns the version of a shell; "" if it cannot print one, like dash.
 func versionOf(ctx context.Context, program shell.Program) string {
 	var args []string
 	switch program.Family {
@@ -56,7 +56,7 @@ func versionOf(ctx context.Context, program shell.Program) string {
 	if err != nil {
 		return ""
 	}
-	output, _ := exec.CommandContext(ctx, file, args...).CombinedOutput() // busybox ends with 1, and tells
+	output, _ := exec.CommandContext(ctx, file, args...).CombinedOutput() // busybox exits with 1, but prints it
 	for field := range strings.FieldsSeq(string(output)) {
 		field = strings.TrimPrefix(strings.TrimRight(field, ","), "v")
 		if field != "" && field[0] >= '0' && field[0] <= '9' && strings.Contains(field, ".") {

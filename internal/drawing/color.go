@@ -7,20 +7,20 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// The colors that a program leaves to the terminal.
+// The terminal's default colors.
 const (
 	defaultForeground = "#d7dae0"
 	defaultBackground = "#16181d"
 )
 
-// named are the sixteen that have names in programs, and look like them here.
+// palette has the sixteen named ANSI colors.
 var palette = [16]string{
 	"#2c313c", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#c8ccd4",
 	"#6b7280", "#ff7b86", "#b5e890", "#ffd68a", "#82c4ff", "#e39bf7", "#7fdbe6", "#ffffff",
 }
 
-// colorOf is a color of a style as #rrggbb. ok is false for the default, and for
-// what is no color.
+// colorOf returns a color of a style as #rrggbb. ok is false for the default color and
+// for invalid names.
 func colorOf(name string) (color string, ok bool) {
 	if len(name) == 7 && name[0] == '#' {
 		n, err := strconv.ParseUint(name[1:], 16, 24)
@@ -48,10 +48,10 @@ func colorOf(name string) (color string, ok bool) {
 	}
 }
 
-// mix is a color that is dimmed on its background: three fifths of it are left.
+// dim returns a color dimmed to three fifths on its background.
 func dim(color, background string) string { return blend(color, background, 3, 5) }
 
-// blend is so many parts of a color on its background, which has the others.
+// blend mixes parts/of of a color with its background, which makes up the rest.
 func blend(color, background string, parts, of uint64) string {
 	a, _ := strconv.ParseUint(color[1:], 16, 24)
 	b, _ := strconv.ParseUint(background[1:], 16, 24)
@@ -62,7 +62,7 @@ func blend(color, background string, parts, of uint64) string {
 	return fmt.Sprintf("#%06x", mixed)
 }
 
-// look is the colors that a style comes to.
+// colors are the effective colors of a style.
 type colors struct{ foreground, background string }
 
 func colorsOf(style *api.ScreenStyle) colors {

@@ -1,11 +1,12 @@
-// Package drawing draws a screen as a picture, whose bytes depend on the screen alone:
-// an SVG that needs no font, script or file of others, or a PNG.
+// Package drawing draws a screen as a picture whose bytes depend only on the screen:
+// an SVG that needs no external font, script or file, or a PNG.
 //
 // The picture is a grid. Backgrounds, underlines, lines and blocks are drawn as
-// shapes, so that they meet whatever the font is.
+// shapes, so that they join up in any font.
 //
-// What is on a screen is untrusted: text goes through one escape, and everything
-// else in an SVG is a number or a word of this package. Links are not made.
+// The contents of a screen are untrusted: all text goes through one escape function,
+// and everything else in an SVG is a number or a constant of this package. Links are
+// not drawn as links.
 package drawing
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-// The measures are whole numbers, so that edges are sharp. Nearly every
-// monospace font is 0.6 of its size wide: 15 makes a cell of 9.
+// The sizes are whole numbers, so that edges are sharp. In nearly every monospace font
+// a character is 0.6 of the font size wide: size 15 makes a cell 9 wide.
 const (
 	fontSize   = 15
 	cellWidth  = 9
@@ -23,7 +24,7 @@ const (
 	padding    = 14 // around the grid
 )
 
-// cursorIn is the column of the cursor, if it is in a row; else -1.
+// cursorIn returns the column of the cursor if it is visible in row, otherwise -1.
 func cursorIn(screen *api.SessionScreenResult, row int) int {
 	if row != screen.Cursor.Row || screen.Cursor.Hidden {
 		return -1
@@ -31,15 +32,15 @@ func cursorIn(screen *api.SessionScreenResult, row int) int {
 	return screen.Cursor.Column
 }
 
-// cell is one place of the grid, or two if its character is wide.
+// cell is one column of a row, or two if its character is wide.
 type cell struct {
 	x, width int
 	text     string
 	style    api.ScreenStyle
 }
 
-// cellsOf are the cells of a line, in order. The one that the cursor is on, if
-// it is on any, is inverted.
+// cellsOf returns the cells of a line, in order. The cell under the cursor is
+// inverted; a negative cursor means none.
 func cellsOf(line api.ScreenLine, cols, cursor int) []cell {
 	var cells []cell
 	x := 0
@@ -55,14 +56,14 @@ func cellsOf(line api.ScreenLine, cols, cursor int) []cell {
 				cells[len(cells)-1].text += string(r)
 				continue
 			}
-			width = max(width, 1) // a mark that stands alone has a place
+			width = max(width, 1) // a combining mark on its own takes a cell
 			if at+width > cols {
 				break
 			}
 			cells = append(cells, cell{x: at, width: width, text: string(r), style: style})
 			at += width
 		}
-		x += min(max(run.Width, 0), cols) // the daemon knows
+		x += min(max(run.Width, 0), cols) // the daemon's width decides
 	}
 	if cursor < 0 || cursor >= cols {
 		return cells

@@ -21,9 +21,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-var update = flag.Bool("update", false, "write the pictures that the test compares with; look at them in a browser")
+var update = flag.Bool("update", false, "write the expected pictures; check them in a browser")
 
-// screenOf is what a terminal shows after some bytes, as the daemon says it.
+// screenOf returns what a terminal shows after text, as the daemon reports it.
 func screenOf(rows, cols int, text string) *api.SessionScreenResult {
 	s := vt.New(vt.Config{Rows: rows, Cols: cols})
 	_, _ = s.Write([]byte(text))
@@ -34,7 +34,7 @@ func screenOf(rows, cols int, text string) *api.SessionScreenResult {
 	}
 }
 
-// every returns the characters from first to last, n in a line.
+// charRange returns the characters from first to last, n per line.
 func charRange(first, last rune, n int) string {
 	var b strings.Builder
 	for r := first; r <= last; r++ {
@@ -83,7 +83,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// allowed is everything that a picture consists of.
+// allowed lists the elements and attributes that a picture may have.
 var allowed = map[string][]string{
 	"svg":    {"xmlns", "width", "height", "viewBox", "role"},
 	"title":  nil,
@@ -94,8 +94,8 @@ var allowed = map[string][]string{
 	"path":   {"d", "fill", "stroke", "stroke-dasharray", "shape-rendering"},
 }
 
-// checkPicture reports what is not of this package's making, and returns the
-// text in the picture.
+// checkPicture fails on anything that is not allowed, and returns the text in the
+// picture.
 func checkPicture(t testing.TB, picture []byte) string {
 	t.Helper()
 	var text strings.Builder
@@ -131,7 +131,7 @@ func checkPicture(t testing.TB, picture []byte) string {
 	}
 }
 
-// A daemon of others may say what it likes: nothing of it gets out of its place.
+// A malicious daemon's screen cannot inject anything into the picture.
 func TestHostileScreen(t *testing.T) {
 	const evil = `"/><script>alert(1)</script><x y='&#0;` + "\x00\x1b\ufffe\u2028]]>"
 	style := &api.ScreenStyle{
@@ -186,7 +186,7 @@ func checkPNG(t testing.TB, screen *api.SessionScreenResult) image.Image {
 	return img
 }
 
-// A PNG has the colors where the screen has them, letters too.
+// A PNG has the screen's colors in the right cells, including letters.
 func TestPNG(t *testing.T) {
 	screen := screenOf(4, 20, "\x1b[31;44mA\x1b[m \x1b[7m \x1b[m \u2588\u2592\u65e5\r\n\x1b[4m___\x1b[m\x1b[1;3mbold\x1b[m\r\n✓\x1b[?25l")
 	img := checkPNG(t, screen)
@@ -210,12 +210,12 @@ func TestPNG(t *testing.T) {
 		least, most        int
 	}{
 		{0, 0, 1, palette[4], all / 2, all - 20}, // the background of A
-		{0, 0, 1, palette[1], 1, all / 2},        // its letter, but for its edges
+		{0, 0, 1, palette[1], 1, all / 2},        // its letter, except the edges
 		{0, 1, 1, defaultBackground, all, all},
 		{0, 2, 1, defaultForeground, all, all}, // inverse
 		{0, 4, 1, defaultForeground, all, all}, // a block
 		{0, 5, 1, blend(defaultForeground, defaultBackground, 2, 4), all, all},
-		{0, 6, 2, defaultBackground, all, 2*all - 20}, // what the font does not have is a box
+		{0, 6, 2, defaultBackground, all, 2*all - 20}, // a character that the font lacks is a box
 		{2, 0, 1, defaultBackground, all / 2, all - 5},
 		{1, 0, 3, defaultForeground, 3 * cellWidth, all},
 		{1, 3, 4, defaultForeground, 20, 2 * all},
@@ -244,8 +244,8 @@ func FuzzPictures(f *testing.F) {
 	})
 }
 
-// Every line of a box ends where that of the next cell begins, and nowhere else:
-// the middle of an edge is covered exactly where there is an arm.
+// Lines of adjacent box characters meet: the middle of a cell's edge is covered
+// exactly where there is an arm.
 func TestBoxesMeet(t *testing.T) {
 	edges := [4]struct{ x, y int }{up: {middleX, 0}, right: {cellWidth - 1, middleY}, down: {middleX, cellHeight - 1}, left: {0, middleY}}
 	for r := rune(0x2500); r <= 0x257f; r++ {

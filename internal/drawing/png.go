@@ -22,15 +22,15 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// maxPixels bounds a PNG, which is drawn in memory: 4 bytes each. A terminal of 100
-// rows and 200 columns has 3.4 million.
+// maxPixels bounds a PNG, which is drawn in memory with 4 bytes per pixel. A terminal
+// of 100 rows and 200 columns has 3.4 million.
 const maxPixels = 8_000_000
 
-// ErrTooLarge is of a screen that would be a PNG of too many pixels.
+// ErrTooLarge is returned for a screen whose PNG would have too many pixels.
 var ErrTooLarge = errors.New("the screen is too large for a picture")
 
-// typefaces are the Go fonts, by style: they have Latin, Greek, Cyrillic and the usual
-// signs. What they have not is an empty box.
+// typefaces returns the Go fonts, by style. They have Latin, Greek, Cyrillic and common
+// symbols; other characters are drawn as an empty box.
 var typefaces = sync.OnceValues(func() (faces [4]*opentype.Font, err error) {
 	for i, text := range [...][]byte{gomono.TTF, gomonobold.TTF, gomonoitalic.TTF, gomonobolditalic.TTF} {
 		parsed, wrong := opentype.Parse(text)
@@ -39,13 +39,13 @@ var typefaces = sync.OnceValues(func() (faces [4]*opentype.Font, err error) {
 	return faces, err
 })
 
-// alike are signs of tools' output that the fonts do not have, and what they have that
-// looks like them.
+// substitutes maps symbols that tools print and the fonts lack to similar ones that
+// they have.
 var substitutes = map[rune]rune{
 	'✓': '√', '✔': '√', '✗': '×', '✘': '×', '✖': '×', '❯': '›', '❮': '‹', '⏺': '•', '◉': '●', '⚠': '▲', '➜': '→', '⎿': '└',
 }
 
-// PNG draws a screen that was asked for as JSON, for who can't show an SVG.
+// PNG draws a screen that was requested as JSON, for clients that cannot show an SVG.
 func PNG(screen *api.SessionScreenResult) ([]byte, error) {
 	cols, rows := max(screen.Cols, 1), max(screen.Rows, 1)
 	width, height := cols*cellWidth+2*padding, rows*cellHeight+2*padding
@@ -69,10 +69,10 @@ func PNG(screen *api.SessionScreenResult) ([]byte, error) {
 // canvas is a PNG being drawn.
 type canvas struct {
 	img   *image.RGBA
-	faces [4]font.Face // as they are needed: a face is of one goroutine
+	faces [4]font.Face // made when needed; a face is not safe for concurrent use
 }
 
-// rgba is a color of this package, which are all #rrggbb.
+// rgba converts a color, which must be #rrggbb.
 func rgba(name string) color.RGBA {
 	n, _ := strconv.ParseUint(name[1:], 16, 24)
 	return color.RGBA{R: uint8(n >> 16), G: uint8(n >> 8), B: uint8(n), A: 0xff}
@@ -82,7 +82,7 @@ func (c *canvas) fill(where image.Rectangle, color string) {
 	draw.Draw(c.img, where, image.NewUniform(rgba(color)), image.Point{}, draw.Src)
 }
 
-// cell draws one place of the grid, whose corner is given.
+// cell draws one cell with the given upper left corner.
 func (c *canvas) cell(left, top int, cell cell) error {
 	look := colorsOf(&cell.style)
 	whole := image.Rect(left, top, left+cell.width*cellWidth, top+cellHeight)
@@ -100,7 +100,7 @@ func (c *canvas) cell(left, top int, cell cell) error {
 	return c.glyphs(whole, cell, look)
 }
 
-// shape draws a line or a block. Round corners are square here.
+// shape draws a line or a block. Round corners are drawn square.
 func (c *canvas) shape(whole image.Rectangle, text string, look colors) {
 	r, _ := utf8.DecodeRuneInString(text)
 	s := &shape{left: whole.Min.X, top: whole.Min.Y}
@@ -119,7 +119,7 @@ func (c *canvas) shape(whole image.Rectangle, text string, look colors) {
 	}
 }
 
-// glyphs draws the characters of a cell over each other, in the middle of it.
+// glyphs draws the characters of a cell on top of each other, centred.
 func (c *canvas) glyphs(whole image.Rectangle, cell cell, look colors) error {
 	face, err := c.face(&cell.style)
 	if err != nil {

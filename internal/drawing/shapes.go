@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// arms says for each of the box drawing characters U+2500 to U+257F what goes
-// from its middle up, right, down and left: 0 nothing, 1 a light line, 2 a heavy
-// one, 3 a double one. The diagonals are left to the font.
+// arms lists for each of the box drawing characters U+2500 to U+257F the lines from
+// its middle up, right, down and left: 0 none, 1 light, 2 heavy, 3 double. The font
+// draws the diagonals.
 const arms = "" +
 	"0101 0202 1010 2020 0101 0202 1010 2020 0101 0202 1010 2020 0110 0210 0120 0220 " + // ─━│┃┄┅┆┇┈┉┊┋┌┍┎┏
 	"0011 0012 0021 0022 1100 1200 2100 2200 1001 1002 2001 2002 1110 1210 2110 1120 " + // ┐┑┒┓└┕┖┗┘┙┚┛├┝┞┟
@@ -27,7 +27,7 @@ const (
 	double
 )
 
-// The arms by their places in the table.
+// The positions of the arms in the table.
 const (
 	up = iota
 	right
@@ -35,14 +35,14 @@ const (
 	left
 )
 
-// drawn reports whether a character is drawn as a shape.
+// isShape reports whether a character is drawn as a shape.
 func isShape(text string) bool {
 	r, n := utf8.DecodeRuneInString(text)
 	return n == len(text) && (0x2500 <= r && r <= 0x259f) && (r < 0x2571 || r > 0x2573)
 }
 
-// shapes draws the cells at the start of cells that are shapes, as one path, and
-// returns how many they are.
+// shapes draws the leading cells that are shapes as one path, and returns their
+// number.
 func (p *svgWriter) shapes(y int, cells []cell, look colors) int {
 	s := &shape{}
 	n := 0
@@ -68,22 +68,22 @@ func (p *svgWriter) shapes(y int, cells []cell, look colors) int {
 	return n
 }
 
-// shape is rectangles. Those of a cell are added from its corner.
+// shape is a set of rectangles. left and top are the corner of the current cell.
 type shape struct {
 	left, top int
 	rects     []rect
 }
 
-// rect is in eighths, which the blocks are cut by.
+// rect is in eighths of a unit, because blocks are divided into eighths.
 type rect struct{ x0, y0, x1, y1 int }
 
-// add adds a rectangle from one corner up to the other, in eighths of a unit.
+// add adds a rectangle, relative to the current cell and in eighths of a unit.
 func (s *shape) add(x0, y0, x1, y1 int) {
 	x, y := 8*s.left, 8*s.top
 	r := rect{x + x0, y + y0, x + x1, y + y1}
 	if n := len(s.rects); n > 0 {
 		if last := &s.rects[n-1]; last.y0 == r.y0 && last.y1 == r.y1 && last.x0 <= r.x0 && r.x0 <= last.x1 {
-			last.x1 = max(last.x1, r.x1) // lines go over many cells
+			last.x1 = max(last.x1, r.x1) // join lines that span several cells
 			return
 		}
 	}
@@ -105,7 +105,7 @@ func eighths(n int) string {
 	return strings.TrimRight(fmt.Sprintf("%d.%03d", n/8, n%8*125), "0")
 }
 
-// block adds one of ▀ to ▟, but for the shades.
+// block adds one of ▀ to ▟, except the shades.
 func (s *shape) block(r rune) {
 	const w, h = cellWidth, cellHeight // in eighths of the cell
 	switch {
@@ -133,7 +133,7 @@ func (s *shape) block(r rune) {
 	}
 }
 
-// The light lines of a cell are one unit thick, and these are where.
+// The position of a cell's light lines, which are one unit thick.
 const (
 	middleX = cellWidth / 2
 	middleY = cellHeight / 2
@@ -163,8 +163,8 @@ func (s *shape) box(r rune) {
 	}
 }
 
-// arm adds a line from the edge of the cell to its middle and by reach beyond.
-// It is thick units wide, and aside of the middle by the units of aside.
+// arm adds a line from the edge of the cell to reach units beyond its middle. It is
+// thick units wide, and aside units away from the middle.
 func (s *shape) arm(arm, aside, thick, reach int) {
 	x, y := middleX+aside, middleY+aside
 	switch arm {
@@ -179,8 +179,8 @@ func (s *shape) arm(arm, aside, thick, reach int) {
 	}
 }
 
-// reach is how far beyond the middle a single line goes, so that it meets what
-// crosses it.
+// reach returns how far beyond the middle a single line extends to meet the lines that
+// cross it.
 func reach(weights [4]int, arm int) int {
 	one, other := weights[(arm+1)%4], weights[(arm+3)%4]
 	switch {
@@ -194,11 +194,10 @@ func reach(weights [4]int, arm int) int {
 	return 0
 }
 
-// reachOfDouble is reach for one of the two lines of a double arm, the one that
-// is on that side of the middle.
+// reachOfDouble is reach for one of the two lines of a double arm: the one on the
+// given side of the middle.
 func reachOfDouble(weights [4]int, arm, side int) int {
-	// The positive side is below an arm that goes sideways, and to the right of
-	// one that goes up or down.
+	// The positive side is below a horizontal arm, and to the right of a vertical one.
 	near, far := weights[down], weights[up]
 	if arm == up || arm == down {
 		near, far = weights[right], weights[left]
@@ -215,7 +214,7 @@ func reachOfDouble(weights [4]int, arm, side int) int {
 	return 0
 }
 
-// dashes is in how many pieces the line of a character is; 0: it is whole.
+// dashes returns the number of dashes in the line of a character; 0 if it is solid.
 func dashes(r rune) int {
 	switch {
 	case 0x2504 <= r && r <= 0x2507:
@@ -228,7 +227,7 @@ func dashes(r rune) int {
 	return 0
 }
 
-// dashed adds a line in n pieces, each with a gap of half its length after it.
+// dashed adds a line of n dashes, each followed by a gap of half its length.
 func (s *shape) dashed(n int, weights [4]int) {
 	weight := max(weights[up], weights[right])
 	aside, thick := 0, 1
@@ -246,7 +245,7 @@ func (s *shape) dashed(n int, weights [4]int) {
 	}
 }
 
-// arc is the path of one of ╭╮╯╰.
+// arc returns the path of one of ╭╮╯╰.
 func (s *shape) arc(r rune) string {
 	x, y := float64(s.left)+middleX+.5, float64(s.top)+middleY+.5
 	edgeX, edgeY := s.left, s.top
@@ -256,7 +255,7 @@ func (s *shape) arc(r rune) string {
 	if r == 0x256d || r == 0x256e { // ╭╮
 		edgeY += cellHeight
 	}
-	bend := y + 4.5 // where the curve begins, as far from the middle as it ends
+	bend := y + 4.5 // where the curve begins, as far from the middle as its end
 	if edgeY == s.top {
 		bend = y - 4.5
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// barHeight is that of the title's bar.
+// barHeight is the height of the title bar.
 const barHeight = 32
 
-// fonts are those that systems come with, the better ones first.
+// fonts are monospace fonts that systems ship with, in order of preference.
 const fonts = `ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace`
 
-// SVG draws a screen that was asked for as JSON. Text is set in the viewer's monospace
-// font and held to the grid piece by piece. A title is in a bar above it; without one
-// there is no bar.
+// SVG draws a screen that was requested as JSON. Text uses the viewer's monospace font
+// and is fitted to the grid piece by piece. A title is shown in a bar above the screen;
+// without a title there is no bar.
 func SVG(screen *api.SessionScreenResult, title string) []byte {
 	p := &svgWriter{top: padding, cols: max(screen.Cols, 1)}
 	if title != "" {
@@ -41,7 +41,7 @@ func SVG(screen *api.SessionScreenResult, title string) []byte {
 	return p.out.Bytes()
 }
 
-// picture is one being drawn.
+// svgWriter is an SVG being drawn.
 type svgWriter struct {
 	out  bytes.Buffer
 	top  int // of the grid
@@ -50,27 +50,27 @@ type svgWriter struct {
 
 func (p *svgWriter) print(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
-// escape makes text fit for the inside of an element. What XML can't hold is
-// U+FFFD.
+// escape escapes text for the inside of an element. Characters that XML cannot
+// represent become U+FFFD.
 func escape(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a Builder never fails
 	return b.String()
 }
 
-// bar draws the title between the buttons of a window.
+// bar draws the title bar with the buttons of a window.
 func (p *svgWriter) bar(title string, width int) {
 	for i, fill := range []string{"#ff5f57", "#febc2e", "#28c840"} {
 		p.print(`<circle cx="%d" cy="16" r="5.5" fill="%s"/>`+"\n", 20+18*i, fill)
 	}
-	// It must not run over the buttons.
+	// The title must not overlap the buttons.
 	if room := (width - 2*(20+18*3)) / 8; utf8.RuneCountInString(title) > max(room, 0) {
 		title = string([]rune(title)[:max(room-1, 0)]) + "…"
 	}
 	p.print(`<text x="%d" y="20" font-size="13" text-anchor="middle" fill="%s">%s</text>`+"\n", width/2, dim(defaultForeground, defaultBackground), escape(title))
 }
 
-// row draws a row: stretches of one style after the other.
+// row draws a row as runs of cells of one style.
 func (p *svgWriter) row(y int, cells []cell) {
 	for len(cells) > 0 {
 		n := 1
@@ -82,7 +82,7 @@ func (p *svgWriter) row(y int, cells []cell) {
 	}
 }
 
-// stretch draws cells that follow each other in one style.
+// styledRun draws consecutive cells of one style.
 func (p *svgWriter) styledRun(y int, cells []cell) {
 	look := colorsOf(&cells[0].style)
 	last := cells[len(cells)-1]
@@ -109,25 +109,25 @@ func (p *svgWriter) styledRun(y int, cells []cell) {
 	}
 }
 
-// place is where the cell of a column and a row begins.
+// cellOrigin returns the upper left corner of the cell at column x and row y.
 func (p *svgWriter) cellOrigin(x, y int) (left, top int) {
 	return padding + x*cellWidth, p.top + y*cellHeight
 }
 
-// text draws a piece of text and returns how many cells it took: as many as are
-// safely as wide as each other, else one.
+// text draws the leading cells as one piece of text and returns their number: all
+// whose width is reliable, otherwise one.
 func (p *svgWriter) text(y int, cells []cell, look colors) int {
 	n := 0
 	for n < len(cells) && hasReliableWidth(cells[n].text) {
 		if cells[n].text == " " && (n+1 == len(cells) || !hasReliableWidth(cells[n+1].text) || cells[n+1].text == " ") {
-			break // blanks that follow each other would become one
+			break // consecutive blanks would collapse into one
 		}
 		n++
 	}
 	left, top := p.cellOrigin(cells[0].x, y)
 	var attributes strings.Builder
 	if n == 0 {
-		// Who knows how wide it is in which font: it stands in the middle.
+		// Its width depends on the font, so centre it.
 		n = 1
 		left += cells[0].width * cellWidth / 2
 		attributes.WriteString(` text-anchor="middle"`)
@@ -151,15 +151,15 @@ func (p *svgWriter) text(y int, cells []cell, look colors) int {
 	return n
 }
 
-// ordinary reports whether a character is in every monospace font, as wide as
-// the others there, and written from left to right: Latin, Greek and Cyrillic.
+// hasReliableWidth reports whether a character exists in every monospace font with the
+// common width and is written from left to right: Latin, Greek and Cyrillic.
 func hasReliableWidth(text string) bool {
 	r, n := utf8.DecodeRuneInString(text)
 	const softHyphen = 0xad
 	return n == len(text) && (' ' <= r && r <= '~' || 0xa1 <= r && r <= 0x24f && r != softHyphen || 0x370 <= r && r <= 0x52f)
 }
 
-// decorate draws the lines under, through and over a stretch.
+// decorate draws the lines under, through and over a run.
 func (p *svgWriter) decorate(style *api.ScreenStyle, look colors, left, top, width int) {
 	line := func(y int) {
 		p.print(`<rect x="%d" y="%d" width="%d" height="1" fill="%s" shape-rendering="crispEdges"/>`+"\n", left, top+y, width, look.foreground)

@@ -1,10 +1,10 @@
-// Package printable makes text of others fit to stand in a line of TRL's: in a
-// table, a log, an error, or a reply to a model. Names, directories, arguments of
-// processes and the like come from programs that nobody vouches for; what could
-// move a cursor, change a direction of writing, be invisible or begin a line that
-// looks like TRL's own is shown as an escape.
+// Package printable escapes untrusted text for TRL's own output: a table, a log, an
+// error, or a reply to a model. Names, directories, arguments of processes and the
+// like come from untrusted programs. Characters that could move a cursor, change the
+// direction of text, be invisible or start a line that looks like TRL's own are shown
+// as escapes.
 //
-// The output of commands is not its business: that is passed on as it is.
+// It is not for the output of commands, which TRL passes on unchanged.
 package printable
 
 import (
@@ -15,13 +15,13 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a rune is shown as an escape: control characters (C0,
-// DEL, C1), format characters such as bidi controls and tags, separators other
-// than the space, private and unassigned characters, and what is not UTF-8.
+// hidden reports whether a rune is shown as an escape: control characters (C0, DEL,
+// C1), format characters such as bidi controls and tags, separators other than the
+// space, private and unassigned characters, and invalid UTF-8.
 func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
 
-// Text returns s with escapes in place of what can't be seen. Backslashes stay
-// as they are, so it is for readers and can't be undone.
+// Text returns s with escapes for invisible characters. Backslashes are not escaped,
+// so the result is for readers and cannot be parsed back.
 func Text(s string) string {
 	if strings.IndexFunc(s, hidden) < 0 {
 		return s
@@ -43,8 +43,8 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Word returns s where it is one plain word, and in double quotes with escapes
-// where it is anything else, so that a reader sees where it begins and ends.
+// Word returns s if it is one plain word, and otherwise s in double quotes with
+// escapes, so that a reader sees where it begins and ends.
 func Word(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return hidden(r) || strings.ContainsRune(` "'\·;[]{}`, r) }) < 0 {
 		return s
@@ -52,9 +52,9 @@ func Word(s string) string {
 	return `"` + Text(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)) + `"`
 }
 
-// Line reports whether s can name something: it is UTF-8 of one line, without
+// Line reports whether s is suitable as a name: one line of valid UTF-8 without
 // control characters, bidi controls, tags and other invisible format characters.
-// The two that scripts and emoji need, U+200C and U+200D, are allowed.
+// U+200C and U+200D, which scripts and emoji need, are allowed.
 func Line(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool {
 		switch {
@@ -67,9 +67,9 @@ func Line(s string) bool {
 	}) < 0
 }
 
-// JSON returns JSON of the same value in which nothing is hidden: what would be
-// is written as \uXXXX. Outside of strings JSON has no such characters but line
-// breaks and tabs, which stay. raw is not changed.
+// JSON returns JSON of the same value with invisible characters written as \uXXXX.
+// Outside of strings JSON has no such characters except line breaks and tabs, which
+// stay. raw is not changed.
 func JSON(raw []byte) []byte {
 	at := 0
 	for at < len(raw) && raw[at] < 0x7f {
@@ -87,7 +87,7 @@ func JSON(raw []byte) []byte {
 		case r > 0xffff:
 			r -= 0x10000
 			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default: // of what is not UTF-8, what every reader takes it for
+		default: // for invalid UTF-8, r is U+FFFD, as for every JSON reader
 			out = fmt.Appendf(out, `\u%04x`, r)
 		}
 		at += size

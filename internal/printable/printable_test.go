@@ -55,7 +55,7 @@ func TestWord(t *testing.T) {
 func TestLine(t *testing.T) {
 	for _, text := range []string{"", "main", "two words", "größer", "日本", "نمی\u200cخواهم", "👩\u200d💻", "mcp:/srv/a b", "a\\nb"} {
 		if !Line(text) {
-			t.Errorf("%q is no line", text)
+			t.Errorf("%q is not accepted as a line", text)
 		}
 	}
 	for _, text := range []string{
@@ -63,7 +63,7 @@ func TestLine(t *testing.T) {
 		"\u200e", "\u200f", "\u061c", "\u200b", "\ufeff", "\u2028", "\u2029", "\U000e0000", "\U000e0001", "\U000e0041", "\U000e007f", "\xff",
 	} {
 		if Line(text) {
-			t.Errorf("%q is a line", text)
+			t.Errorf("%q is accepted as a line", text)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for name, got := range map[string]string{"text": Text(text), "word": Word(text)} {
 			if i := strings.IndexFunc(got, hidden); i >= 0 {
-				t.Errorf("%s of %q: %q at %d can't be seen", name, text, got, i)
+				t.Errorf("%s of %q: %q is invisible at %d", name, text, got, i)
 			}
 		}
-		// What is in quotes is what it was.
+		// A quoted word unquotes to the original text.
 		if word := Word(text); strings.HasPrefix(word, `"`) && !strings.ContainsRune(text, '\ufffd') {
 			if back, err := strconv.Unquote(word); err != nil || back != text {
 				t.Errorf("%q: %s is %q, %v", text, word, back, err)
@@ -94,7 +94,7 @@ func FuzzJSON(f *testing.F) {
 		}
 		got := JSON(raw)
 		if i := bytes.IndexFunc(got, func(r rune) bool { return hidden(r) && r != '\n' && r != '\t' }); i >= 0 {
-			t.Errorf("%q at %d can't be seen", got, i)
+			t.Errorf("%q is invisible at %d", got, i)
 		}
 		var before, after map[string]string
 		if err := json.Unmarshal(raw, &before); err != nil {

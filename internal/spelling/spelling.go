@@ -1,18 +1,18 @@
-// Package spelling finds the name that was meant by one that does not exist.
+// Package spelling suggests a known name for a misspelled one.
 package spelling
 
 import "strings"
 
-// maxName is longer than any name there is. What is longer is no slip of the pen.
+// maxName is longer than any known name. Longer text is not a typing error.
 const maxName = 100
 
-// Closest finds the known name that a wrong one was probably meant to be. It
-// looks past case and separators, so that exec_run and Exec/Run find exec.run.
+// Closest returns the known name that a wrong one was probably meant to be. It ignores
+// case and separators, so that exec_run and Exec/Run match exec.run.
 func Closest(name string, known []string) (string, bool) {
 	if len(name) > maxName {
 		return "", false
 	}
-	// Two slips of the pen, but never so many that half of a short name is a
+	// Two typing errors, but fewer in a short name, where they would make the match a
 	// guess.
 	best, limit := "", min(2, len(name)/3)
 	for _, k := range known {

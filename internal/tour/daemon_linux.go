@@ -14,12 +14,12 @@ import (
 	"syscall"
 )
 
-// host is the daemon of a tour. It is owned by Run.
+// daemon is the daemon of a tour. Run owns it.
 type daemon struct {
 	socket string
 	pid    int
 	exited chan struct{}
-	err    error // of its end; read after exited
+	err    error // of Wait; read it after exited is closed
 }
 
 // start starts a daemon and waits until it serves.
@@ -27,8 +27,8 @@ func start(ctx context.Context, program, dir string) (*daemon, error) {
 	d := &daemon{socket: filepath.Join(dir, "trl.sock"), exited: make(chan struct{})}
 	cmd := exec.Command(program, "serve", "--socket", d.socket, "--config", os.DevNull, "--log-format", "json")
 	cmd.Env = environment()
-	// A key that ends the tour is not the daemon's, which is ended in order; if
-	// the tour is killed, so is what it started.
+	// Ctrl-C must not reach the daemon, which the tour stops in order. If the tour is
+	// killed, the daemon gets SIGTERM.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -37,7 +37,7 @@ func start(ctx context.Context, program, dir string) (*daemon, error) {
 	started, ready := make(chan error, 1), make(chan error, 1)
 	go func() {
 		defer close(d.exited)
-		// Of a parent's death the kernel tells when its thread has ended.
+		// The kernel sends Pdeathsig when the parent's thread ends.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -61,26 +61,26 @@ func start(ctx context.Context, program, dir string) (*daemon, error) {
 	return d, nil
 }
 
-// awaitReady reads the daemon's log to its end, and tells once that it serves, or
-// the last thing it said.
+// awaitReady reads the daemon's log to its end. It sends nil once the daemon serves,
+// or an error with the last record if it never does.
 func awaitReady(log io.Reader, ready chan<- error) {
 	var record struct{ Event, Msg, Error string }
-	told := false
+	reported := false
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		if json.Unmarshal(lines.Bytes(), &record) != nil {
 			record.Msg = lines.Text()
 		}
-		if record.Event == "ready" && !told {
-			told = true
+		if record.Event == "ready" && !reported {
+			reported = true
 			ready <- nil
 		}
 	}
-	if !told {
-		ready <- fmt.Errorf("the daemon of the tour did not start: %s %s", record.Msg, record.Error)
+	if !reported {
+		ready <- fmt.Errorf("the tour's daemon did not start: %s %s", record.Msg, record.Error)
 	}
 }
 
-// end ends the daemon, and returns when it is gone with all its processes.
+// end stops the daemon, and returns when it and all its processes are gone.
 func (d *daemon) end() error {
 	select {
 	case <-d.exited:

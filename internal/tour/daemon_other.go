@@ -10,7 +10,7 @@ import (
 type daemon struct{ socket string }
 
 func start(context.Context, string, string) (*daemon, error) {
-	return nil, errors.New("the tour needs sessions, which are served on Linux only")
+	return nil, errors.New("the tour needs sessions, which run on Linux only")
 }
 
 func (*daemon) end() error { return nil }

@@ -1,9 +1,9 @@
-// Package tour is `trl quickstart`: what TRL does, shown by doing it.
+// Package tour implements `trl quickstart`, a tour of TRL that runs real commands.
 //
-// It starts a daemon of its own in a temporary directory, so that nobody's
-// sessions are touched, and types its commands into a session of that daemon.
-// What is shown is what they print. At the end, whichever way it comes, the
-// daemon is ended with all its processes and the directory removed.
+// It starts its own daemon in a temporary directory, so that it touches no other
+// sessions, runs its commands in a session of that daemon, and shows their output.
+// However the tour ends, it stops the daemon with all its processes and removes the
+// directory.
 package tour
 
 import (
@@ -20,34 +20,33 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// Options say how the tour is given.
+// Options are the parameters of a tour.
 type Options struct {
-	// Program is the binary whose tour it is.
+	// Program is the path of the trl binary.
 	Program string
-	// Out gets all of it.
+	// Out gets the text of the tour.
 	Out io.Writer
-	// Styled lets titles and commands stand out.
+	// Styled prints titles and commands in bold.
 	Styled bool
-	// Next is asked before each step but the first, and for the last word; false
-	// ends the tour.
+	// Next is called before each step except the first; false ends the tour.
 	Next func(ctx context.Context) (bool, error)
 }
 
-// stop is a place of the tour.
+// step is a step of the tour.
 type step struct {
 	title     string
 	text      string
 	commands  []string
-	suggested []string // to be typed by who takes the tour, later
+	suggested []string // for the user to type later
 }
 
-// lastCommand puts the id of the session's last command into a variable.
+// lastCommand stores the id of the session's last command in a variable.
 const lastCommand = `exec=$(trl exec list $id | tail -n 1 | cut -d ' ' -f 1)`
 
 var steps = []step{
 	{
 		title: "A session keeps what a shell keeps",
-		text:  "It is a shell that stays. Each `trl run` is a client of its own, and finds the\ndirectory and the variables of the one before.",
+		text:  "It is a shell that stays. Each `trl run` is a separate client, and finds the\ndirectory and the variables that the last one left.",
 		commands: []string{
 			`id=$(trl session create)`,
 			`trl run -s $id -- 'cd /usr; greeting=bonjour'`,
@@ -55,16 +54,16 @@ var steps = []step{
 		},
 	},
 	{
-		title: "`exit` is an exit code, and not the end",
-		text:  "The session goes on where the shell was when it exited.",
+		title: "`exit` is an exit code, not the end",
+		text:  "The session continues with the state that the shell had when it exited.",
 		commands: []string{
 			`trl run -s $id -- 'exit 3'; echo "status $?"`,
 			`trl run -s $id -- 'echo "$greeting again"'`,
 		},
 	},
 	{
-		title: "A server in the background keeps nobody waiting",
-		text:  "The command is answered when it ends. What it left running writes on, and that is\nkept with the command's own output.",
+		title: "A background server does not block the command",
+		text:  "`trl run` returns when the command ends. TRL keeps the output that the server writes\nafterwards with the command's own output.",
 		commands: []string{
 			`trl run -s $id -- 'while sleep 0.1; do echo "GET / 200"; done & server=$!; echo started'`,
 			lastCommand,
@@ -73,7 +72,7 @@ var steps = []step{
 	},
 	{
 		title: "A timeout leaves nothing running",
-		text:  "It ends every process that the command has started, and only those. The server is\nstill there.",
+		text:  "It kills every process that the command has started, and no others. The server still\nruns.",
 		commands: []string{
 			`trl run -s $id --timeout 1s -- 'sleep 4321 & sleep 4321'; echo "status $?"`,
 			`trl session info $id | grep 'sleep 4321' || echo 'nothing is left of it'`,
@@ -81,8 +80,8 @@ var steps = []step{
 		},
 	},
 	{
-		title: "Output can be read again, from any byte on",
-		text:  "A reader that was cut off goes on where it was. Here are the last 13 bytes of half\na megabyte.",
+		title: "Output can be read again, from any byte",
+		text:  "A reader that lost its connection continues where it was. Here are the last 13 bytes\nof half a megabyte.",
 		commands: []string{
 			`trl run -s $id -- 'seq 100000' >/dev/null`,
 			lastCommand,
@@ -90,8 +89,8 @@ var steps = []step{
 		},
 	},
 	{
-		title: "The end is the end",
-		text:  "With a session go all its processes, the server too. It is answered when they are\ngone.",
+		title: "Destroying a session leaves nothing running",
+		text:  "TRL kills all processes of the session, including the server. The command returns\nwhen they are gone.",
 		commands: []string{
 			`trl session destroy $id`,
 			`trl run -s $id -- true`,
@@ -99,7 +98,7 @@ var steps = []step{
 	},
 	{
 		title: "Now for your agent",
-		text:  "These are yours to type. The first starts a daemon for your own sessions, the\nsecond lets Claude Code use it.",
+		text:  "Type these yourself. The first starts a daemon for your own sessions, the second lets\nClaude Code use it.",
 		suggested: []string{
 			`trl serve --detach`,
 			`claude mcp add trl -- trl mcp`,
@@ -107,14 +106,14 @@ var steps = []step{
 	},
 }
 
-// Run gives the tour. A tour that was ended early is no error.
+// Run runs the tour. Ending it early is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	dir, err := os.MkdirTemp("", "quickstart-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// The commands say trl, whatever the file is called and wherever it is.
+	// The commands call trl, whatever the binary's name and directory.
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		return err
@@ -143,15 +142,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	return g.showSteps(ctx)
 }
 
-// guide leads through the tour.
+// guide shows the steps of the tour.
 type guide struct {
 	Options
 	client  *client.Client
-	session string // in which the commands are typed
+	session string // where the commands run
 }
 
 func (g *guide) showSteps(ctx context.Context) error {
-	g.printf("This is TRL by its own commands, in about a minute. It uses a daemon of its own,\nwhich is gone at the end.\n")
+	g.printf("This is a tour of TRL in about a minute. It uses its own daemon, which is gone at the\nend.\n")
 	for i, s := range steps {
 		if i > 0 {
 			if on, err := g.Next(ctx); err != nil || !on {
@@ -182,12 +181,12 @@ func (g *guide) bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// commandTime is how long a command of the tour may take on a slow machine.
-// None takes more than two seconds on another.
+// commandTimeout is how long a command of the tour may take on a slow machine.
+// Normally none takes more than two seconds.
 const commandTimeout = time.Minute
 
-// run types a command, and shows what it prints as it comes: what it says of an
-// error in its place among the rest.
+// runCommand runs a command in the session and shows its output as it arrives, with
+// stderr in order among stdout.
 func (g *guide) runCommand(ctx context.Context, command string) error {
 	limit := commandTimeout.Milliseconds()
 	st, err := g.client.Stream(ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: g.session, Command: "{ " + command + "\n} 2>&1", TimeoutMS: &limit}})
@@ -210,8 +209,8 @@ func (g *guide) runCommand(ctx context.Context, command string) error {
 	return ctx.Err()
 }
 
-// environment is that of a daemon which nobody has told anything: settings of
-// who takes the tour are for their own.
+// environment returns the environment of this process without TRL_ variables: the
+// user's settings are for the user's own daemon.
 func environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {

@@ -12,15 +12,14 @@ import (
 	"syscall"
 )
 
-// maxLinks is how many symbolic links a path may have, as in the kernel.
+// maxLinks is the maximum number of symbolic links in a path, as in the kernel.
 const maxLinks = 40
 
-// Directory refuses a directory of a socket unless nobody but root and user can
-// put something into it or change what its path leads to. Others must not be able
-// to write to the directory itself, sticky or not: the names in it are what is
-// believed. Each directory and each symbolic link on the way to it must belong to
-// root or to user, and a directory on the way that others can write to must be
-// sticky.
+// Directory returns an error unless only root and user can put a file into dir or
+// change what its path leads to. Others must not be able to write to the directory
+// itself, sticky or not: a socket is trusted because of its name in it. Each directory
+// and symbolic link of the path must belong to root or to user, and a directory of the
+// path that others can write to must be sticky.
 func Directory(dir string, user int) error {
 	info, path, err := walk(dir, user)
 	if err != nil {
@@ -32,15 +31,15 @@ func Directory(dir string, user int) error {
 	if info.Mode().Perm()&0o022 != 0 {
 		return &Refusal{
 			Message: fmt.Sprintf("others may write to %s (mode %04o)", path, modeOf(info)),
-			Hint:    "run `chmod go-w` on it, or choose a socket in a directory of your own",
+			Hint:    "run `chmod go-w` on it, or choose a socket in your own directory",
 			Path:    path,
 		}
 	}
 	return nil
 }
 
-// Program refuses a file that is to be executed unless nobody but root and user
-// can change it or what its path leads to.
+// Program returns an error unless only root and user can change the executable at
+// path, or what path leads to.
 func Program(path string, user int) error {
 	info, resolved, err := walk(path, user)
 	if err != nil {
@@ -60,15 +59,15 @@ func Program(path string, user int) error {
 	return err
 }
 
-// File refuses an open file unless it belongs to root or to user, and nobody else
-// can write to it. It does not look at the directories of its path.
+// File returns an error unless f belongs to root or to user and no other user can
+// write to it. It does not check the directories of its path.
 func File(f *os.File, user int) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Mode()&fs.ModeDevice != 0 && trusted(ownerOf(info), user) {
-		return nil // what others write to /dev/null is not read here
+		return nil // reading /dev/null does not return what others write to it
 	}
 	return checkFile(info, f.Name(), user)
 }
@@ -80,24 +79,24 @@ func checkFile(info fs.FileInfo, path string, user int) error {
 	if writableByOthers(info) {
 		return &Refusal{
 			Message: fmt.Sprintf("others may write to %s (mode %04o)", path, modeOf(info)),
-			Hint:    "look at what is in it, then run `chmod go-w` on it",
+			Hint:    "check its contents, then run `chmod go-w` on it",
 			Path:    path,
 		}
 	}
 	return nil
 }
 
-// Lock refuses an open lock file unless it is a regular file of root or of user
-// with one name, to which nobody else can write, not even a group. It returns the
-// owner. A file without a name has been removed since it was opened: the error is
-// fs.ErrNotExist then.
+// Lock returns an error unless f, an open lock file, is a regular file of root or of
+// user with one name, and no other user, not even a group, can write to it. It returns
+// the owner. If the file was removed since it was opened, the error is
+// fs.ErrNotExist.
 func Lock(f *os.File, user int) (owner int, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return -1, err
 	}
 	owner, links := ownerOf(info), linksOf(info)
-	const hint = "look at who made it; if no daemon serves there, remove it"
+	const hint = "check who created it; if no daemon serves there, remove it"
 	switch {
 	case !info.Mode().IsRegular():
 		return owner, &Refusal{fmt.Sprintf("the lock %s is not a regular file", f.Name()), hint, f.Name()}
@@ -113,17 +112,17 @@ func Lock(f *os.File, user int) (owner int, err error) {
 	return owner, nil
 }
 
-// Server returns the user who may serve on the socket at path besides root, as
-// far as its directory tells: the caller; for root also another user, if the
-// socket is in a directory of theirs. It refuses what Directory refuses. An
-// abstract address, which begins with @, has no directory.
+// ServerUser returns the user, apart from root, who may serve on the socket at path,
+// judging by its directory: the caller, or, if the caller is root, the owner of the
+// directory. It returns an error where Directory does. An abstract address, which
+// begins with @, has no directory.
 func ServerUser(path string) (user int, err error) {
 	user = os.Geteuid()
 	if strings.HasPrefix(path, "@") {
 		return user, nil
 	}
 	socket, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) { // there may be a lock beside it
+	if errors.Is(err, fs.ErrNotExist) { // there may be a lock next to it
 		dir, name := filepath.Split(path)
 		if socket, err = filepath.EvalSymlinks(filepath.Clean(dir)); err == nil {
 			path, socket = dir, filepath.Join(socket, name)
@@ -146,8 +145,8 @@ func ServerUser(path string) (user int, err error) {
 	return user, Directory(dir, user)
 }
 
-// walk follows a path name by name, as the kernel does, and refuses it where
-// somebody else could change what it leads to. It returns what is at its end,
+// walk resolves a path component by component, as the kernel does, and returns an
+// error if another user could change what it leads to. It returns the file at its end,
 // which belongs to root or to user, and the path without symbolic links.
 func walk(path string, user int) (info fs.FileInfo, resolved string, err error) {
 	if !filepath.IsAbs(path) {
@@ -155,7 +154,7 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 		if err != nil {
 			return nil, "", err
 		}
-		path = dir + "/" + path // not cleaned: what .. means is seen on the way
+		path = dir + "/" + path // not cleaned: .. is resolved below
 	}
 	resolved = "/"
 	if info, err = os.Lstat(resolved); err != nil {
@@ -175,11 +174,11 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 		if info.IsDir() && writableByOthers(info) && info.Mode()&fs.ModeSticky == 0 {
 			return nil, "", &Refusal{
 				Message: fmt.Sprintf("others may write to %s (mode %04o), which is above %s", resolved, modeOf(info), path),
-				Hint:    "run `chmod go-w` on it, or choose a path in a directory of your own",
+				Hint:    "run `chmod go-w` on it, or choose a path in your own directory",
 				Path:    resolved,
 			}
 		}
-		next := filepath.Join(resolved, left[0]) // .. of a path without links is its parent
+		next := filepath.Join(resolved, left[0]) // without links, .. is the parent
 		left = left[1:]
 		if info, err = os.Lstat(next); err != nil {
 			return nil, "", err
@@ -188,8 +187,8 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 			resolved = next
 			continue
 		}
-		// Its owner can't change it, but put another in its place, in a sticky
-		// directory too.
+		// Its owner cannot change a link but can replace it, even in a sticky
+		// directory.
 		if owner := ownerOf(info); !trusted(owner, user) {
 			return nil, "", foreignOwner(next, owner)
 		}
@@ -213,24 +212,24 @@ func walk(path string, user int) (info fs.FileInfo, resolved string, err error) 
 func foreignOwner(path string, owner int) error {
 	return &Refusal{
 		Message: fmt.Sprintf("%s belongs to another user (uid %d)", path, owner),
-		Hint:    "choose a path in a directory of your own",
+		Hint:    "choose a path in your own directory",
 		Path:    path,
 	}
 }
 
-// unmapped is the owner that the kernel shows for users whom a user namespace
-// does not know.
+// unmapped is the owner that the kernel shows for users that the user namespace does
+// not map.
 const unmapped = 65534
 
-// believed reports whether what belongs to owner is root's or user's. In a user
-// namespace that does not map root, what is root's shows as nobody's: it can't be
-// told from what belongs to other users outside. There it is believed, for else
-// nothing would be, / included.
+// trusted reports whether owner is root or user. In a user namespace that does not
+// map root, root's files show as unmapped and cannot be distinguished from those of
+// other users outside. They are trusted there, since otherwise nothing would be, not
+// even /.
 func trusted(owner, user int) bool {
 	return owner == 0 || owner == user || owner == unmapped && !mapsNobody()
 }
 
-// mapsNobody reports whether uid 65534 is a user of its own here.
+// mapsNobody reports whether uid 65534 is a real user in this namespace.
 func mapsNobody() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -239,7 +238,7 @@ func mapsNobody() bool {
 	return mapsUID(string(text), unmapped)
 }
 
-// maps reports whether a uid_map has a line for uid.
+// mapsUID reports whether a uid_map has a line for uid.
 func mapsUID(table string, uid int) bool {
 	for line := range strings.Lines(table) {
 		var inside, outside, length int
@@ -250,13 +249,13 @@ func mapsUID(table string, uid int) bool {
 	return false
 }
 
-// firstPerson is the first number of a person's account, below which are those of
-// services, on the common systems.
+// firstUserUID is the first uid of a person on common systems; lower uids belong to
+// services.
 const firstUserUID = 1000
 
-// writableByOthers reports whether somebody besides its owner can write to a
-// file. A group with the number of its owner is that person's own, by the
-// convention of useradd: under it files are writable by their group by default.
+// writableByOthers reports whether anyone except its owner can write to a file. A
+// group with the same number as the owner is that person's private group, by the
+// convention of useradd, where files are group-writable by default.
 func writableByOthers(info fs.FileInfo) bool {
 	owner, group := ownerOf(info), groupOf(info)
 	private := owner == group && owner >= firstUserUID && owner != unmapped

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// tree makes a directory below which a test builds its paths.
+// tempTree returns a directory for the paths of a test.
 func tempTree(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -33,8 +33,8 @@ func TestDirectory(t *testing.T) {
 	const other = 65533
 	for name, tc := range map[string]struct {
 		needsRoot bool
-		prepare   func(dir string) error // dir/a/b is there, and looked at
-		want      string                 // in the error; "": it is believed
+		prepare   func(dir string) error // dir/a/b exists, and is checked
+		want      string                 // in the error; "": trusted
 	}{
 		"own":                {false, func(string) error { return nil }, ""},
 		"writable by group":  {false, func(d string) error { return os.Chmod(d+"/a/b", 0o770) }, "others may write to"},
@@ -66,29 +66,29 @@ func TestDirectory(t *testing.T) {
 				t.Errorf("%v; want %q", err, tc.want)
 			}
 			if again := Directory(dir+"/a/../a/b/.", os.Geteuid()); (again == nil) != (err == nil) {
-				t.Errorf("by another way: %v, %v", again, err)
+				t.Errorf("by another path: %v, %v", again, err)
 			}
 		})
 	}
 }
 
-// relink puts a link to target in the place of a/b, and the directory at a/real.
+// relink moves the directory a/b to a/real, and replaces it with a link to target.
 func relink(dir, target string) error {
 	return errors.Join(os.Rename(dir+"/a/b", dir+"/a/real"), os.Symlink(target, dir+"/a/b"))
 }
 
-// A relative path is what it is from here, with .. as the kernel takes it.
+// A relative path is resolved from the working directory, with .. as in the kernel.
 func TestRelativeDirectory(t *testing.T) {
 	dir := tempTree(t)
 	must(t, os.MkdirAll(dir+"/a/b", 0o700), os.MkdirAll(dir+"/elsewhere/deep", 0o700), os.Symlink(dir+"/elsewhere/deep", dir+"/a/link"))
 	t.Chdir(dir + "/a")
 	must(t, Directory("b", os.Geteuid()), Directory("./link/../deep", os.Geteuid()))
 	if err := Directory("link/../b", os.Geteuid()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("past a link .. leads to where the link is: %v", err)
+		t.Errorf(".. after a link leads to the link's directory: %v", err)
 	}
 }
 
-// Of a person's own group, which has their number, nobody else is.
+// A person's private group has their number and no other members.
 func TestPrivateGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -101,7 +101,7 @@ func TestPrivateGroup(t *testing.T) {
 		{1000, 1000, 0o664, true},
 		{1000, 1000, 0o666, false},
 		{1000, 100, 0o664, false},
-		{100, 100, 0o664, false}, // a service's; the group may be that of all users
+		{100, 100, 0o664, false}, // a service; its group may contain all users
 		{0, 0, 0o664, false},
 		{65534, 65534, 0o664, false},
 		{1000, 100, 0o644, true},
@@ -113,7 +113,7 @@ func TestPrivateGroup(t *testing.T) {
 		if err := File(file, tc.uid); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc, err)
 		}
-		// What a lock says is acted on: there is no such group for it.
+		// A lock must not be group-writable, not even by a private group.
 		if _, err := Lock(file, tc.uid); (err == nil) != (tc.mode&0o022 == 0) {
 			t.Errorf("%+v as a lock: %v", tc, err)
 		}
@@ -131,7 +131,7 @@ func TestRemovedLockIsNoRefusal(t *testing.T) {
 	}
 }
 
-// What others write to a device is not what is read from it.
+// Reading a device does not return what others wrote to it.
 func TestDeviceIsBelieved(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	must(t, err)

@@ -9,16 +9,16 @@ import (
 
 var errUnidentified = errors.New("peers cannot be identified on this system")
 
-// Peer is the process at the other end of a Unix socket, as the kernel saw it
+// Peer is the process at the other end of a Unix socket, as the kernel recorded it
 // when it connected, or when it began to listen.
 type Peer struct {
-	UID int // -1: not known
-	PID int // 0: not known
+	UID int // -1: unknown
+	PID int // 0: unknown
 }
 
-// Reach refuses a connection to a daemon on the socket at path unless the process
-// that listens there is the caller's, root's, or that of user; see Server. Where
-// the kernel does not say whose it is, the directory has to do.
+// CheckPeer returns an error unless the process that listens on the socket at path
+// belongs to the caller, to root, or to user; see ServerUser. If the kernel does not
+// identify the process, the check of the directory must suffice.
 func CheckPeer(conn *net.UnixConn, path string, user int) error {
 	peer, err := PeerOf(conn)
 	if errors.Is(err, errUnidentified) {
@@ -32,7 +32,7 @@ func CheckPeer(conn *net.UnixConn, path string, user int) error {
 	}
 	return &Refusal{
 		Message: fmt.Sprintf("the process that listens on %s (pid %d) belongs to another user (uid %d); nothing was sent to it", path, peer.PID, peer.UID),
-		Hint:    "choose a socket in a directory of your own",
+		Hint:    "choose a socket in your own directory",
 		Path:    path,
 	}
 }

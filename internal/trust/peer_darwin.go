@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerOf asks the kernel who is at the other end.
+// PeerOf returns the process at the other end, as the kernel reports it.
 func PeerOf(nc *net.UnixConn) (Peer, error) {
 	peer := Peer{UID: -1}
 	raw, err := nc.SyscallConn()
@@ -18,7 +18,7 @@ func PeerOf(nc *net.UnixConn) (Peer, error) {
 	err = raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		if pid, err := unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID); err == nil {
-			peer.PID = pid // for logs alone: the uid is what counts
+			peer.PID = pid // only for logs: decisions use the uid
 		}
 	})
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerOf asks the kernel who is at the other end.
+// PeerOf returns the process at the other end, as the kernel reports it.
 func PeerOf(nc *net.UnixConn) (Peer, error) {
 	peer := Peer{UID: -1}
 	raw, err := nc.SyscallConn()

@@ -4,6 +4,6 @@ package trust
 
 import "net"
 
-// PeerOf fails: who is at the other end is not known here, and a daemon that
-// runs commands does not take a stranger's word for it.
+// PeerOf returns an error: this system does not identify the peer, and a daemon that
+// runs commands must not rely on what the peer claims.
 func PeerOf(*net.UnixConn) (Peer, error) { return Peer{UID: -1}, errUnidentified }

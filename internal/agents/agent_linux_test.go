@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Nothing is told to anybody, and nobody is asked for a newer version.
+// All agents run with telemetry and update checks disabled.
 var claude = agent{
 	name: "Claude Code",
 	wire: anthropic{},
@@ -47,7 +47,7 @@ var codex = agent{
 	conversation: field("thread_id"),
 }
 
-// codexModel is where the model of Codex is.
+// codexModel returns the settings that point Codex to the scripted model.
 func codexModel(r *rig) string {
 	return `
 model = "scripted"
@@ -71,12 +71,12 @@ var geminiCLI = agent{
 		if err := json.Unmarshal([]byte(block(r.t, "gemini settings.json")), &settings); err != nil {
 			r.t.Fatal(err)
 		}
-		// What has SECRET in its name it passes on only if it is told to.
+		// It passes on variables with SECRET in the name only if they are listed.
 		settings["mcpServers"].(object)["trl"].(object)["env"] = object{"TRL_SECRET_PIN": "$TRL_SECRET_PIN"}
 		settings["security"] = object{"auth": object{"selectedType": "gemini-api-key"}}
 		settings["general"] = object{"enableAutoUpdate": false, "enableAutoUpdateNotification": false}
 		settings["privacy"] = object{"usageStatisticsEnabled": false}
-		r.write(filepath.Join(r.home(), ".gemini", "settings.json"), encoded(settings))
+		r.write(filepath.Join(r.home(), ".gemini", "settings.json"), mustJSON(settings))
 	},
 	env: func(r *rig) []string {
 		return []string{"GEMINI_API_KEY=" + r.key(), "GOOGLE_GEMINI_BASE_URL=" + r.model.URL}
@@ -86,7 +86,7 @@ var geminiCLI = agent{
 	},
 }
 
-// field finds the first value of a field in lines of JSON.
+// field returns a function that finds the first value of a field in lines of JSON.
 func field(name string) func(string) string {
 	value := regexp.MustCompile(`"` + name + `":"([^"]+)"`)
 	return func(output string) string {

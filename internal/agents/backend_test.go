@@ -11,29 +11,29 @@ import (
 	"testing"
 )
 
-// given is what an agent puts before its model.
-type given struct {
-	results []result // of the calls of the turn before
+// modelInput is what an agent sends to its model.
+type modelInput struct {
+	results []result // results of the calls of the previous turn
 	tools   []string // names of TRL's tools, as in `trl mcp`
 	body    string   // the whole request
 }
 
-// result is what a tool has answered, as the model reads it.
+// result is the result of a tool, as the model reads it.
 type result struct {
 	text   string
-	failed bool // if the agent's protocol tells
+	failed bool // always false if the agent's protocol does not say
 }
 
-// said is the answer to the only call of the turn before.
-func (g given) said() string {
+// toolText returns the result of the only call of the previous turn.
+func (g modelInput) toolText() string {
 	if len(g.results) != 1 {
 		return fmt.Sprintf("%d results where one was expected", len(g.results))
 	}
 	return g.results[0].text
 }
 
-// reply is what the model answers: calls of TRL's tools, or else words that end
-// the turn.
+// reply is the answer of the model: calls of TRL's tools, or else words that end the
+// turn.
 type reply struct {
 	words string
 	calls []call
@@ -54,31 +54,31 @@ func use(tool string, args object) reply {
 }
 
 // turn is one step of the model.
-type turn func(given) reply
+type turn func(modelInput) reply
 
-// wire is how one vendor's API is spoken.
+// wire implements the server side of one vendor's API.
 type wire interface {
-	// read takes a request apart. A request without tools is an agent's own
-	// affair, a title for the conversation or the like, and no turn.
-	read(path string, body []byte) (g given, isTurn bool, err error)
+	// read parses a request. A request without tools is for the agent's own use,
+	// such as a title for the conversation, and is not a turn.
+	read(path string, body []byte) (g modelInput, isTurn bool, err error)
 	// write streams the n-th reply.
 	write(w *events, n int, r reply)
 }
 
-// backend is a vendor's API with a script in the place of the model.
+// backend serves a vendor's API with a script in place of the model.
 type backend struct {
 	*httptest.Server
 	t    *testing.T
 	wire wire
 
-	mu     sync.Mutex // guards what follows
-	script []turn
-	always turn    // instead of a script; nil: there is one
-	seen   []given // one for each turn of this script
-	said   int     // turns of all scripts: ids in a conversation are unique
+	mu        sync.Mutex // guards the fields below
+	script    []turn
+	everyTurn turn         // used instead of script if not nil
+	seen      []modelInput // one for each turn of this script
+	turns     int          // turns of all scripts, for ids that are unique in a conversation
 }
 
-// serve starts a backend; it ends with the test.
+// serve starts a backend, which is closed at the end of the test.
 func serve(t *testing.T, w wire) *backend {
 	b := &backend{t: t, wire: w}
 	b.Server = httptest.NewServer(b)
@@ -86,28 +86,28 @@ func serve(t *testing.T, w wire) *backend {
 	return b
 }
 
-// expect sets what the model does from now on.
+// expect sets the script of the model from now on.
 func (b *backend) expect(script ...turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.script, b.seen = script, nil
 }
 
-// expectAny has the model do the same whatever it is asked, and how often.
+// expectAny makes the model answer every request with t, any number of times.
 func (b *backend) expectAny(t turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.always = t
+	b.everyTurn = t
 }
 
-// over reports a script that was not played to its end, and returns what the
-// model was given, turn by turn.
-func (b *backend) over() []given {
+// checkDone checks that the script was played to its end, and returns the input of
+// the model for each turn.
+func (b *backend) checkDone() []modelInput {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.seen) != len(b.script) {
-		b.t.Errorf("the agent asked its model %d times; the script has %d turns", len(b.seen), len(b.script))
+		b.t.Errorf("the agent called its model %d times, but the script has %d turns", len(b.seen), len(b.script))
 	}
 	return slices.Clone(b.seen)
 }
@@ -131,20 +131,20 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // next plays one turn.
-func (b *backend) next(g given) (n int, answer reply) {
+func (b *backend) next(g modelInput) (n int, answer reply) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.said++
-	if b.always != nil {
-		return b.said, b.always(g)
+	b.turns++
+	if b.everyTurn != nil {
+		return b.turns, b.everyTurn(g)
 	}
 	b.seen = append(b.seen, g)
 	at := len(b.seen)
 	if at > len(b.script) {
-		b.t.Errorf("the agent asked its model once more than the script has turns; it was told:\n%s", texts(g.results))
-		return b.said, say("The script is over.")
+		b.t.Errorf("the agent called its model after the end of the script, with:\n%s", texts(g.results))
+		return b.turns, say("The script is over.")
 	}
-	return b.said, b.script[at-1](g)
+	return b.turns, b.script[at-1](g)
 }
 
 func texts(results []result) string {
@@ -155,10 +155,10 @@ func texts(results []result) string {
 	return strings.Join(out, "\n---\n")
 }
 
-// object is a JSON object on its way out.
+// object is a JSON object to send.
 type object = map[string]any
 
-// events are server-sent events, each of which is on its way when sent.
+// events writes server-sent events, and flushes after each.
 type events struct{ w http.ResponseWriter }
 
 func newEvents(w http.ResponseWriter) *events {
@@ -166,13 +166,13 @@ func newEvents(w http.ResponseWriter) *events {
 	return &events{w}
 }
 
-// send sends an event; its kind is also a field of it.
+// send sends an event. Its kind, if not empty, is also added to data.
 func (e *events) send(kind string, data object) {
 	if kind != "" {
 		data["type"] = kind
 		fmt.Fprintf(e.w, "event: %s\n", kind)
 	}
-	fmt.Fprintf(e.w, "data: %s\n\n", encoded(data))
+	fmt.Fprintf(e.w, "data: %s\n\n", mustJSON(data))
 	if f, ok := e.w.(http.Flusher); ok {
 		f.Flush()
 	}

@@ -19,15 +19,15 @@ import (
 
 const (
 	fedKills   = 60
-	fedMessage = 400_000 // as long as one with a file in it
+	fedMessage = 400_000 // bytes, like a message that contains a file
 )
 
-// TestFeedThroughKills talks to Claude Code over its standard input, in a session,
-// and kills the daemon while it sends long messages. Half a message would end the
-// agent; one that came twice would be answered twice.
+// TestFeedThroughKills sends messages to Claude Code over its standard input, in a
+// session, and kills the daemon during long messages. Half a message would end the
+// agent; a duplicate would be answered twice.
 func TestFeedThroughKills(t *testing.T) {
 	r := start(t, claude)
-	r.model.expectAny(func(given) reply { return say("noted") })
+	r.model.expectAny(func(modelInput) reply { return say("noted") })
 	if out, err := r.command(r.trl, "serve", "--detach").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -59,24 +59,24 @@ func TestFeedThroughKills(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	kills, messages := 0, 0
 	for ; kills < fedKills; messages++ {
-		strikes := 1 + rnd.IntN(3)
-		struck := make(chan int)
-		go func() { struck <- strike(t.Context(), c, rnd, strikes) }()
-		said, err := json.Marshal(object{"type": "user", "message": object{"role": "user", "content": fmt.Sprint(messages, strings.Repeat(" word", fedMessage/5))}})
+		times := 1 + rnd.IntN(3)
+		killed := make(chan int)
+		go func() { killed <- killDaemon(t.Context(), c, rnd, times) }()
+		message, err := json.Marshal(object{"type": "user", "message": object{"role": "user", "content": fmt.Sprint(messages, strings.Repeat(" word", fedMessage/5))}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Input(t.Context(), api.ExecInputParams{ExecID: s.ExecID, Data: string(said) + "\n", Key: fmt.Sprint(messages), Whole: true}); err != nil {
+		if _, err := c.Input(t.Context(), api.ExecInputParams{ExecID: s.ExecID, Data: string(message) + "\n", Key: fmt.Sprint(messages), Whole: true}); err != nil {
 			t.Fatalf("message %d: %v", messages, err)
 		}
-		kills += <-struck
+		kills += <-killed
 		select {
 		case err := <-answers:
 			if err != nil {
 				t.Fatalf("message %d: %v", messages, err)
 			}
 		case <-time.After(patience):
-			t.Fatalf("message %d is not answered", messages)
+			t.Fatalf("message %d: no answer", messages)
 		}
 	}
 	if _, err := c.Input(t.Context(), api.ExecInputParams{ExecID: s.ExecID, EOF: true}); err != nil {
@@ -85,26 +85,27 @@ func TestFeedThroughKills(t *testing.T) {
 	if err := <-answers; err != io.EOF {
 		t.Errorf("after the last answer: %v", err)
 	}
-	t.Logf("%d messages of %d KB, the daemon killed %d times with -9: each was answered once", messages, fedMessage/1000, kills)
+	t.Logf("%d messages of %d KB, daemon killed %d times with SIGKILL: each message was answered once", messages, fedMessage/1000, kills)
 }
 
-// strike kills the daemon so often, at random moments.
-func strike(ctx context.Context, c *client.Client, rnd *rand.Rand, times int) (struck int) {
+// killDaemon kills the daemon the given number of times, at random moments, and
+// returns how often it did.
+func killDaemon(ctx context.Context, c *client.Client, rnd *rand.Rand, times int) (killed int) {
 	for range times {
 		info, err := c.SystemInfo(ctx)
 		if err != nil {
-			return struck
+			return killed
 		}
-		time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond) // pace: a random moment is what is wanted
+		time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond) // pace: kill at a random moment
 		if syscall.Kill(info.PID, syscall.SIGKILL) == nil {
-			struck++
+			killed++
 		}
 	}
-	return struck
+	return killed
 }
 
 // answersIn sends nil for every answer in the agent's output, and returns io.EOF when
-// the agent has ended as it should.
+// the agent has exited with status 0.
 func answersIn(output *client.Stream, answers chan<- error) error {
 	r, w := io.Pipe()
 	go func() {
@@ -114,7 +115,7 @@ func answersIn(output *client.Stream, answers chan<- error) error {
 				return
 			}
 			if data, err := chunk.Content(); err == nil && chunk.Type == api.ChunkStdout {
-				_, _ = w.Write(data) // the reader takes all
+				_, _ = w.Write(data) // the reader reads everything
 			}
 		}
 		w.Close()

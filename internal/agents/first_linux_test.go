@@ -13,22 +13,22 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// TestFirstCommand goes from nothing to the first command that Claude Code runs
-// through TRL, on a Debian on which nothing was ever installed but Claude Code:
-// the script that brings the binary, the command of docs/agents.md, the question.
+// TestFirstCommand goes from a fresh Debian, on which only Claude Code is installed,
+// to the first command that Claude Code runs through TRL: the install script, the
+// command of docs/agents.md, the prompt.
 func TestFirstCommand(t *testing.T) {
 	release := os.Getenv("TRL_DIST")
 	if release == "" {
-		trltest.Need(t, os.ErrNotExist) // `.ci/run agents` makes one
+		trltest.Need(t, os.ErrNotExist) // `.ci/run agents` builds one
 	}
 	system := trltest.NewSystem(t)
 	bare := claude
 	bare.configure = func(*rig) {}
 	r := start(t, bare)
-	r.apart = true
+	r.ownSystem = true
 	files := httptest.NewServer(http.FileServer(http.Dir(release)))
 	t.Cleanup(files.Close)
-	// The agent, and what a person fetches the script with.
+	// The agent, and wget to fetch the script.
 	native, err := filepath.EvalSymlinks(filepath.Join(r.bin, "claude"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,16 +41,16 @@ func TestFirstCommand(t *testing.T) {
 		}
 	}
 	r.model.expect(
-		func(given) reply { return use("run", object{"command": "echo The first of $(uname)"}) },
-		func(g given) reply { return say("It printed: " + g.said()) },
+		func(modelInput) reply { return use("run", object{"command": "echo The first of $(uname)"}) },
+		func(g modelInput) reply { return say("It printed: " + g.toolText()) },
 	)
 	commands := []string{
 		"wget -qO- " + files.URL + "/install.sh | sh",
 		strings.TrimSpace(block(t, "claude mcp add")),
 		`claude -p "Run a command." --allowedTools mcp__trl`,
 	}
-	// A person's login has a directory for sockets, which agents do not always
-	// tell their servers.
+	// A login session has a directory for sockets, but agents do not always pass
+	// its variable to their servers.
 	script := "mkdir -p /root/project; cd /root/project; mkdir -p -m 700 /run/user/0; export PATH=/root/.local/bin:$PATH\n"
 	for i, command := range commands {
 		script += command + "\n" + "echo took " + strconv.Itoa(i+1) + " $(cut -d' ' -f1 /proc/uptime)\n"
@@ -60,9 +60,9 @@ func TestFirstCommand(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "It printed: exit 0") || !strings.Contains(string(out), "The first of Linux") {
-		t.Errorf("the agent says:\n%s", out)
+		t.Errorf("the agent printed:\n%s", out)
 	}
-	r.model.over()
+	r.model.checkDone()
 	var before float64
 	var times []string
 	for line := range strings.Lines(string(out)) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOverHTTP lets agents use a daemon that they reach over HTTP, as docs/agents.md
-// says: every request there has a server of its own.
+// TestOverHTTP lets agents use a daemon over HTTP, as in docs/agents.md, where every
+// request gets its own server.
 func TestOverHTTP(t *testing.T) {
 	for _, c := range []struct {
 		agent
@@ -43,28 +43,28 @@ func TestOverHTTP(t *testing.T) {
 			}
 			var exec string
 			r.model.expect(
-				func(given) reply { return use("run", object{"command": "cd /usr; x=41", "session": "web"}) },
-				func(given) reply {
+				func(modelInput) reply { return use("run", object{"command": "cd /usr; x=41", "session": "web"}) },
+				func(modelInput) reply {
 					return use("run", object{"command": "echo $((x+1)) in $PWD; sleep 3; echo late", "session": "web", "wait_s": 0.5})
 				},
-				func(g given) reply {
-					exec = execID.FindString(g.said())
-					if !strings.HasPrefix(g.said(), "running") && !strings.Contains(g.said(), `"state":"running"`) || !strings.Contains(g.said(), "42 in /usr") {
-						t.Errorf("the model is told:\n%s", g.said())
+				func(g modelInput) reply {
+					exec = execID.FindString(g.toolText())
+					if !strings.HasPrefix(g.toolText(), "running") && !strings.Contains(g.toolText(), `"state":"running"`) || !strings.Contains(g.toolText(), "42 in /usr") {
+						t.Errorf("the model got:\n%s", g.toolText())
 					}
 					return use("output", object{"exec": exec, "until": "exit"})
 				},
-				func(g given) reply {
-					if !strings.Contains(g.said(), "exit 0") || !strings.Contains(g.said(), "late") {
-						t.Errorf("the model is told:\n%s", g.said())
+				func(g modelInput) reply {
+					if !strings.Contains(g.toolText(), "exit 0") || !strings.Contains(g.toolText(), "late") {
+						t.Errorf("the model got:\n%s", g.toolText())
 					}
 					return say("All is done.")
 				},
 			)
 			if out := r.run(r.begin("Work.")); !strings.Contains(out, "All is done.") {
-				t.Errorf("the agent does not tell what its model said:\n%s", out)
+				t.Errorf("the agent does not print its model's last message:\n%s", out)
 			}
-			r.model.over()
+			r.model.checkDone()
 		})
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// inspector is the command line of the MCP Inspector, which has no model: the
-// judge of the protocol itself.
+// inspector is the command line of the MCP Inspector, which has no model: it tests
+// the protocol itself.
 var inspector = agent{name: "MCP Inspector", wire: anthropic{}, configure: func(*rig) {}, env: func(*rig) []string { return nil }}
 
 // TestInspector lists the tools with the MCP Inspector, and calls every one of
-// them. Each call is made by a new `trl mcp`: what is between them is with the
+// them. Each call is made by a new `trl mcp`: all state between calls is in the
 // daemon.
 func TestInspector(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestInspector(t *testing.T) {
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 		if tool.Description == "" || tool.InputSchema.Type != "object" {
-			t.Errorf("%s: it is not told what it does, or what it takes", tool.Name)
+			t.Errorf("%s: no description or no input schema", tool.Name)
 		}
 	}
 	slices.Sort(names)
@@ -44,13 +44,13 @@ func TestInspector(t *testing.T) {
 		t.Errorf("tools (-want +got):\n%s", diff)
 	}
 	exec := ""
-	for _, s := range every {
+	for _, s := range allSteps {
 		made := s.call(exec).calls[0]
 		args := []string{"--tool-name", made.tool}
 		for name, value := range made.args {
 			text, isText := value.(string)
 			if !isText {
-				text = encoded(value)
+				text = mustJSON(value)
 			}
 			args = append(args, "--tool-arg", name+"="+text)
 		}
@@ -69,11 +69,11 @@ func TestInspector(t *testing.T) {
 	}
 }
 
-// TestApart sees that there is no way out of the network that agents run in.
-func TestApart(t *testing.T) {
-	if os.Getenv(apartVariable) == "" {
+// TestNetworkIsIsolated checks that agents run in a network without a way out.
+func TestNetworkIsIsolated(t *testing.T) {
+	if os.Getenv(isolatedVariable) == "" {
 		_, err := installed()
-		t.Skip("no agents are run:", err)
+		t.Skip("agents are not run:", err)
 	}
 	devices, err := filepath.Glob("/proc/sys/net/ipv4/conf/*")
 	if err != nil {
@@ -81,7 +81,7 @@ func TestApart(t *testing.T) {
 	}
 	for _, device := range devices {
 		if name := filepath.Base(device); !slices.Contains([]string{"all", "default", "lo"}, name) {
-			t.Errorf("there is a network device %s", name)
+			t.Errorf("unexpected network device %s", name)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func block(t *testing.T, name string) string {
 
 type fenced struct{ name, language, text string }
 
-// blocks are all fenced blocks of the page.
+// blocks returns all fenced blocks of the page.
 func blocks(t *testing.T) []fenced {
 	t.Helper()
 	page, err := os.ReadFile(pageFile)
@@ -52,16 +52,16 @@ func blocks(t *testing.T) []fenced {
 	return found
 }
 
-// TestPage reads what docs/agents.md tells people to write into files: it is
-// JSON or TOML, and starts `trl mcp`.
+// TestPage checks the configuration files in docs/agents.md: they are valid JSON or
+// TOML, and start `trl mcp`.
 func TestPage(t *testing.T) {
 	all := blocks(t)
 	if len(all) < 9 {
-		t.Errorf("only %d blocks were found", len(all))
+		t.Errorf("found only %d blocks", len(all))
 	}
 	for _, b := range all {
 		if b.name == "" {
-			t.Errorf("a block has no comment before it that names it:\n%s", b.text)
+			t.Errorf("a block has no comment with its name before it:\n%s", b.text)
 		}
 		var value map[string]any
 		switch b.language {
@@ -80,7 +80,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// startsTRL finds an entry trl whose command and arguments are `trl mcp`.
+// startsTRL reports whether value contains an entry trl whose command and arguments
+// are `trl mcp`.
 func startsTRL(value any) bool {
 	object, ok := value.(map[string]any)
 	if !ok {

@@ -18,16 +18,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// dirVariable says where npm has installed the agents.
+// dirVariable names the directory where npm has installed the agents.
 const dirVariable = "TRL_AGENTS_DIR"
 
-// apartVariable is set in the process that has a network of its own.
-const apartVariable = "TRL_AGENTS_APART"
+// isolatedVariable is set in the process that runs in its own network namespace.
+const isolatedVariable = "TRL_AGENTS_APART"
 
-// TestMain runs the tests in a network of their own, in which there is loopback
-// and nothing else: an agent that wants to tell somebody something can't.
+// TestMain runs the tests in their own network namespace, which has only a loopback
+// device: agents cannot send data out.
 func TestMain(m *testing.M) {
-	if os.Getenv(apartVariable) != "" {
+	if os.Getenv(isolatedVariable) != "" {
 		if err := raiseLoopback(); err != nil {
 			fmt.Fprintln(os.Stderr, "loopback:", err)
 			os.Exit(1)
@@ -35,29 +35,29 @@ func TestMain(m *testing.M) {
 		trltest.Main(m)
 	}
 	if _, err := installed(); err != nil && os.Getenv("CI") == "" {
-		os.Exit(m.Run()) // they will say what is missing
+		os.Exit(m.Run()) // the tests report what is missing
 	}
-	// There, nothing could be fetched for building it.
+	// Build it here: in the namespace, the build could not download modules.
 	binary, err := trltest.Binary()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := apart(binary)
+	code := runIsolated(binary)
 	if os.Getenv(trltest.BinaryVariable) == "" {
-		_ = os.RemoveAll(filepath.Dir(binary)) // a directory in the system's own for such
+		_ = os.RemoveAll(filepath.Dir(binary)) // a temporary directory
 	}
 	os.Exit(code)
 }
 
-// apart runs this test binary again, in a network of its own.
-func apart(binary string) (code int) {
+// runIsolated runs this test binary again in its own network namespace.
+func runIsolated(binary string) (code int) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), apartVariable+"=1", trltest.BinaryVariable+"="+binary)
+	cmd.Env = append(os.Environ(), isolatedVariable+"=1", trltest.BinaryVariable+"="+binary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
-		// Who may not make a network may do so in a user namespace.
+		// An unprivileged user can create a network namespace in a user namespace.
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
@@ -67,13 +67,13 @@ func apart(binary string) (code int) {
 		return failed.ExitCode()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "a network of its own:", err)
+		fmt.Fprintln(os.Stderr, "network namespace:", err)
 		return 1
 	}
 	return 0
 }
 
-// raiseLoopback switches on the loopback device of this network.
+// raiseLoopback brings up the loopback device.
 func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -88,11 +88,11 @@ func raiseLoopback() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
-// installed is the directory of the agents' commands.
+// installed returns the directory of the agents' commands.
 func installed() (string, error) {
 	dir := os.Getenv(dirVariable)
 	if dir == "" {
-		return "", fmt.Errorf("%s does not say where the agents are (`.ci/run agents` installs them)", dirVariable)
+		return "", fmt.Errorf("%s is not set: it names the directory of the agents (`.ci/run agents` installs them)", dirVariable)
 	}
 	bin := filepath.Join(dir, "node_modules", ".bin")
 	for _, name := range []string{"claude", "codex", "gemini", "mcp-inspector"} {
@@ -107,14 +107,14 @@ func installed() (string, error) {
 type agent struct {
 	name string
 	wire wire
-	// configure writes its settings: the ones that docs/agents.md shows, and
-	// where the model is.
+	// configure writes its settings: those of docs/agents.md, and the address of
+	// the model.
 	configure func(r *rig)
 	env       func(r *rig) []string
-	// begin starts a conversation, resume goes on with it.
+	// begin starts a conversation, resume continues it.
 	begin  func(prompt string) []string
 	resume func(id, prompt string) []string
-	// conversation finds the id of the conversation in what the agent prints.
+	// conversation finds the id of the conversation in the agent's output.
 	conversation func(output string) string
 }
 
@@ -122,20 +122,20 @@ type agent struct {
 // and the daemon that `trl mcp` starts for it. It is owned by its test.
 type rig struct {
 	agent
-	t       *testing.T
-	model   *backend
-	dir     string // everything is in here
-	project string
-	bin     string // of the agents
-	trl     string
-	apart   bool // the daemon is in a system of its own, and ends with that
+	t         *testing.T
+	model     *backend
+	dir       string // contains everything
+	project   string
+	bin       string // directory of the agents' commands
+	trl       string
+	ownSystem bool // the daemon runs in its own root file system, and ends with it
 }
 
-// patience is how long one run of an agent may take on a busy machine; alone it
-// takes seconds.
+// patience is how long one run of an agent may take on a busy machine; on an idle
+// one it takes seconds.
 const patience = 2 * time.Minute
 
-// start makes a rig. At the end nothing of it may be left.
+// start makes a rig. At the end of the test no process of it may be left.
 func start(t *testing.T, a agent) *rig {
 	bin, err := installed()
 	trltest.Need(t, err)
@@ -154,30 +154,30 @@ func start(t *testing.T, a agent) *rig {
 	return r
 }
 
-// end stops the daemon, and looks at what is left.
+// end stops the daemon, and checks that no process is left.
 func (r *rig) end() {
 	for _, variable := range r.env(r) {
 		if strings.HasSuffix(variable, "="+r.key()) {
-			r.without(variable)
+			r.checkNoProcessHas(variable)
 		}
 	}
-	// The daemon that `trl mcp` has started is there also when the agent is gone.
-	if !r.apart {
+	// The daemon that `trl mcp` has started outlives the agent.
+	if !r.ownSystem {
 		if out, err := r.command(r.trl, "stop").CombinedOutput(); err != nil {
 			r.t.Errorf("trl stop: %v\n%s", err, out)
 		}
 	}
-	r.without("HOME=" + r.home())
+	r.checkNoProcessHas("HOME=" + r.home())
 	if !r.t.Failed() {
-		_ = os.RemoveAll(r.dir) // agents may still be writing their notes
+		_ = os.RemoveAll(r.dir) // agents may still be writing files
 	} else {
-		r.t.Logf("kept for a look: %s", r.dir)
+		r.t.Logf("kept for inspection: %s", r.dir)
 	}
 }
 
-// without sees that no process with that variable in its environment outlives the
-// agent, but for what ends by itself in a moment.
-func (r *rig) without(variable string) {
+// checkNoProcessHas checks that no process with that variable in its environment
+// outlives the agent. It waits for processes that are about to end.
+func (r *rig) checkNoProcessHas(variable string) {
 	var left []trltest.Process
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // poll: until they have ended
 		if left = trltest.WithEnv(variable); len(left) == 0 {
@@ -186,14 +186,14 @@ func (r *rig) without(variable string) {
 	}
 	name, _, _ := strings.Cut(variable, "=")
 	for _, p := range left {
-		r.t.Errorf("%v is left, with %s of the agent", p, name)
+		r.t.Errorf("%v is still running, with %s of the agent", p, name)
 		_ = syscall.Kill(p.PID, syscall.SIGKILL) // the next test must not find it
 	}
 }
 
 func (r *rig) home() string { return filepath.Join(r.dir, "home") }
 
-// key opens nothing; it is like no other, so that it can be found.
+// key returns a fake API key that is unique, so that it can be found.
 func (r *rig) key() string { return "key-of-" + filepath.Base(r.dir) }
 
 func (r *rig) write(path, text string) {
@@ -206,10 +206,10 @@ func (r *rig) write(path, text string) {
 	}
 }
 
-// command is a program in the project directory, with nothing of the
-// environment of who runs the tests but where programs are.
+// command returns a program to run in the project directory. Of the environment of
+// the tests it gets only PATH.
 func (r *rig) command(name string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // also after the end of the test
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // it is also used after the end of the test
 	r.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = r.project
@@ -217,14 +217,14 @@ func (r *rig) command(name string, args ...string) *exec.Cmd {
 		"PATH="+strings.Join([]string{filepath.Dir(r.trl), r.bin, os.Getenv("PATH")}, ":"),
 		"LANG=C.UTF-8", "TERM=dumb")
 	cmd.Env = append(cmd.Env, r.env(r)...)
-	// In a group of its own, as a shell would start it.
+	// In its own process group, as a shell would start it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-// run runs the agent to its end, and returns what it printed.
+// run runs the agent to its end, and returns its standard output.
 func (r *rig) run(args []string) string {
 	r.t.Helper()
 	cmd := r.command(args[0], args[1:]...)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSecret gives a secret to commands, typed and as a variable. The commands
-// have it, and no request that reaches a model does, also if they print it.
+// TestSecret passes a secret to commands, typed and as a variable. The commands get
+// it, and no request to a model contains it, even if they print it.
 func TestSecret(t *testing.T) {
 	const pin = "pin-that-no-model-sees"
 	for _, a := range []agent{claude, codex, geminiCLI} {
@@ -17,34 +17,34 @@ func TestSecret(t *testing.T) {
 			r := start(t, a)
 			exec := ""
 			r.model.expect(
-				func(given) reply {
+				func(modelInput) reply {
 					return use("run", object{"command": "read -rsp 'PIN: ' pin; echo; echo ${#pin} characters: $pin", "tty": true})
 				},
-				func(g given) reply {
-					if !strings.Contains(g.said(), "password") {
-						t.Errorf("the model is not told what is waited for:\n%s", g.said())
+				func(g modelInput) reply {
+					if !strings.Contains(g.toolText(), "password") {
+						t.Errorf("the model does not see that a password is wanted:\n%s", g.toolText())
 					}
-					exec = execID.FindString(g.said())
+					exec = execID.FindString(g.toolText())
 					return use("input", object{"exec": exec, "secret": "PIN"})
 				},
-				func(given) reply { return use("output", object{"exec": exec, "until": "exit", "wait_s": 20}) },
-				func(g given) reply {
-					if !strings.Contains(g.said(), "22 characters: ") {
-						t.Errorf("what was typed is not the secret:\n%s", g.said())
+				func(modelInput) reply { return use("output", object{"exec": exec, "until": "exit", "wait_s": 20}) },
+				func(g modelInput) reply {
+					if !strings.Contains(g.toolText(), "22 characters: ") {
+						t.Errorf("the typed text is not the secret:\n%s", g.toolText())
 					}
 					return use("run", object{"command": "echo ${#PIN} characters: $PIN", "secrets": []string{"PIN"}})
 				},
-				func(g given) reply {
-					if !strings.Contains(g.said(), "22 characters: ") {
-						t.Errorf("the variable is not the secret:\n%s", g.said())
+				func(g modelInput) reply {
+					if !strings.Contains(g.toolText(), "22 characters: ") {
+						t.Errorf("the variable is not the secret:\n%s", g.toolText())
 					}
 					return say("Done.")
 				},
 			)
 			r.run(r.begin("Use the PIN."))
-			for i, g := range r.model.over() {
+			for i, g := range r.model.checkDone() {
 				if strings.Contains(g.body, pin) {
-					t.Errorf("the secret is before the model in turn %d", i+1)
+					t.Errorf("the secret is in the request to the model in turn %d", i+1)
 				}
 			}
 		})

@@ -18,16 +18,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// told is how often the story is told with each agent.
-func told() int {
+// storyRuns returns how often the story runs with each agent.
+func storyRuns() int {
 	if os.Getenv("TRL_LONG") == "1" {
-		return 20 // in a row: luck does not last so long
+		return 20 // in a row, to find rare failures
 	}
-	return 2 // once for each way to die
+	return 2 // once for each way to be killed
 }
 
-// server is what an agent starts in the background: it says when it listens,
-// answers every connection, and notes it in its log.
+// server is a server that an agent starts in the background: it prints a line when it
+// listens, answers every connection, and logs it.
 const server = `import socket, sys
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -43,128 +43,130 @@ while True:
     connection.close()
 `
 
-// counter prints numbered lines, also while nobody looks, and notes in a file how
-// far it is. It ends when the file exists that it is told.
+// counter prints numbered lines, also without a reader, and writes the number to a
+// file. It ends when the file that its argument names exists.
 const counter = `i=0
 while [ ! -e "$1" ]; do i=$((i+1)); echo "line $i"; echo $i >|../progress; sleep 0.01; done
 echo "counted to $i"
 `
 
 const (
-	// unseen is how many lines are written while there is no agent.
-	unseen = 50
-	// moment is more than they take on a busy machine.
-	moment = 20 * time.Second
+	// unattendedLines is how many lines are written while there is no agent.
+	unattendedLines = 50
+	// unattendedTime is more time than they take on a busy machine.
+	unattendedTime = 20 * time.Second
 )
 
 // TestStory is a day of an agent: it works in a directory, starts a server, waits
-// for it and reads its log; it is killed with -9 while a command runs, every other
-// time with all that is below it. Resumed, it finds the session, reads what came
-// meanwhile without a gap, sees the server answer, and ends it. Nothing is left.
+// for it and reads its log. It is killed with SIGKILL while a command runs, every
+// other time with all its descendants. When resumed, it finds the session, reads the
+// output written meanwhile without a gap, sees the server answer, and stops it.
+// No process is left.
 func TestStory(t *testing.T) {
 	for _, a := range []agent{claude, codex} {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			var took time.Duration
-			for i := range told() {
+			for i := range storyRuns() {
 				if !t.Run(strconv.Itoa(i+1), func(t *testing.T) {
 					began := time.Now()
-					tell(t, a, i%2 == 0)
+					runStory(t, a, i%2 == 0)
 					took += time.Since(began)
 				}) {
 					return
 				}
 			}
-			t.Logf("told %d times in a row, %s each", told(), (took / time.Duration(told())).Round(10*time.Millisecond))
+			t.Logf("ran %d times in a row, %s each", storyRuns(), (took / time.Duration(storyRuns())).Round(10*time.Millisecond))
 		})
 	}
 }
 
-func tell(t *testing.T, a agent, whole bool) {
+func runStory(t *testing.T, a agent, whole bool) {
 	r := start(t, a)
 	port := freePort(t)
 	enough := filepath.Join(r.project, "enough")
 	r.write(filepath.Join(r.project, "app", "server.py"), server)
 	r.write(filepath.Join(r.project, "app", "count.sh"), counter)
-	must := func(about, said string, parts ...string) {
+	contains := func(about, text string, parts ...string) {
 		for _, part := range parts {
-			if !strings.Contains(said, part) {
-				t.Errorf("%s: the model is not told %q:\n%s", about, part, said)
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: the model does not read %q:\n%s", about, part, text)
 			}
 		}
 	}
 
 	var serving string // the id of the server's command
 	r.model.expect(
-		func(given) reply { return use("run", object{"command": "cd app"}) },
-		func(given) reply {
+		func(modelInput) reply { return use("run", object{"command": "cd app"}) },
+		func(modelInput) reply {
 			return use("run", object{"command": fmt.Sprintf("python3 server.py %d & basename \"$PWD\"", port)})
 		},
-		func(g given) reply {
-			must("the next call is where the last one went", g.said(), "exit 0", "\napp")
-			serving = execID.FindString(g.said())
+		func(g modelInput) reply {
+			contains("the next call is in the directory of the last one", g.toolText(), "exit 0", "\napp")
+			serving = execID.FindString(g.toolText())
 			return use("output", object{"exec": serving, "until": "pattern", "pattern": "listening on [0-9]+", "wait_s": 20})
 		},
-		func(g given) reply {
-			must("the server's log line is waited for", g.said(), fmt.Sprint("listening on ", port))
+		func(g modelInput) reply {
+			contains("waiting for the server's log line", g.toolText(), fmt.Sprint("listening on ", port))
 			ask(t, port)
 			return use("output", object{"exec": serving, "until": "pattern", "pattern": "answer 1", "wait_s": 20})
 		},
-		func(g given) reply {
-			must("the server's log", g.said(), "answer 1")
-			// It lasts until after the death of who asked for it.
+		func(g modelInput) reply {
+			contains("the server's log", g.toolText(), "answer 1")
+			// It runs until after the agent is killed.
 			return use("run", object{"command": "sh count.sh ../enough", "wait_s": 50})
 		},
 	)
-	id := r.killAt("Start the server, then count.", whole, func() bool { return r.progress() > 0 })
-	r.model.over()
+	id := r.killAt("Start the server, then count.", whole, func() bool { return r.counted() > 0 })
+	r.model.checkDone()
 
-	// Nobody who could have kept it is there; the command goes on alone.
-	killed := r.progress()
-	r.await(moment, "the command does not go on without the agent", func() bool { return r.progress() >= killed+unseen })
+	// The agent is gone; the command must keep running.
+	killed := r.counted()
+	r.waitUntil(unattendedTime, "the command does not keep running without the agent", func() bool { return r.counted() >= killed+unattendedLines })
 	r.write(enough, "")
 	r.model.expect(
-		func(given) reply { return use("sessions", nil) },
-		func(g given) reply {
-			must("what ran is found", g.said(), "main", "sh count.sh ../enough", "server.py")
+		func(modelInput) reply { return use("sessions", nil) },
+		func(g modelInput) reply {
+			contains("the commands are found", g.toolText(), "main", "sh count.sh ../enough", "server.py")
 			return use("output", object{"session": "main", "until": "exit", "wait_s": 20, "from": 0})
 		},
-		func(g given) reply {
-			must("the command ended by itself", g.said(), "exit 0")
-			if n := withoutGap(t, g.said()); n < killed+unseen {
-				t.Errorf("%d lines are told; there were %d at the death of the agent, and %d came after it", n, killed, unseen)
+		func(g modelInput) reply {
+			contains("the command ended by itself", g.toolText(), "exit 0")
+			if n := checkNoGap(t, g.toolText()); n < killed+unattendedLines {
+				t.Errorf("read %d lines; there were %d when the agent was killed, and %d more after it", n, killed, unattendedLines)
 			}
 			ask(t, port)
 			return use("output", object{"exec": serving, "from": 0, "until": "pattern", "pattern": "answer 2", "wait_s": 20})
 		},
-		func(g given) reply {
-			must("the server's log goes on", g.said(), "listening on", "\nanswer 1\nanswer 2")
+		func(g modelInput) reply {
+			contains("the server's log continues", g.toolText(), "listening on", "\nanswer 1\nanswer 2")
 			return use("stop", object{"exec": serving})
 		},
-		func(g given) reply {
+		func(g modelInput) reply {
 			if conn, err := net.Dial("tcp", address(port)); err == nil {
 				conn.Close()
-				t.Errorf("the port is not free when stop has answered:\n%s", g.said())
+				t.Errorf("the port is not free after stop has returned:\n%s", g.toolText())
 			}
 			return use("run", object{"command": "basename \"$PWD\""})
 		},
-		func(g given) reply {
-			must("the session is where it was", g.said(), "exit 0", "\napp")
+		func(g modelInput) reply {
+			contains("the session has kept its directory", g.toolText(), "exit 0", "\napp")
 			return say("All is done.")
 		},
 	)
 	if out := r.run(r.resume(id, "Go on.")); !strings.Contains(out, "All is done.") {
-		t.Errorf("the agent does not tell what its model said:\n%s", out)
+		t.Errorf("the agent does not print its model's last message:\n%s", out)
 	}
-	if seen := r.model.over(); len(seen) > 0 && !strings.Contains(seen[0].body, "Start the server, then count.") {
-		t.Error("what was resumed is not the same conversation")
+	if seen := r.model.checkDone(); len(seen) > 0 && !strings.Contains(seen[0].body, "Start the server, then count.") {
+		t.Error("the resumed conversation is not the same one")
 	}
 }
 
-// killAt runs the agent until it is at a point, and then kills it: as a whole, with
-// all that is below it, among which the daemon must not be; or all but `trl mcp`,
-// which then sees its input end. It returns the id of the conversation.
-func (r *rig) killAt(prompt string, whole bool, there func() bool) (id string) {
+// killAt runs the agent until reached returns true, and then kills it: if whole, with
+// all its descendants, which must not include the daemon; or else all of them except
+// `trl mcp`, which then reads the end of its input. It returns the id of the
+// conversation.
+func (r *rig) killAt(prompt string, whole bool, reached func() bool) (id string) {
 	r.t.Helper()
 	args := r.begin(prompt)
 	cmd := r.command(filepath.Join(r.bin, args[0]), args[1:]...)
@@ -189,45 +191,46 @@ func (r *rig) killAt(prompt string, whole bool, there func() bool) (id string) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		_, _ = io.Copy(&printed, lines) // for a look when it goes wrong
+		_, _ = io.Copy(&printed, lines) // for the failure message
 	}()
-	r.await(patience, "the agent does not come so far", func() bool {
+	r.waitUntil(patience, "the agent does not get this far", func() bool {
 		select {
 		case <-drained:
 			r.t.Fatalf("the agent ended early\n%s\n%s", printed.String(), stderr.String())
 		default:
 		}
-		return there()
+		return reached()
 	})
-	// By the tree of parents, as some agents and supervisors do it.
+	// Find descendants by parent, as some agents and supervisors do.
 	below := trltest.Descendants(cmd.Process.Pid)
 	if !slices.ContainsFunc(below, isServer) {
-		r.t.Errorf("no `trl mcp` is below the agent: %v", below)
+		r.t.Errorf("the agent has no descendant `trl mcp`: %v", below)
 	}
-	_ = cmd.Process.Kill() // it is there: nobody has waited for it
+	_ = cmd.Process.Kill() // can't fail: it was not waited for
 	for _, p := range below {
 		if whole || !isServer(p) {
-			_ = syscall.Kill(p.PID, syscall.SIGKILL) // it may have ended by itself
+			_ = syscall.Kill(p.PID, syscall.SIGKILL) // fails if it has ended by itself
 		}
 	}
 	<-drained
-	_ = cmd.Wait() // killed, as it should be
+	_ = cmd.Wait() // reports the kill
 	return id
 }
 
-// await looks until something is so.
-func (r *rig) await(patience time.Duration, otherwise string, so func() bool) {
+// waitUntil polls until the condition is true, and fails with message if it is not in
+// time.
+func (r *rig) waitUntil(patience time.Duration, message string, condition func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); !so(); {
+	for deadline := time.Now().Add(patience); !condition(); {
 		if time.Now().After(deadline) {
-			r.t.Fatal(otherwise)
+			r.t.Fatal(message)
 		}
-		time.Sleep(5 * time.Millisecond) // poll: between two looks
+		time.Sleep(5 * time.Millisecond) // poll: until the condition is true
 	}
 }
 
-// progress is how far the counter is; 0 before it runs.
-func (r *rig) progress() int {
+// counted returns the current number of the counter; 0 before it runs.
+func (r *rig) counted() int {
 	text, err := os.ReadFile(filepath.Join(r.project, "progress"))
 	if err != nil {
 		return 0
@@ -236,35 +239,35 @@ func (r *rig) progress() int {
 	return n
 }
 
-// isServer tells a process `trl mcp`.
+// isServer reports whether a process is `trl mcp`.
 func isServer(p trltest.Process) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 	words := strings.Split(string(line), "\x00")
 	return err == nil && len(words) > 1 && filepath.Base(words[0]) == "trl" && words[1] == "mcp"
 }
 
-// withoutGap sees that every line that was counted is there, once and in order,
+// checkNoGap checks that every line of the counter is in the text, once and in order,
 // and returns how many there are.
-func withoutGap(t *testing.T, said string) int {
+func checkNoGap(t *testing.T, text string) int {
 	t.Helper()
 	next := 1
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if total, ok := strings.CutPrefix(line, "counted to "); ok {
 			if total != strconv.Itoa(next-1) {
-				t.Errorf("%d lines are told, and %s were written", next-1, total)
+				t.Errorf("read %d lines, but %s were written", next-1, total)
 			}
 			return next - 1
 		}
 		if number, ok := strings.CutPrefix(line, "line "); ok {
 			if number != strconv.Itoa(next) {
-				t.Errorf("line %s comes where line %d should:\n%s", number, next, said)
+				t.Errorf("got line %s, want line %d:\n%s", number, next, text)
 				return next - 1
 			}
 			next++
 		}
 	}
-	t.Errorf("the end is missing:\n%s", said)
+	t.Errorf("the end is missing:\n%s", text)
 	return next - 1
 }
 
@@ -279,7 +282,7 @@ func freePort(t *testing.T) int {
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// ask connects to the server.
+// ask connects to the server, and checks its answer.
 func ask(t *testing.T, port int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address(port))
@@ -289,6 +292,6 @@ func ask(t *testing.T, port int) {
 	}
 	defer conn.Close()
 	if answer, err := io.ReadAll(conn); err != nil || string(answer) != "still here\n" {
-		t.Errorf("the server says %q, %v", answer, err)
+		t.Errorf("the server answered %q, %v", answer, err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 var errNoSuchPath = errors.New("no such path")
 
-// anthropic is the Messages API, as Claude Code speaks it.
+// anthropic is the Messages API, as Claude Code uses it.
 type anthropic struct{}
 
-// Tools are called mcp__trl__run there.
+// anthropicPrefix is the prefix of tool names, as in mcp__trl__run.
 const anthropicPrefix = "mcp__trl__"
 
-func (anthropic) read(path string, body []byte) (g given, isTurn bool, err error) {
+func (anthropic) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
 	if !strings.HasSuffix(path, "/v1/messages") {
 		return g, false, errNoSuchPath
 	}
@@ -35,7 +35,7 @@ func (anthropic) read(path string, body []byte) (g given, isTurn bool, err error
 			g.tools = append(g.tools, name)
 		}
 	}
-	// What came since the model spoke last.
+	// The results since the model's last message.
 	for _, message := range request.Messages {
 		if message.Role == "assistant" {
 			g.results = nil
@@ -51,7 +51,7 @@ func (anthropic) read(path string, body []byte) (g given, isTurn bool, err error
 		}
 		for _, block := range blocks {
 			if block.Type == "tool_result" {
-				g.results = append(g.results, result{text: plain(block.Content), failed: block.IsError})
+				g.results = append(g.results, result{text: resultText(block.Content), failed: block.IsError})
 			}
 		}
 	}
@@ -76,22 +76,22 @@ func (anthropic) write(e *events, n int, r reply) {
 		reason = "tool_use"
 		block(i,
 			object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d_%d", n, i), "name": anthropicPrefix + c.tool, "input": object{}},
-			object{"type": "input_json_delta", "partial_json": encoded(c.args)})
+			object{"type": "input_json_delta", "partial_json": mustJSON(c.args)})
 	}
 	e.send("message_delta", object{"delta": object{"stop_reason": reason}, "usage": object{"output_tokens": 1}})
 	e.send("message_stop", object{})
 }
 
-// openai is the Responses API, as Codex speaks it.
+// openai is the Responses API, as Codex uses it.
 type openai struct{}
 
-// Tools are in a namespace there.
+// openaiNamespace is the namespace of the tools.
 const openaiNamespace = "mcp__trl"
 
-// Codex puts a line on top of each result.
+// openaiHeader matches the lines that Codex puts before each result.
 var openaiHeader = regexp.MustCompile(`^Wall time: [0-9.]+ seconds\nOutput:\n`)
 
-func (openai) read(path string, body []byte) (g given, isTurn bool, err error) {
+func (openai) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
 	if !strings.HasSuffix(path, "/responses") {
 		return g, false, errNoSuchPath
 	}
@@ -119,7 +119,7 @@ func (openai) read(path string, body []byte) (g given, isTurn bool, err error) {
 	for _, item := range request.Input {
 		switch item.Type {
 		case "function_call_output":
-			g.results = append(g.results, result{text: openaiHeader.ReplaceAllString(plain(item.Output), "")})
+			g.results = append(g.results, result{text: openaiHeader.ReplaceAllString(resultText(item.Output), "")})
 		case "function_call", "message":
 			g.results = nil
 		}
@@ -140,7 +140,7 @@ func (openai) write(e *events, n int, r reply) {
 	for i, c := range r.calls {
 		items = append(items, object{
 			"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", n, i), "call_id": fmt.Sprintf("call_%d_%d", n, i),
-			"namespace": openaiNamespace, "name": c.tool, "arguments": encoded(c.args),
+			"namespace": openaiNamespace, "name": c.tool, "arguments": mustJSON(c.args),
 		})
 	}
 	for i, item := range items {
@@ -151,16 +151,16 @@ func (openai) write(e *events, n int, r reply) {
 	e.send("response.completed", object{"response": response})
 }
 
-// gemini is generateContent, as Gemini CLI speaks it.
+// gemini is generateContent, as Gemini CLI uses it.
 type gemini struct{}
 
-// Tools are called mcp_trl_run there.
+// geminiPrefix is the prefix of tool names, as in mcp_trl_run.
 const geminiPrefix = "mcp_trl_"
 
-// Gemini CLI puts each block of a result between two lines.
+// geminiWrap removes the two lines that Gemini CLI puts around each block of a result.
 var geminiWrap = strings.NewReplacer("<untrusted_context>\n", "", "\n</untrusted_context>", "")
 
-func (gemini) read(path string, body []byte) (g given, isTurn bool, err error) {
+func (gemini) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
 	if !strings.HasSuffix(path, ":streamGenerateContent") {
 		return g, false, errNoSuchPath
 	}
@@ -216,15 +216,15 @@ func (gemini) write(e *events, _ int, r reply) {
 	})
 }
 
-// plain is the text of a result: a string, or blocks with text in them.
-func plain(content json.RawMessage) string {
+// resultText returns the text of a result, which is a string or blocks of text.
+func resultText(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
 		return text
 	}
 	var blocks []struct{ Text string }
 	if err := json.Unmarshal(content, &blocks); err != nil {
-		return "a result of an unknown form: " + string(content)
+		return "unknown form of result: " + string(content)
 	}
 	var out []string
 	for _, block := range blocks {
@@ -233,8 +233,8 @@ func plain(content json.RawMessage) string {
 	return strings.Join(out, "\n")
 }
 
-// encoded is a value of a script as JSON.
-func encoded(value any) string {
+// mustJSON returns a value of a script as JSON.
+func mustJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // the script is wrong

@@ -15,10 +15,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// A client that cancels a call wants its command gone; one that goes away, or is
-// killed, may come back for it.
+// Cancelling a call stops its command. A client that disconnects or is killed does
+// not stop it, and may come back for it.
 func TestCancelledCallsAndLostClients(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	direct := r.direct()
 	running := func() (id string) {
 		list, err := direct.ListSessions(t.Context(), api.SessionListParams{State: api.StateRunning})
@@ -59,12 +59,12 @@ func TestCancelledCallsAndLostClients(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call to a server that was killed succeeded")
 	}
-	r.connect() // as an agent does that is started again
+	r.connect() // like a restarted agent
 	r.contains(r.ask("sessions", args{}).text, id, "echo before")
 	again := r.ask("output", args{"exec": id, "until": "exit"})
 	r.contains(again.text, "exit 0", "before\nafter")
 
-	// One that hangs up does the same.
+	// The same for a client that disconnects.
 	ended = call(t.Context(), "sleep 0.5; echo survived")
 	r.eventually("the command runs", func() bool { id = running(); return id != "" })
 	r.Close()
@@ -73,9 +73,10 @@ func TestCancelledCallsAndLostClients(t *testing.T) {
 	r.contains(r.ask("output", args{"exec": id, "until": "exit"}).text, "exit 0", "survived")
 }
 
-// Over HTTP a request that is closed may be one that was cut off.
+// Over HTTP, closing a request does not stop its command: the connection may have
+// been lost.
 func TestLostRequest(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overHTTP})
+	r := newRig(t, rigOptions{transport: overHTTP})
 	direct := r.direct()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -95,8 +96,8 @@ func TestLostRequest(t *testing.T) {
 	r.contains(r.ask("output", args{"until": "exit"}).text, "exit 0", "begun\ndone")
 }
 
-func TestProgressIsTold(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+func TestProgressIsReported(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		params := &sdk.CallToolParams{Name: "run", Arguments: args{"command": "for i in 1 2 3 4; do echo $i; sleep 1; done"}}
 		params.SetProgressToken("token")
 		if _, err := r.CallTool(t.Context(), params); err != nil {
@@ -111,14 +112,14 @@ func TestProgressIsTold(t *testing.T) {
 				}
 				last = p.Progress
 			case <-time.After(trltest.Patience):
-				t.Fatal("no progress was told")
+				t.Fatal("no progress notification")
 			}
 		}
 	})
 }
 
 func TestTheDaemonIsKilledUnderACall(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	info, err := r.direct().SystemInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -140,8 +141,8 @@ func TestTheDaemonIsKilledUnderACall(t *testing.T) {
 	r.contains((<-done).text, "exit 0", "one\ntwo")
 }
 
-// The first `trl mcp` starts the daemon, and what the agent has in its environment
-// is not given to it.
+// The first `trl mcp` starts the daemon, which does not inherit the environment of
+// the agent.
 func TestTheDaemonIsStarted(t *testing.T) {
 	dir, err := trltest.NewDir()
 	if err != nil {
@@ -153,7 +154,7 @@ func TestTheDaemonIsStarted(t *testing.T) {
 	agents := make([]*rig, 4) // all at once
 	ready := make(chan *rig, len(agents))
 	for range agents {
-		go func() { ready <- newRig(t, rigOptions{carrier: overStdio, daemon: daemon, env: env}) }()
+		go func() { ready <- newRig(t, rigOptions{transport: overStdio, daemon: daemon, env: env}) }()
 	}
 	for i := range agents {
 		agents[i] = <-ready
@@ -172,7 +173,7 @@ func TestTheDaemonIsStarted(t *testing.T) {
 		t.Errorf("%v has the agent's environment", p)
 	}
 	if err := trltest.Ping(t.Context(), daemon.Socket); err != nil {
-		t.Error("the daemon has ended with the agents:", err)
+		t.Error("the daemon ended with the agents:", err)
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "home", ".local", "state", "trl", "daemon.log"))
 	if err != nil || strings.Count(string(log), `"event":"ready"`) != 1 || !strings.Contains(string(log), strconv.Itoa(info.PID)) {
@@ -180,18 +181,18 @@ func TestTheDaemonIsStarted(t *testing.T) {
 	}
 }
 
-// TestNoCallLastsAMinute takes as long as calls can.
+// TestNoCallLastsAMinute makes each call take as long as it can.
 func TestNoCallLastsAMinute(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
 	t.Parallel()
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	deaf := r.ask("run", args{"command": "sleep 1000", "session": "deaf", "open_stdin": true, "wait_s": 0})
 	calls := map[string]args{
 		"run":    {"command": "sleep 1000", "wait_s": 50},
 		"output": {"exec": deaf.exec(), "pattern": "never", "search": "never"},
-		"input":  {"exec": deaf.exec(), "text": strings.Repeat("nobody reads this\n", 100_000)},
+		"input":  {"exec": deaf.exec(), "text": strings.Repeat("this is not read.\n", 100_000)},
 	}
 	type end struct {
 		tool string
@@ -201,7 +202,7 @@ func TestNoCallLastsAMinute(t *testing.T) {
 	for tool, a := range calls {
 		go func() {
 			began := time.Now()
-			r.try(tool, a)
+			r.call(tool, a)
 			ends <- end{tool, time.Since(began)}
 		}()
 	}

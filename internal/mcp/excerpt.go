@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// windowBytes is how much is read at each end to find that: progress bars
-	// and colors shrink to a fraction of what they were.
+	// windowBytes is how much is read at each end to fill a budget: as plain text,
+	// progress bars and colors shrink to a fraction of their size.
 	windowBytes = 256 << 10
-	// wholeBytes is how much is read as a whole: what a progress bar writes in
-	// some hours.
+	// wholeBytes is the size up to which an output is read as a whole: what a
+	// progress bar writes in some hours.
 	wholeBytes = 4 << 20
-	// hexBytes is how much of output that is no text is shown.
+	// hexBytes is how much of a binary output is shown.
 	hexBytes = 256
 )
 
-// budget is how much output a reply shows, by what it costs.
+// budget limits the output in a reply, in units of cost.
 type budget struct {
-	head int // how it began
-	tail int // how it ended, where errors mostly are
-	all  int // what else a reply may have in place of output: a screen, a list
+	head int // start of the output
+	tail int // end of the output, where most errors are
+	all  int // content in place of output: a screen, a list
 }
 
-// A reply stays below 16 KB on the wire: a model can be given that for one step
-// without losing sight of the others. Text and structured content both carry the
-// output, as clients show the one or the other to their model; where only the
+// A reply stays below 16 KB on the wire: a model can read that in one step without
+// losing sight of the others. Text and structured content both carry the output,
+// because some clients show their model the one and some the other. Where only the
 // text is sent it may be twice as long.
 var (
-	forBoth = budget{head: 1900, tail: 3400, all: 7300}
-	forText = budget{head: 4000, tail: 7000, all: 14500}
+	budgetWithStructured = budget{head: 1900, tail: 3400, all: 7300}
+	budgetTextOnly       = budget{head: 4000, tail: 7000, all: 14500}
 )
 
 func (b budget) page() int { return b.head + b.tail }
 
-// cost is what a text takes on the wire, where it is a JSON string.
+// cost returns the size of a text on the wire, as a JSON string.
 func cost(text string) int {
 	n := len(text)
 	for i := range len(text) {
@@ -52,7 +52,7 @@ func cost(text string) int {
 	return n
 }
 
-// span is a part of a journal, by offsets.
+// span is a range of offsets in a journal.
 type span struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
@@ -60,35 +60,35 @@ type span struct {
 
 func (s span) size() int64 { return s.To - s.From }
 
-// segment is bytes of a journal that follow one another, or a gap in it.
-type segment struct {
+// chunk is contiguous bytes of a journal, or a gap in it.
+type chunk struct {
 	offset int64
 	data   []byte
-	gap    int64 // so many bytes were not kept
+	gap    int64 // number of bytes that were not kept
 }
 
-// stretch is a part of a journal as it was read. One stream of two has holes
-// where the other one is.
-type stretch struct {
-	span     // that was asked for; To is where the next one begins
-	segments []segment
+// outputRange is a part of a journal that was read. If only one of two streams was
+// read, offsets jump where the other one wrote.
+type outputRange struct {
+	span   // the range that was read; To is where the next read begins
+	chunks []chunk
 }
 
-// bytes is what is there, in one piece.
-func (s *stretch) bytes() []byte {
-	if len(s.segments) == 1 {
-		return s.segments[0].data
+// bytes returns the data of all chunks.
+func (s *outputRange) bytes() []byte {
+	if len(s.chunks) == 1 {
+		return s.chunks[0].data
 	}
 	var all []byte
-	for _, g := range s.segments {
+	for _, g := range s.chunks {
 		all = append(all, g.data...)
 	}
 	return all
 }
 
-// offset is where in the journal the byte at a position of bytes() is.
-func (s *stretch) offset(position int) int64 {
-	for _, g := range s.segments {
+// offset returns the offset in the journal of the byte at a position of bytes().
+func (s *outputRange) offset(position int) int64 {
+	for _, g := range s.chunks {
 		if position < len(g.data) {
 			return g.offset + int64(position)
 		}
@@ -97,9 +97,9 @@ func (s *stretch) offset(position int) int64 {
 	return s.To
 }
 
-// dropped are the gaps.
-func (s *stretch) dropped() (gaps []span) {
-	for _, g := range s.segments {
+// gaps returns the ranges that were not kept.
+func (s *outputRange) gaps() (gaps []span) {
+	for _, g := range s.chunks {
 		if g.gap > 0 {
 			gaps = append(gaps, span{g.offset, g.offset + g.gap})
 		}
@@ -107,23 +107,22 @@ func (s *stretch) dropped() (gaps []span) {
 	return gaps
 }
 
-// plain is output as a person reads it, without a newline at its end, and with a note
-// in place of a line that is repeated many times.
+// plain returns output as a person reads it, without a newline at its end, and with
+// a note in place of a line that is repeated many times.
 func plain(b []byte) string {
 	if isPlain(b) {
 		return string(b)
 	}
-	return string(folded(bytes.TrimRight(vt.PlainText(b), "\n")))
+	return string(foldRepeats(bytes.TrimRight(vt.PlainText(b), "\n")))
 }
 
-// foldLeast is how often a line is repeated, at least, when that is told instead of
-// shown.
-const foldLeast = 8
+// minRepeats is the number of repeats of a line from which on they are folded.
+const minRepeats = 8
 
-// folded is a text in which lines that are repeated many times are told.
-func folded(text []byte) []byte {
-	var out []byte // nil: nothing is folded so far
-	from := 0      // what comes before is in out
+// foldRepeats replaces many repeats of a line with a note.
+func foldRepeats(text []byte) []byte {
+	var out []byte // nil if nothing is folded so far
+	from := 0      // everything before it is in out
 	for at := 0; at < len(text); {
 		end := lineEnd(text, at)
 		next, times := end, 0
@@ -134,8 +133,8 @@ func folded(text []byte) []byte {
 			}
 			next, times = again, times+1
 		}
-		if times >= foldLeast {
-			out = append(append(out, text[from:end]...), fmt.Sprintf("[trl: the same line %s times more]\n", grouped(int64(times)))...)
+		if times >= minRepeats {
+			out = append(append(out, text[from:end]...), fmt.Sprintf("[trl: the same line %s more times]\n", grouped(int64(times)))...)
 			from = next
 		}
 		at = next
@@ -146,7 +145,7 @@ func folded(text []byte) []byte {
 	return bytes.TrimSuffix(append(out, text[from:]...), []byte("\n"))
 }
 
-// lineEnd is where the line that begins at a place ends, after its newline.
+// lineEnd returns the end of the line that begins at at, after its newline.
 func lineEnd(text []byte, at int) int {
 	if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
 		return at + n + 1
@@ -156,7 +155,7 @@ func lineEnd(text []byte, at int) int {
 
 func trimLine(line []byte) []byte { return bytes.TrimSuffix(line, []byte("\n")) }
 
-// isPlain says whether b is one line of plain ASCII, as most are.
+// isPlain reports whether b is one line of plain ASCII, as most lines are.
 func isPlain(b []byte) bool {
 	for _, c := range b {
 		if (c < ' ' || c > '~') && c != '\t' {
@@ -166,33 +165,33 @@ func isPlain(b []byte) bool {
 	return true
 }
 
-// headOf returns how many bytes at the start of b are a text that costs at most
-// budget, in whole lines unless the first one alone is longer. It is at least
-// one, unless the budget is too small for some bytes of any kind.
+// headOf returns the number of bytes at the start of b whose text costs at most
+// budget, in whole lines unless the first line alone is too long. It is at least
+// one, unless the budget is too small for any bytes at all.
 func headOf(b []byte, budget int) int {
 	fits := func(n int) bool { return cost(plain(b[:n])) <= budget }
 	if fits(len(b)) {
 		return len(b)
 	}
-	// Twice as much, until it is too much: then between the two.
+	// Double until it does not fit, then bisect.
 	low, high := 0, min(budget, len(b))
 	for high < len(b) && fits(high) {
 		low, high = high, min(2*high, len(b))
 	}
-	for high-low > 64 { // some bytes of a line more or less
+	for high-low > 64 { // a few bytes more or less do not matter
 		if mid := (low + high) / 2; fits(mid) {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	if low == 0 { // a few bytes can ask for much room, and who reads on must get on
+	if low == 0 { // a few bytes can be costly, and a reader that pages on must make progress
 		low = high - 1
 		for low > 1 && !fits(low) {
 			low--
 		}
 	}
-	// A line that is rewritten may have been longer before: less of it can cost
+	// A rewritten line may have been longer before, so a shorter prefix can cost
 	// more.
 	low = cutBefore(b, low)
 	for !fits(low) {
@@ -201,9 +200,9 @@ func headOf(b []byte, budget int) int {
 	return low
 }
 
-// cutBefore is the last place up to n where b may end.
+// cutBefore returns the last position up to n where b may be cut.
 func cutBefore(b []byte, n int) int {
-	for _, end := range []byte{'\n', '\r'} { // a line, or one form of a line that is rewritten
+	for _, end := range []byte{'\n', '\r'} { // after a line, or one version of a rewritten line
 		if line := bytes.LastIndexByte(b[:n], end) + 1; line > 0 {
 			return line
 		}
@@ -216,13 +215,13 @@ func cutBefore(b []byte, n int) int {
 	return n
 }
 
-// tailOf is the same for the end of b: it returns where that begins.
+// tailOf is like headOf for the end of b: it returns where the tail begins.
 func tailOf(b []byte, budget int) int {
 	fits := func(n int) bool { return cost(plain(b[n:])) <= budget }
 	if fits(0) {
 		return 0
 	}
-	low, high := max(len(b)-budget, 0), len(b) // low may be too much, high is not
+	low, high := max(len(b)-budget, 0), len(b) // low may not fit, high does
 	for low > 0 && fits(low) {
 		low, high = max(len(b)-2*(len(b)-low), 0), low
 	}
@@ -240,7 +239,7 @@ func tailOf(b []byte, budget int) int {
 	return high
 }
 
-// cutAfter is the first place from n on where b may begin.
+// cutAfter returns the first position from n on where b may be cut.
 func cutAfter(b []byte, n int) int {
 	for _, end := range []byte{'\n', '\r'} {
 		if line := bytes.IndexByte(b[n:], end) + 1; line > 0 && n+line < len(b) {
@@ -255,8 +254,8 @@ func cutAfter(b []byte, n int) int {
 	return n
 }
 
-// isBinary says whether b is nothing that a person reads: it has NUL, or more
-// than a tenth of it is no text.
+// isBinary reports whether b is not text: it contains NUL, or more than a tenth of
+// it is not valid text.
 func isBinary(b []byte) bool {
 	odd := 0
 	for rest := b; len(rest) > 0; {
@@ -265,7 +264,7 @@ func isBinary(b []byte) bool {
 		switch {
 		case r == 0:
 			return true
-		case r == utf8.RuneError && size == 1 && len(rest) >= utf8.UTFMax, // at the end it may be cut
+		case r == utf8.RuneError && size == 1 && len(rest) >= utf8.UTFMax, // at the end a character may be cut
 			r < ' ' && !bytes.ContainsRune([]byte("\t\n\v\f\r\b\a\x1b\x0e\x0f"), r):
 			odd++
 		}
@@ -273,12 +272,12 @@ func isBinary(b []byte) bool {
 	return odd > len(b)/10
 }
 
-// hexdump shows the first bytes of b.
+// hexdump returns a hex dump of the first bytes of b.
 func hexdump(b []byte) string {
 	return string(bytes.TrimRight([]byte(hex.Dump(b[:min(len(b), hexBytes)])), "\n"))
 }
 
-// grouped is a number with its thousands apart.
+// grouped formats a number with thousands separators.
 func grouped(n int64) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -287,8 +286,8 @@ func grouped(n int64) string {
 	return digits
 }
 
-// bytesOf is a number of bytes in words.
-func bytesOf(n int64) string {
+// formatBytes formats a number of bytes, with the unit.
+func formatBytes(n int64) string {
 	if n == 1 {
 		return "1 byte"
 	}

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzCuts holds what a cut promises: it costs no more than it may, it is between
-// two lines where there is one within reach, and never in a character.
+// FuzzCuts checks that a cut stays within its budget, makes progress, and never
+// splits a character.
 func FuzzCuts(f *testing.F) {
 	for _, seed := range []string{
 		"", "\n", "one\ntwo\nthree\n", strings.Repeat("x", 500), strings.Repeat("äö€", 300), strings.Repeat("line\n", 200),
@@ -31,18 +31,18 @@ func FuzzCuts(f *testing.F) {
 			}
 		}
 		if head == 0 && len(b) > 0 && room >= 30 {
-			t.Errorf("who reads %d bytes of %q at a time never gets on", room, b)
+			t.Errorf("paging with a budget of %d makes no progress in %q", room, b)
 		}
 		if !utf8.Valid(b) {
 			return
 		}
 		if head < len(b) && !utf8.RuneStart(b[head]) || tail < len(b) && !utf8.RuneStart(b[tail]) {
-			t.Errorf("a character is cut at %d or %d", head, tail)
+			t.Errorf("the cut at %d or %d splits a character", head, tail)
 		}
 	})
 }
 
-func TestNamesPlace(t *testing.T) {
+func TestHasFileLocation(t *testing.T) {
 	for text, want := range map[string]bool{
 		"main.go:17: undefined: x":       true,
 		"  File \"a.py\", line 3":        false,
@@ -50,12 +50,12 @@ func TestNamesPlace(t *testing.T) {
 		"at 12:30:45 it was fine":        false,
 		"http://127.0.0.1:8080/":         false,
 		"2026-11-15T10:00:00.123Z INFO ": false,
-		"see example.com:443":            true, // it can't be told from a file
+		"see example.com:443":            true, // looks like a file
 		":1":                             false,
 		"a.c:":                           false,
 		".go:1":                          false,
 	} {
-		if got := namesPlace([]byte(text)); got != want {
+		if got := hasFileLocation([]byte(text)); got != want {
 			t.Errorf("%q: %t", text, got)
 		}
 	}
@@ -69,7 +69,7 @@ func TestWalkingLines(t *testing.T) {
 			var got []string
 			var offsets []int64
 			asked := 0
-			w := lineWalk{on: true, do: scan{
+			w := lineSplitter{active: true, scan: lineScan{
 				line: func(offset int64, text []byte) bool {
 					got, offsets = append(got, string(text)), append(offsets, offset)
 					return true
@@ -81,14 +81,14 @@ func TestWalkingLines(t *testing.T) {
 			}}
 			at := int64(0)
 			for _, p := range pieces {
-				w.walk(at, []byte(p))
+				w.feed(at, []byte(p))
 				at += int64(len(p))
 			}
-			if len(w.held) > 0 {
-				w.do.line(w.heldAt, w.held)
+			if len(w.partial) > 0 {
+				w.scan.line(w.partialAt, w.partial)
 			}
 			if asked > len(pieces) {
-				t.Errorf("%q: it was asked %d times what may be skipped", pieces, asked)
+				t.Errorf("%q: skip was called %d times", pieces, asked)
 			}
 			all := strings.Join(got, "|")
 			if !skip && all != "one|two|three" || !strings.HasSuffix(all, "two|three") || offsets[len(offsets)-1] != 8 || offsets[len(offsets)-2] != 4 {
@@ -98,7 +98,7 @@ func TestWalkingLines(t *testing.T) {
 	}
 }
 
-// What may be a secret is in no list.
+// A label contains nothing that may be a secret.
 func TestLabels(t *testing.T) {
 	for command, want := range map[string]string{
 		"npm test":                               "npm test",

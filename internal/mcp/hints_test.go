@@ -13,22 +13,26 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// contractWord is a name of the contract, which no tool has.
+// contractWord matches names of the API that no tool has.
 var contractWord = regexp.MustCompile(`\b(stdin_open|yield_ms|timeout_ms|exec_id|session_id|(exec|session)\.[a-z]+)\b|"rows"`)
 
-// notForModels are hints that no call of a tool can get.
+// notForModels are hints that no call of a tool can return.
 var notForModels = []string{
 	"session.hold", // no tool takes the keyboard
 	"exec_id cancels that exec, session_id the one that runs in the session",
 	"use it when session.create has answered", // run waits for that
 }
 
-// TestEveryHint reads the hints of the daemon, and looks for words of the contract in
-// what a model is told of them.
+// TestEveryHint reads the hints in the daemon's source, and looks for names of the API
+// in the translation for models.
 func TestEveryHint(t *testing.T) {
-	files, err := filepath.Glob("../session/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
+	var files []string
+	for _, dir := range []string{"session", "exec", "terminal"} {
+		found, err := filepath.Glob("../" + dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	hints := 0
 	for _, name := range files {
@@ -56,14 +60,14 @@ func TestEveryHint(t *testing.T) {
 					return true
 				}
 			}
-			told := describe(api.Errorf(api.CodeInvalidParams, "x").WithHint("%s", text))
-			if word := contractWord.FindString(told); word != "" {
-				t.Errorf("%s: a model is told of %s: %s", filepath.Base(name), word, told)
+			shown := describe(api.Errorf(api.CodeInvalidParams, "x").WithHint("%s", text))
+			if word := contractWord.FindString(shown); word != "" {
+				t.Errorf("%s: the hint for a model contains %s: %s", filepath.Base(name), word, shown)
 			}
 			return true
 		})
 	}
 	if hints < 30 {
-		t.Errorf("only %d hints were found", hints)
+		t.Errorf("found only %d hints", hints)
 	}
 }

@@ -9,18 +9,18 @@ import (
 
 type serverKey struct{}
 
-// Handler serves MCP over Streamable HTTP, without state: each request has a
-// server of its own, made of what configure says of it. Who may come in has been
-// decided before.
+// Handler serves MCP over Streamable HTTP, without state: each request gets its own
+// server, with the Config that configure returns for it. The caller must have
+// authorized the request.
 func Handler(maxBodyBytes int64, configure func(*http.Request) Config) http.Handler {
 	handler := sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
 		s, _ := r.Context().Value(serverKey{}).(*sdk.Server)
 		return s
 	}, &sdk.StreamableHTTPOptions{
-		// A request that is lost does not take its command with it: whether its
-		// client has cancelled it or was cut off can't be told.
+		// A request that ends early does not stop its command: it is unknown
+		// whether its client has cancelled it or was disconnected.
 		Stateless: true, MaxRequestBodyBytes: maxBodyBytes,
-		// The door before it has looked at the host already, and knows more names.
+		// The daemon's HTTP server has checked the host already, and knows more names.
 		DisableLocalhostProtection: true,
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,14 +1,14 @@
-// Package mcp is TRL as tools for a model, by the Model Context Protocol.
+// Package mcp offers TRL to models as tools, over the Model Context Protocol.
 //
-// Six tools stand before the methods of the contract: run, output, input, stop,
-// sessions and screen. They are made for a reader that has to pay for each word
-// and forgets: a session has a name, no call lasts longer than a client waits, a
-// reply begins with how the command ended and says what it leaves out and which
-// call shows that.
+// Six tools wrap the methods of the API: run, output, input, stop, sessions and
+// screen. They are designed for a reader that pays for each word and forgets:
+// sessions have names, no call lasts longer than a client waits, and a reply
+// begins with how the command ended and says what it leaves out and which call
+// shows that.
 //
-// A server keeps nothing between two calls: what it knows, the daemon knows. So
-// one that is killed with its agent can be replaced by another, and over HTTP each
-// request has one of its own.
+// A server keeps no state between two calls; all state is in the daemon. So a
+// server that is killed with its agent can be replaced by another, and over HTTP
+// each request has its own.
 package mcp
 
 import (
@@ -21,46 +21,47 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// Runtime is a way to the methods of a daemon.
+// Runtime calls the methods of a daemon.
 type Runtime interface {
 	Call(ctx context.Context, method string, params, result any) error
 	// Attach calls fn with the output of an exec from an offset on, until fn
-	// returns false or nothing more comes. data is fn's only while it runs.
+	// returns false or there is no more output. fn must not keep data.
 	Attach(ctx context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error
 }
 
-// Config is how a server works. Zero values are the defaults.
+// Config configures a server. Zero values are the defaults.
 type Config struct {
 	Runtime Runtime // required
 	Version string
-	Log     *slog.Logger // nil: nothing is logged
+	Log     *slog.Logger // nil disables logging
 
-	// Scope is what the sessions are for. Names of sessions hold within it for one
-	// account: a client of the same account and scope that comes back finds them
-	// again, and a client of another account never does.
+	// Scope is the namespace of session names, within one account: a client of
+	// the same account and scope that comes back finds its sessions again, and a
+	// client of another account never does.
 	Scope string
-	// Tags are given to new sessions besides that of the scope.
+	// Tags are added to new sessions, in addition to the tag of the scope.
 	Tags []string
-	// Cwd and Env are those of new sessions. Default: as the daemon has them.
+	// Cwd and Env apply to new sessions. Default: the daemon's.
 	Cwd string
 	Env map[string]string
-	// Shell drives new sessions. Default: bash where there is one, else sh.
+	// Shell runs new sessions. Default: bash if it is installed, else sh.
 	Shell string
-	// Secrets are values that commands may be given by their names. They are in
-	// no reply.
+	// Secrets are values that commands can receive, by name. Replies never
+	// contain them.
 	Secrets map[string]string
-	// Structured says who gets structured content. "" is StructuredAuto.
+	// Structured selects the clients that get structured content. "" means
+	// StructuredAuto.
 	Structured Structured
 }
 
-// instructions are what a model is told of the server as a whole.
-const instructions = `Runs shell commands in sessions that live on: directory, variables and background processes stay from call to call, also when you are restarted.
-Every command has an exec id (e-...) under which its whole output is kept. A command that outlives wait_s goes on: follow it with output. Do not start it again.
+// instructions describe the server as a whole to a model.
+const instructions = `Runs shell commands in sessions that persist: directory, variables and background processes stay from call to call, even if you are restarted.
+Every command has an exec id (e-...) under which its whole output is kept. A command that takes longer than wait_s keeps running: follow it with output. Do not start it again.
 Background processes are safe: "server &" returns at once, and its output stays readable with output. stop ends it.
-After a restart call sessions first: it tells what runs and what ran.
-Programs that ask (sudo, ssh, REPLs, editors) need tty: true; answer with input, look with screen.`
+After a restart call sessions first: it lists what is running and what ran.
+Programs that prompt (sudo, ssh, REPLs, editors) need tty: true; answer with input, look with screen.`
 
-// New makes a server. It serves one connection or one request.
+// New returns a server for one connection or one request.
 func New(cfg Config) *sdk.Server {
 	s := &server{Config: cfg}
 	out := sdk.NewServer(&sdk.Implementation{Name: "trl", Title: "Terminal Runtime Layer", Version: cfg.Version}, &sdk.ServerOptions{
@@ -68,7 +69,7 @@ func New(cfg Config) *sdk.Server {
 		// Tools and resources never change, and nothing is logged to clients.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
-	out.AddReceivingMiddleware(s.shape)
+	out.AddReceivingMiddleware(s.stripStructured)
 	for _, t := range tools() {
 		out.AddTool(t.tool, s.handler(t))
 	}
@@ -78,17 +79,17 @@ func New(cfg Config) *sdk.Server {
 
 var schemas = sdk.NewSchemaCache()
 
-// server is the tools over one runtime. It has no state of its own but who it is
-// to the daemon, which does not change.
+// server implements the tools on one runtime. Its only state is its account at
+// the daemon, which does not change.
 type server struct {
 	Config
 
 	mu      sync.Mutex
-	account string // "": not known yet
+	account string // guarded by mu; "" means not known yet
 }
 
-// ask calls a method.
-func ask[R any](ctx context.Context, s *server, method string, params any) (*R, error) {
+// callMethod calls a method of the daemon and returns its result.
+func callMethod[R any](ctx context.Context, s *server, method string, params any) (*R, error) {
 	var result R
 	if err := s.Runtime.Call(ctx, method, params, &result); err != nil {
 		return nil, err

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// mainSession is used when a call names none, and terminalSession when it
-	// asks for a terminal.
+	// mainSession is the default session of a call, and terminalSession the
+	// default of a call that asks for a terminal.
 	mainSession, terminalSession = "main", "terminal"
-	// scopeTag is before the scope in a session's tags.
+	// scopeTag is the prefix of the scope in a session's tags.
 	scopeTag = "mcp:"
 )
 
-// terminal is the size of a terminal for a model: rows that it can read at once,
-// and lines that are seldom broken.
-var terminal = api.TTYSize{Rows: 40, Cols: 120}
+// terminalSize is the size of a terminal for a model: few enough rows to read at
+// once, and columns wide enough that lines seldom wrap.
+var terminalSize = api.TTYSize{Rows: 40, Cols: 120}
 
-// tag is the tag of the scope. A scope is mostly a directory, which may have any
-// name; a tag may not.
+// tag returns the tag of the scope. A scope is usually a directory, whose name can
+// have characters that a tag must not have.
 func (s *server) tag() string {
 	if !printable.Line(s.Scope) {
 		return scopeTag + strconv.QuoteToASCII(s.Scope)
@@ -31,16 +31,16 @@ func (s *server) tag() string {
 	return scopeTag + s.Scope
 }
 
-// newTags are the tags that new sessions get.
+// newTags returns the tags for new sessions.
 func (s *server) newTags() []string { return append(slices.Clone(s.Tags), s.tag()) }
 
-// caller is the account that the daemon takes this server's client for. "" means
-// that the daemon is older than accounts.
+// caller returns the account that the daemon assigns to this server's client. ""
+// means that the daemon predates accounts.
 func (s *server) caller(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.account == "" {
-		ping, err := ask[api.PingResult](ctx, s, api.MethodSystemPing, nil)
+		ping, err := callMethod[api.PingResult](ctx, s, api.MethodSystemPing, nil)
 		if err != nil {
 			return "", err
 		}
@@ -50,9 +50,9 @@ func (s *server) caller(ctx context.Context) (string, error) {
 }
 
 // isMine reports whether a session belongs to the account and the scope of this
-// server. The tag alone does not say so: everybody may give it. Which client of
-// the account made it does not matter: an agent may come back under another name
-// or with none, and what a client calls itself proves nothing.
+// server. The tag alone does not prove it: any client can set it. Which client of
+// the account made the session does not matter: an agent may come back under
+// another name or with none, and client names are not verified.
 func (s *server) isMine(session *api.Session, caller string) bool {
 	switch {
 	case !slices.Contains(session.Tags, s.tag()):
@@ -60,44 +60,45 @@ func (s *server) isMine(session *api.Session, caller string) bool {
 	case caller == "":
 		return true // no session of this daemon has an owner
 	case session.Owner == "":
-		// A daemon made it that was older than owners. Its tags are exactly those
-		// that this server gives; a token that is bound to another tag could not
-		// make one without that tag.
+		// It was made by a daemon that predates owners. Accept it only if its tags
+		// are exactly those that this server sets: a token bound to another tag
+		// could not create a session without that tag.
 		return slices.Equal(session.Tags, s.newTags())
 	}
 	return api.Account(session.Owner) == caller
 }
 
-// mine are the sessions of the account and the scope, oldest first.
-func (s *server) mine(ctx context.Context) ([]api.Session, error) {
+// ownSessions returns the sessions of the account and the scope, oldest first.
+func (s *server) ownSessions(ctx context.Context) ([]api.Session, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := ask[api.SessionListResult](ctx, s, api.MethodSessionList, api.SessionListParams{Tag: s.tag()})
+	list, err := callMethod[api.SessionListResult](ctx, s, api.MethodSessionList, api.SessionListParams{Tag: s.tag()})
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Sessions, func(session api.Session) bool { return !s.isMine(&session, caller) }), nil
 }
 
-// isID says whether a word is an id that the daemon made.
+// isID reports whether word has the form of an id of the daemon.
 func isID(word, prefix string) bool {
 	rest, ok := strings.CutPrefix(word, prefix)
 	return ok && len(rest) == 10 && !strings.ContainsAny(rest, "-_ ")
 }
 
-// find is the session of a name among its own, or of an id anywhere. One that has
-// ended is found if no other has its name. nil: there is none.
+// find returns the session with the given name among its own sessions, or with the
+// given id among all. It returns an ended session only if no live one has the
+// name, and nil if there is none.
 func (s *server) find(ctx context.Context, word string) (*api.Session, error) {
 	if isID(word, "s-") {
-		info, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: word})
+		info, err := callMethod[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: word})
 		if err != nil {
 			return nil, err
 		}
 		return &info.Session, nil
 	}
-	sessions, err := s.mine(ctx)
+	sessions, err := s.ownSessions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,18 +115,19 @@ func (s *server) find(ctx context.Context, word string) (*api.Session, error) {
 	return ended, nil
 }
 
-// existing is find for a session that must be there.
-func (s *server) existing(ctx context.Context, word string) (*api.Session, error) {
+// findExisting is like find, but returns an error if there is no session.
+func (s *server) findExisting(ctx context.Context, word string) (*api.Session, error) {
 	session, err := s.find(ctx, word)
 	if err == nil && session == nil {
-		err = api.Errorf(api.CodeSessionNotFound, "there is no session %q here", word).
-			WithHint("the tool sessions lists those there are; run makes one when it is named for the first time")
+		err = api.Errorf(api.CodeSessionNotFound, "no session %q in this scope", word).
+			WithHint("the tool sessions lists the sessions; run creates one when you name it for the first time")
 	}
 	return session, err
 }
 
-// open is the session of a name, made now if there is none.
-func (s *server) open(ctx context.Context, c *call, word string, tty bool) (*api.Session, error) {
+// findOrCreate returns the session with the given name, and creates it if there is
+// none.
+func (s *server) findOrCreate(ctx context.Context, c *call, word string, tty bool) (*api.Session, error) {
 	session, err := s.find(ctx, word)
 	switch {
 	case err != nil:
@@ -145,14 +147,14 @@ func (s *server) create(ctx context.Context, c *call, name string, tty bool) (*a
 	if err != nil {
 		return nil, err
 	}
-	if caller != "" { // else the daemon is older than client, and refuses it
+	if caller != "" { // else the daemon predates the parameter client, and would reject it
 		params.Client = c.client()
 	}
 	if tty {
-		params.TTY = &terminal
+		params.TTY = &terminalSize
 	}
 	if params.Shell == "" {
-		info, err := ask[api.SystemInfo](ctx, s, api.MethodSystemInfo, nil)
+		info, err := callMethod[api.SystemInfo](ctx, s, api.MethodSystemInfo, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -160,10 +162,11 @@ func (s *server) create(ctx context.Context, c *call, name string, tty bool) (*a
 			params.Shell = "bash"
 		}
 	}
-	return ask[api.Session](ctx, s, api.MethodSessionCreate, params)
+	return callMethod[api.Session](ctx, s, api.MethodSessionCreate, params)
 }
 
-// client is what the client calls itself, as the daemon takes it.
+// client returns the name of the client, with characters that the daemon rejects
+// replaced.
 func (c *call) client() string {
 	info := c.request.ClientInfo()
 	if info == nil {
@@ -178,43 +181,44 @@ func (c *call) client() string {
 	return name[:min(len(name), api.MaxClientName)] // it is ASCII now
 }
 
-// calledBy is what a model calls a session by: its name where that is enough.
-func (s *server) calledBy(ctx context.Context, session *api.Session) (string, error) {
+// displayName returns the name by which a model can address the session: its name
+// if that finds it, else its id.
+func (s *server) displayName(ctx context.Context, session *api.Session) (string, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return "", err
 	}
-	// Before names were checked they could be anything.
+	// Old daemons did not check names.
 	if session.Name != "" && printable.Line(session.Name) && s.isMine(session, caller) {
 		return session.Name, nil
 	}
 	return session.SessionID, nil
 }
 
-// look is how an exec stands now, without its output.
-func (s *server) look(ctx context.Context, exec string) (*api.ExecResult, error) {
-	return ask[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
+// execInfo returns the current state of an exec, without its output.
+func (s *server) execInfo(ctx context.Context, exec string) (*api.ExecResult, error) {
+	return callMethod[api.ExecResult](ctx, s, api.MethodExecInfo, api.ExecParams{ExecID: exec})
 }
 
-// target is the exec that a call is about: the one it names, or the running or
-// last one of the session it names.
+// target returns the exec that a call refers to: the given exec, or the running or
+// last one of the given session.
 func (s *server) target(ctx context.Context, exec, session string) (*api.ExecResult, error) {
 	switch {
 	case exec != "" && session != "":
-		return nil, api.Errorf(api.CodeInvalidParams, "exec and session both say which command is meant: give one of them")
+		return nil, api.Errorf(api.CodeInvalidParams, "exec and session both name a command: give one of them")
 	case exec != "":
-		return s.look(ctx, exec)
+		return s.execInfo(ctx, exec)
 	case session == "":
 		session = mainSession
 	}
-	found, err := s.existing(ctx, session)
+	found, err := s.findExisting(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	if found.ExecID != "" {
-		return s.look(ctx, found.ExecID)
+		return s.execInfo(ctx, found.ExecID)
 	}
-	list, err := ask[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: found.SessionID})
+	list, err := callMethod[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: found.SessionID})
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func TestIsMine(t *testing.T) {
 	}
 }
 
-// A scope may be any directory, and two of them never share a tag.
+// A scope can be any directory, and two scopes never share a tag.
 func TestTagOfScope(t *testing.T) {
 	for scope, want := range map[string]string{
 		"/srv/a b":    "mcp:/srv/a b",
@@ -54,36 +54,36 @@ func TestTagOfScope(t *testing.T) {
 	}
 }
 
-// askedRuntime notes what it is asked to create.
-type askedRuntime struct {
-	caller string
-	asked  api.SessionCreateParams
+// recordingRuntime records the parameters of session.create.
+type recordingRuntime struct {
+	caller  string
+	created api.SessionCreateParams
 }
 
-func (a *askedRuntime) Call(_ context.Context, _ string, params, result any) error {
+func (a *recordingRuntime) Call(_ context.Context, _ string, params, result any) error {
 	switch r := result.(type) {
 	case *api.PingResult:
 		r.Caller = a.caller
 	case *api.Session:
-		a.asked = params.(api.SessionCreateParams)
+		a.created = params.(api.SessionCreateParams)
 	}
 	return nil
 }
 
-func (*askedRuntime) Attach(context.Context, api.ExecAttachParams, func(*api.Chunk, []byte) bool) error {
+func (*recordingRuntime) Attach(context.Context, api.ExecAttachParams, func(*api.Chunk, []byte) bool) error {
 	return nil
 }
 
-// A daemon that is older than owners refuses a parameter that it does not know:
-// it must be able to serve the tools until it is upgraded.
-func TestClientIsToldToWhoKnowsIt(t *testing.T) {
+// A daemon that predates owners rejects the parameter client. It must be able to
+// serve the tools until it is upgraded.
+func TestClientIsSentOnlyToDaemonsThatKnowIt(t *testing.T) {
 	request := &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{}}
 	request.Params.SetMeta(sdk.Meta{sdk.MetaKeyClientInfo: map[string]any{"name": "Claude Code", "version": "1"}})
 	for caller, want := range map[string]string{"": "", "alice": "Claude-Code"} {
-		runtime := &askedRuntime{caller: caller}
+		runtime := &recordingRuntime{caller: caller}
 		s := &server{Config: Config{Runtime: runtime, Shell: "sh"}}
-		if _, err := s.create(t.Context(), &call{request: request}, mainSession, false); err != nil || runtime.asked.Client != want {
-			t.Errorf("caller %q: client %q, %v", caller, runtime.asked.Client, err)
+		if _, err := s.create(t.Context(), &call{request: request}, mainSession, false); err != nil || runtime.created.Client != want {
+			t.Errorf("caller %q: client %q, %v", caller, runtime.created.Client, err)
 		}
 	}
 }

@@ -10,26 +10,25 @@ import (
 
 type outputArguments struct {
 	Exec    string   `json:"exec,omitempty" jsonschema:"id of the command"`
-	Session string   `json:"session,omitempty" jsonschema:"instead: the running or last command of this session; default main"`
-	From    *int64   `json:"from,omitempty" jsonschema:"show from this byte offset on; negative: so many bytes before the end; default: head and tail"`
-	Stream  string   `json:"stream,omitempty" jsonschema:"stdout|stderr: only this stream of a command that was run with split; default all there is"`
-	Until   string   `json:"until,omitempty" jsonschema:"exit|pattern|idle: wait first, until it ends, until a line matches pattern, or until there was no output for idle_s"`
-	Pattern string   `json:"pattern,omitempty" jsonschema:"regular expression (RE2) for one line; is looked for from offset 'from' on, default 0"`
+	Session string   `json:"session,omitempty" jsonschema:"instead of exec: the running or last command of this session; default main"`
+	From    *int64   `json:"from,omitempty" jsonschema:"show from this byte offset on; negative: this many bytes before the end; default: head and tail"`
+	Stream  string   `json:"stream,omitempty" jsonschema:"stdout|stderr: only this stream of a command that was run with split; default all output"`
+	Until   string   `json:"until,omitempty" jsonschema:"exit|pattern|idle: first wait until it ends, until a line matches pattern, or until there was no output for idle_s"`
+	Pattern string   `json:"pattern,omitempty" jsonschema:"regular expression (RE2) for one line, searched from offset 'from' on, default 0"`
 	IdleS   *float64 `json:"idle_s,omitempty" jsonschema:"0..50: seconds without output, default 2"`
-	WaitS   *float64 `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait at most, default 50 with until, else 0"`
-	Search  string   `json:"search,omitempty" jsonschema:"instead of showing output: the lines that match this regular expression (RE2), with offsets"`
-	Context int      `json:"context,omitempty" jsonschema:"0..5: lines shown before and after each that was searched for"`
+	WaitS   *float64 `json:"wait_s,omitempty" jsonschema:"0..50: maximum seconds to wait, default 50 with until, else 0"`
+	Search  string   `json:"search,omitempty" jsonschema:"show only the lines that match this regular expression (RE2), with offsets"`
+	Context int      `json:"context,omitempty" jsonschema:"0..5: with search, lines to show before and after each match"`
 }
 
-// The ways to wait.
+// Values of the argument until.
 const (
 	untilExit    = "exit"
 	untilPattern = "pattern"
 	untilIdle    = "idle"
 )
 
-// defaultIdle is for how long an output is quiet when a program has said what it
-// had to say.
+// defaultIdle is how long an output must be quiet to be considered complete for now.
 const defaultIdle = 2 * time.Second
 
 func (s *server) output(ctx context.Context, c *call, a outputArguments) (*report, error) {
@@ -47,35 +46,35 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 		return nil, err
 	}
 	g.from, g.tty = from, e.TTY != nil
-	var why reached
-	if g.waits {
-		if why, err = s.follow(ctx, c, exec, g.goal, clock(a.WaitS, maxWait)); err != nil {
+	var waited waitResult
+	if g.enabled {
+		if waited, err = s.follow(ctx, c, exec, g.goal, secondsOr(a.WaitS, maxWait)); err != nil {
 			return nil, err
 		}
-		if e, err = s.look(ctx, exec); err != nil {
+		if e, err = s.execInfo(ctx, exec); err != nil {
 			return nil, err
 		}
 	}
-	r, err := s.standing(ctx, e)
+	r, err := s.newReport(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	r.Stream, r.Matched = a.Stream, why.matched
+	r.Stream, r.Matched = a.Stream, waited.matched
 	switch {
-	case why.late && g.pattern != nil:
+	case waited.timedOut && g.pattern != nil:
 		r.note("nothing has matched the pattern yet")
-	case g.pattern != nil && why.matched == nil && e.State == api.ExecExited:
+	case g.pattern != nil && waited.matched == nil && e.State == api.ExecExited:
 		r.note("it has ended, and nothing matched the pattern")
-	case why.idle:
+	case waited.idle:
 		r.note("it has been quiet for %s", g.idle)
 	}
 	if a.Search != "" {
 		err := s.search(ctx, c, r, a, from)
-		r.goOn()
+		r.addNextCalls()
 		return r, err
 	}
 	stream := api.ChunkType(a.Stream)
-	var o *shown
+	var o *shownOutput
 	if a.From == nil {
 		o, err = s.excerpt(ctx, exec, stream, r.Size, c.room)
 	} else {
@@ -85,11 +84,11 @@ func (s *server) output(ctx context.Context, c *call, a outputArguments) (*repor
 		return nil, err
 	}
 	r.show(o)
-	r.goOn()
+	r.addNextCalls()
 	return r, nil
 }
 
-// begin is the offset that a call begins at.
+// begin returns the offset where the shown or searched output begins.
 func (a *outputArguments) begin(size int64) (int64, error) {
 	switch {
 	case a.From == nil:
@@ -97,22 +96,22 @@ func (a *outputArguments) begin(size int64) (int64, error) {
 	case *a.From < 0:
 		return max(size+*a.From, 0), nil
 	case *a.From > size:
-		return 0, api.Errorf(api.CodeInvalidParams, "output: from is past the end: there are %s so far", bytesOf(size))
+		return 0, api.Errorf(api.CodeInvalidParams, "output: from is past the end: the output has %s so far", formatBytes(size))
 	}
 	return *a.From, nil
 }
 
-// waitGoal is what a call waits for, if it waits.
+// waitGoal is what a call waits for. enabled is false if it does not wait.
 type waitGoal struct {
 	goal
-	waits bool
+	enabled bool
 }
 
-// goal is what the arguments ask to wait for.
+// goal returns what the arguments ask to wait for.
 func (a *outputArguments) goal() (g waitGoal, err error) {
 	until := a.Until
 	if until == "" {
-		switch { // what else can be meant
+		switch { // infer it from the other arguments
 		case a.Pattern != "":
 			until = untilPattern
 		case a.IdleS != nil:
@@ -121,7 +120,7 @@ func (a *outputArguments) goal() (g waitGoal, err error) {
 			until = untilExit
 		}
 	}
-	g.waits = until != ""
+	g.enabled = until != ""
 	switch until {
 	case untilPattern:
 		if a.Pattern == "" {
@@ -129,7 +128,7 @@ func (a *outputArguments) goal() (g waitGoal, err error) {
 		}
 		g.pattern, err = compile("pattern", a.Pattern)
 	case untilIdle:
-		g.idle = max(clock(a.IdleS, defaultIdle), time.Millisecond)
+		g.idle = max(secondsOr(a.IdleS, defaultIdle), time.Millisecond)
 	}
 	return g, err
 }
@@ -137,8 +136,8 @@ func (a *outputArguments) goal() (g waitGoal, err error) {
 func compile(argument, text string) (*regexp.Regexp, error) {
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, api.Errorf(api.CodeInvalidParams, "output: %s is no regular expression: %w", argument, err).
-			WithHint("it is RE2 syntax, without lookarounds and backreferences; (?i) ignores case")
+		return nil, api.Errorf(api.CodeInvalidParams, "output: %s is not a valid regular expression: %w", argument, err).
+			WithHint("use RE2 syntax, without lookarounds and backreferences; (?i) ignores case")
 	}
 	return re, nil
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// readBytes is how much one question for output asks for: what the daemon
-// answers at the most.
+// readBytes is how many bytes one request for output asks for: the maximum that the
+// daemon returns.
 const readBytes = 1 << 20
 
-// read reads a part of an exec's journal, as far as there is something.
-func (s *server) read(ctx context.Context, exec string, stream api.ChunkType, part span) (*stretch, error) {
-	out := &stretch{span: span{part.From, part.From}}
+// read reads a part of an exec's journal, as far as it exists.
+func (s *server) read(ctx context.Context, exec string, stream api.ChunkType, part span) (*outputRange, error) {
+	out := &outputRange{span: span{part.From, part.From}}
 	for out.To < part.To {
 		most := min(part.To-out.To, readBytes)
-		got, err := ask[api.ExecOutputResult](ctx, s, api.MethodExecOutput, api.ExecOutputParams{ExecID: exec, From: out.To, MaxBytes: &most, Stream: stream})
+		got, err := callMethod[api.ExecOutputResult](ctx, s, api.MethodExecOutput, api.ExecOutputParams{ExecID: exec, From: out.To, MaxBytes: &most, Stream: stream})
 		if err != nil {
 			return nil, err
 		}
@@ -35,37 +35,37 @@ func (s *server) read(ctx context.Context, exec string, stream api.ChunkType, pa
 	return out, nil
 }
 
-// add takes the chunks of an answer.
-func (s *stretch) add(got *api.ExecOutputResult) error {
+// add appends the chunks of an answer.
+func (s *outputRange) add(got *api.ExecOutputResult) error {
 	for _, c := range got.Chunks {
 		if c.Type == api.ChunkGap {
-			s.segments = append(s.segments, segment{offset: c.Offset, gap: c.Bytes})
+			s.chunks = append(s.chunks, chunk{offset: c.Offset, gap: c.Bytes})
 			continue
 		}
 		data, err := api.DecodeBytes(c.Data, c.Encoding)
 		if err != nil {
 			return err
 		}
-		s.segments = append(s.segments, segment{offset: c.Offset, data: data})
+		s.chunks = append(s.chunks, chunk{offset: c.Offset, data: data})
 	}
 	return nil
 }
 
-// shown is the part of an output that a reply carries.
-type shown struct {
-	text    string
-	binary  bool
-	leftOut []span // what is not in it, by offsets; gaps too
-	gaps    []span // what nobody has any more
-	telling []line // of what is left out, lines that look like the reason
-	looked  int64  // up to here what is left out was looked through for them
-	stopped bool   // there, before its end: the time was over
-	page    span   // what it is of
+// shownOutput is the part of an output that a reply shows.
+type shownOutput struct {
+	text       string
+	binary     bool
+	leftOut    []span // parts that are not in text, including gaps
+	gaps       []span // parts that were not kept and cannot be read
+	errorLines []line // lines of leftOut that look like the reason of a failure
+	scannedTo  int64  // offset up to which leftOut was scanned for them
+	stopped    bool   // the scan ended there because its time limit passed
+	page       span   // the part of the output that was considered
 }
 
-// excerpt is head and tail of an output.
-func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType, size int64, room budget) (*shown, error) {
-	out := &shown{page: span{0, size}}
+// excerpt returns the head and tail of an output.
+func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType, size int64, room budget) (*shownOutput, error) {
+	out := &shownOutput{page: span{0, size}}
 	begin := size
 	if size > wholeBytes {
 		begin = windowBytes
@@ -74,7 +74,7 @@ func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType,
 	if err != nil {
 		return nil, err
 	}
-	out.gaps = first.dropped()
+	out.gaps = first.gaps()
 	head := first.bytes()
 	if out.binary = isBinary(head); out.binary {
 		out.text = hexdump(head)
@@ -96,32 +96,32 @@ func (s *server) excerpt(ctx context.Context, exec string, stream api.ChunkType,
 		tail = last.bytes()
 	}
 	cut, end := headOf(head, room.head), tailOf(tail, room.tail)
-	if !whole { // what was read of it ends in the middle of a line
+	if !whole { // the windows that were read end in the middle of a line
 		if cut = cutBefore(head, cut); end == 0 {
 			end = cutAfter(tail, 0)
 		}
 	}
 	middle := span{first.offset(cut), last.offset(end)}
-	if middle.size() <= 0 { // lines that were rewritten cost less alone than together
+	if middle.size() <= 0 { // rewritten lines cost less apart than together
 		out.text = plain(head[:cut]) + "\n" + plain(tail[cut:])
 		return out, nil
 	}
 	out.leftOut = append(out.leftOut, middle)
 	out.text = plain(head[:cut]) + "\n" + cutMark + "\n" + plain(tail[end:])
-	return out, s.telling(ctx, exec, stream, middle, out)
+	return out, s.findErrorLines(ctx, exec, stream, middle, out)
 }
 
-// cutMark stands in an excerpt for what is left out. The reply that has the
-// excerpt replaces it by the note that says how much it is.
+// cutMark marks in an excerpt where output is left out. The report replaces it with
+// a note that says how much.
 const cutMark = "\x00cut\x00"
 
-// page is the part of an output from an offset on.
-func (s *server) page(ctx context.Context, exec string, stream api.ChunkType, from, size int64, room budget) (*shown, error) {
+// page returns the part of an output from an offset on, as much as there is room for.
+func (s *server) page(ctx context.Context, exec string, stream api.ChunkType, from, size int64, room budget) (*shownOutput, error) {
 	got, err := s.read(ctx, exec, stream, span{from, min(size, from+windowBytes)})
 	if err != nil {
 		return nil, err
 	}
-	out := &shown{page: got.span, gaps: got.dropped()}
+	out := &shownOutput{page: got.span, gaps: got.gaps()}
 	data := got.bytes()
 	if out.binary = isBinary(data); out.binary {
 		cut := min(hexBytes, len(data))
@@ -139,36 +139,36 @@ func (s *server) page(ctx context.Context, exec string, stream api.ChunkType, fr
 	return out, nil
 }
 
-// line is a line of an output, and where it begins.
+// line is a line of an output, and the offset of its start.
 type line struct {
 	Offset int64  `json:"offset"`
 	Text   string `json:"text"`
 }
 
 const (
-	// scanTime is how long what is left out is looked through for lines that tell
-	// why a command failed: some hundred megabytes.
+	// scanTime limits the scan of the omitted output for lines that may explain why
+	// a command failed: enough for some hundred megabytes.
 	scanTime = 5 * time.Second
-	// tellingLines is how many of them are shown for each kind of reason, first
-	// ones and last ones.
-	tellingLines = 4
-	// tellingBytes is how much of each.
-	tellingBytes = 150
-	// lineBytes is how much is shown of a line that was asked for.
+	// maxErrorLines is how many of them are shown for each kind, half of them the
+	// first ones and half the last ones.
+	maxErrorLines = 4
+	// errorLineBytes is how many bytes of each are shown.
+	errorLineBytes = 150
+	// lineBytes is how many bytes are shown of a line that was asked for.
 	lineBytes = 240
 )
 
-// tellingWords are words in a line that a person would look for.
-var tellingWords = [][]byte{
+// errorWords are the words that a person would look for.
+var errorWords = [][]byte{
 	[]byte("error"), []byte("fail"), []byte("fatal"), []byte("panic"), []byte("exception"), []byte("traceback"),
 	[]byte("segmentation fault"), []byte("permission denied"), []byte("not found"), []byte("undefined"), []byte("cannot "),
 }
 
-// tellingSearch is the search that finds the same words.
-const tellingSearch = `(?i)error|fail|fatal|panic|exception|traceback`
+// errorSearch is a search expression for the most common of these words.
+const errorSearch = `(?i)error|fail|fatal|panic|exception|traceback`
 
-// lowered copies b into buf in lower case.
-func lowered(buf, b []byte) []byte {
+// toLower copies b into buf and converts ASCII letters to lower case.
+func toLower(buf, b []byte) []byte {
 	buf = append(buf[:0], b...)
 	for i, c := range buf {
 		if 'A' <= c && c <= 'Z' {
@@ -178,9 +178,9 @@ func lowered(buf, b []byte) []byte {
 	return buf
 }
 
-// namesPlace says whether there is a place in a file in the text, such as
+// hasFileLocation reports whether the text contains a file location such as
 // main.go:17.
-func namesPlace(text []byte) bool {
+func hasFileLocation(text []byte) bool {
 	for i := 1; i+1 < len(text); i++ {
 		colon := bytes.IndexByte(text[i:], ':')
 		if colon < 0 {
@@ -201,64 +201,64 @@ func namesPlace(text []byte) bool {
 	return false
 }
 
-// keep is the first and the last of many lines.
-type keep struct{ lines []line }
+// firstAndLast keeps the first and the last of many lines.
+type firstAndLast struct{ lines []line }
 
-func (k *keep) add(offset int64, text []byte) {
-	if len(k.lines) == tellingLines { // the last ones are nearer to the end
-		k.lines = append(k.lines[:tellingLines/2], k.lines[tellingLines/2+1:]...)
+func (k *firstAndLast) add(offset int64, text []byte) {
+	if len(k.lines) == maxErrorLines { // drop the oldest of the second half
+		k.lines = append(k.lines[:maxErrorLines/2], k.lines[maxErrorLines/2+1:]...)
 	}
-	k.lines = append(k.lines, line{offset, clip(plain(text), tellingBytes)})
+	k.lines = append(k.lines, line{offset, clip(plain(text), errorLineBytes)})
 }
 
-// telling finds lines in what is left out that look like a reason to read it, and
-// what of it nobody can read any more.
-func (s *server) telling(ctx context.Context, exec string, stream api.ChunkType, part span, to *shown) (err error) {
+// findErrorLines finds lines in the omitted part that look like the reason of a
+// failure, and the gaps in it.
+func (s *server) findErrorLines(ctx context.Context, exec string, stream api.ChunkType, part span, to *shownOutput) (err error) {
 	var buf []byte
-	speaks := func(text []byte) bool {
-		buf = lowered(buf, text)
-		return slices.ContainsFunc(tellingWords, func(word []byte) bool { return bytes.Contains(buf, word) })
+	hasErrorWord := func(text []byte) bool {
+		buf = toLower(buf, text)
+		return slices.ContainsFunc(errorWords, func(word []byte) bool { return bytes.Contains(buf, word) })
 	}
-	var words, places keep
-	to.gaps = nil // those that were seen before are in this part
-	to.looked, err = s.lines(ctx, exec, stream, part, scan{
+	var words, places firstAndLast
+	to.gaps = nil // the gaps found before are in this part, and are found again
+	to.scannedTo, err = s.scanLines(ctx, exec, stream, part, lineScan{
 		until: time.Now().Add(scanTime),
 		gap:   func(g span) { to.gaps = append(to.gaps, g) },
-		skip:  func(block []byte) bool { return !speaks(block) && !namesPlace(block) },
+		skip:  func(block []byte) bool { return !hasErrorWord(block) && !hasFileLocation(block) },
 		line: func(offset int64, text []byte) bool {
 			switch {
-			case speaks(text):
+			case hasErrorWord(text):
 				words.add(offset, text)
-			case namesPlace(text):
+			case hasFileLocation(text):
 				places.add(offset, text)
 			}
 			return true
 		},
 	})
-	to.stopped = to.looked < part.To
-	to.telling = slices.Concat(words.lines, places.lines)
-	slices.SortFunc(to.telling, func(a, b line) int { return cmp.Compare(a.Offset, b.Offset) })
+	to.stopped = to.scannedTo < part.To
+	to.errorLines = slices.Concat(words.lines, places.lines)
+	slices.SortFunc(to.errorLines, func(a, b line) int { return cmp.Compare(a.Offset, b.Offset) })
 	return err
 }
 
-// maxLine is how much of a line without an end is held in memory.
+// maxLine limits how much of an incomplete line is held in memory.
 const maxLine = 1 << 20
 
-// scan is what is done with the lines of an output.
-type scan struct {
-	// line is called with a line without its newline, and returns whether to go
-	// on. One that is longer than a megabyte comes in pieces.
+// lineScan is a scan over the lines of an output.
+type lineScan struct {
+	// line is called with each line, without its newline, and reports whether to
+	// continue. A line that is longer than a megabyte comes in pieces.
 	line func(offset int64, text []byte) bool
-	// skip says of some lines that line need not be called with any of them.
+	// skip reports whether line need not be called with any line of the block.
 	skip  func(block []byte) bool
-	gap   func(span) // is told what is not kept any more; nil: nobody is
-	until time.Time  // so long
+	gap   func(span) // called with each gap in the output; nil means not called
+	until time.Time  // time limit
 }
 
-// lines goes through the lines of a part of an output, and returns how far it
-// came if the time was over before its end.
-func (s *server) lines(ctx context.Context, exec string, stream api.ChunkType, part span, do scan) (looked int64, err error) {
-	w := lineWalk{do: do, heldAt: part.From, on: true}
+// scanLines scans the lines of a part of an output. It returns the end of the part,
+// or the offset it reached when its time limit passed.
+func (s *server) scanLines(ctx context.Context, exec string, stream api.ChunkType, part span, do lineScan) (looked int64, err error) {
+	w := lineSplitter{scan: do, partialAt: part.From, active: true}
 	if part.size() <= 0 {
 		return part.To, nil
 	}
@@ -271,59 +271,59 @@ func (s *server) lines(ctx context.Context, exec string, stream api.ChunkType, p
 			if c.Next > part.To && int64(len(data)) == c.Next-c.Offset {
 				data = data[:part.To-c.Offset]
 			}
-			w.walk(c.Offset, data)
+			w.feed(c.Offset, data)
 		}
 		if c.Next < part.To && time.Now().After(do.until) {
-			looked, w.on = w.heldAt, false
+			looked, w.active = w.partialAt, false
 		}
-		return w.on && c.Next < part.To
+		return w.active && c.Next < part.To
 	})
-	if err == nil && w.on && len(w.held) > 0 {
-		do.line(w.heldAt, w.held)
+	if err == nil && w.active && len(w.partial) > 0 {
+		do.line(w.partialAt, w.partial)
 	}
 	return looked, err
 }
 
-// lineWalk cuts an output that comes in pieces into lines.
-type lineWalk struct {
-	do     scan
-	held   []byte // the begin of a line whose end has not come
-	heldAt int64  // where that is; with nothing held, where the next line begins
-	on     bool
+// lineSplitter splits an output that comes in pieces into lines.
+type lineSplitter struct {
+	scan      lineScan
+	partial   []byte // start of a line whose end has not come
+	partialAt int64  // its offset; if partial is empty, the offset of the next line
+	active    bool   // false once the scan has ended
 }
 
-func (w *lineWalk) walk(offset int64, data []byte) {
-	asked := false // whether the rest can be skipped
-	for w.on && len(data) > 0 {
+func (w *lineSplitter) feed(offset int64, data []byte) {
+	asked := false // skip was called for this piece
+	for w.active && len(data) > 0 {
 		end := bytes.IndexByte(data, '\n')
-		if len(w.held) == 0 {
-			w.heldAt = offset
-			// What is in whole lines may be skipped; a line that is cut in two
-			// is looked at when it is whole.
-			if last := bytes.LastIndexByte(data, '\n'); !asked && last >= 0 && w.do.skip(data[:last]) {
+		if len(w.partial) == 0 {
+			w.partialAt = offset
+			// Whole lines may be skipped. A line that is cut in two is looked at
+			// once it is complete.
+			if last := bytes.LastIndexByte(data, '\n'); !asked && last >= 0 && w.scan.skip(data[:last]) {
 				offset, data = offset+int64(last)+1, data[last+1:]
-				w.heldAt = offset
+				w.partialAt = offset
 				end = -1
 			}
 			asked = true
 		}
 		if end < 0 {
-			w.held = append(w.held, data...)
-			if len(w.held) > maxLine {
-				w.on = w.do.line(w.heldAt, w.held)
-				w.held, w.heldAt = w.held[:0], offset+int64(len(data))
+			w.partial = append(w.partial, data...)
+			if len(w.partial) > maxLine {
+				w.active = w.scan.line(w.partialAt, w.partial)
+				w.partial, w.partialAt = w.partial[:0], offset+int64(len(data))
 			}
 			return
 		}
 		text := data[:end]
-		if len(w.held) > 0 {
-			w.held = append(w.held, text...)
-			text = w.held
+		if len(w.partial) > 0 {
+			w.partial = append(w.partial, text...)
+			text = w.partial
 		}
-		w.on = w.do.line(w.heldAt, text)
-		w.held = w.held[:0]
+		w.active = w.scan.line(w.partialAt, text)
+		w.partial = w.partial[:0]
 		offset, data = offset+int64(end)+1, data[end+1:]
-		w.heldAt = offset // whoever goes on from there must not meet this line again
+		w.partialAt = offset // a scan that continues from here must not see this line again
 	}
 }
 

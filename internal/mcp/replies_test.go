@@ -16,19 +16,19 @@ import (
 	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-var update = flag.Bool("update", false, "write the replies that are not as they were")
+var update = flag.Bool("update", false, "update the golden replies that differ")
 
-// maxReply is what a reply may have on the wire, text and structured content
-// together: what a model can be given for one step.
+// maxReply is the maximum size of a reply on the wire, text and structured content
+// together: what a model can read in one step.
 const maxReply = 16 << 10
 
-// replies are real commands, what a model is told of them, and the line that a
-// person would look for. The whole texts are in testdata/replies.
+// replies are real commands, and the lines that a person would look for in the
+// replies. The whole replies are in testdata/replies.
 var replies = []struct {
 	name  string
 	files map[string]string
 	args  args
-	then  []step // calls that follow, in place of the first reply
+	then  []step // calls that follow
 	want  []string
 }{
 	{
@@ -102,7 +102,7 @@ var replies = []struct {
 	},
 	{
 		name: "yes", args: args{"command": "yes | head -c 5000000; echo ready"},
-		want: []string{"exit 0", "y\n[trl: the same line ", "times more]", "left out", "ready"},
+		want: []string{"exit 0", "y\n[trl: the same line ", "more times]", "left out", "ready"},
 	},
 	{
 		name: "broken-utf8",
@@ -132,7 +132,7 @@ var replies = []struct {
 	},
 	{
 		name: "still-running", args: args{"command": "for i in 1 2 3; do echo step $i of 500; done; sleep 1000", "wait_s": 1},
-		want: []string{"running for", "step 3 of 500", "it goes on"},
+		want: []string{"running for", "step 3 of 500", "it is still running"},
 	},
 	{
 		name: "timed-out", args: args{"command": "echo connecting to db.example...; sleep 1000", "timeout_s": 1},
@@ -153,12 +153,12 @@ var replies = []struct {
 	},
 	{
 		name: "exit", args: args{"command": "cd /usr && exit 3"},
-		want: []string{"exit 3", "the session goes on", "/usr"},
+		want: []string{"exit 3", "the session continues", "/usr"},
 	},
 	{
 		name: "editor", args: args{"command": "vim.tiny -u NONE notes.txt", "tty": true}, files: map[string]string{"notes.txt": "remember the milk\n"},
 		then: []step{{"screen", args{}}},
-		want: []string{"remember the milk", "a program has the whole screen", "waits for input"},
+		want: []string{"remember the milk", "a program uses the whole screen", "waits for input"},
 	},
 }
 
@@ -234,7 +234,7 @@ func TestReplies(t *testing.T) {
 	for _, c := range replies {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{
-				carrier: overStdio, daemon: daemon, args: []string{"--scope", c.name, "--env", "GOFLAGS=-mod=mod", "--env", "GOCACHE", "--env", "GOPATH"},
+				transport: overStdio, daemon: daemon, args: []string{"--scope", c.name, "--env", "GOFLAGS=-mod=mod", "--env", "GOCACHE", "--env", "GOPATH"},
 				env: []string{"GOCACHE=" + goCache(), "GOPATH=" + filepath.Join(goCache(), "path")},
 			})
 			for name, text := range c.files {
@@ -249,24 +249,24 @@ func TestReplies(t *testing.T) {
 			a["command"] = command
 			got := r.ask("run", a)
 			text, bytes := got.text, []int{got.bytes}
-			r.truthful(got)
-			if _, stopped := goesOn(text); stopped {
-				// A busy machine does not get through in time, and the reply says
-				// so. What it does not show must be found by the call it names.
+			r.checkAgainstJournal(got)
+			if _, stopped := continuation(text); stopped {
+				// On a busy machine a scan may reach its time limit, and the reply
+				// says so. The call it suggests must find the rest.
 				if len(c.then) == 0 {
-					all, _ := r.goOn(got)
+					all, _ := r.followContinuations(got)
 					r.contains(all, c.want...)
 					return
 				}
 				text = stoppedNote.ReplaceAllString(text, "")
 			}
-			whole := true // every call got through in time
+			whole := true // no call reached its time limit
 			for _, s := range c.then {
 				if s.tool != "screen" {
 					s.args["exec"] = got.exec()
 				}
 				got = r.ask(s.tool, s.args)
-				all, stops := r.goOn(got)
+				all, stops := r.followContinuations(got)
 				whole = whole && stops == 0
 				text, bytes = text+"\n\n"+all, append(bytes, got.bytes)
 			}
@@ -277,20 +277,20 @@ func TestReplies(t *testing.T) {
 				}
 			}
 			if whole {
-				compare(t, c.name, r.steady(text, port))
+				compare(t, c.name, r.normalize(text, port))
 			}
 			for _, session := range []string{"main", "terminal"} {
-				r.try("stop", args{"session": session})
+				r.call("stop", args{"session": session})
 			}
 		})
 	}
 }
 
-var stoppedNote = regexp.MustCompile(`\n\[trl: [^\n]* stopped after \S+, at offset \d+ of \d+; output (\{[^\n]*\}) goes on\]`)
+var stoppedNote = regexp.MustCompile(`\n\[trl: [^\n]* stopped after \S+, at offset \d+ of \d+; output (\{[^\n]*\}) continues\]`)
 
-// goesOn returns the arguments of the call that a reply names because something
-// stopped before its end.
-func goesOn(text string) (a args, stopped bool) {
+// continuation returns the arguments of the call that a reply suggests because a
+// search reached its time limit.
+func continuation(text string) (a args, stopped bool) {
 	match := stoppedNote.FindStringSubmatch(text)
 	if match == nil {
 		return nil, false
@@ -298,24 +298,24 @@ func goesOn(text string) (a args, stopped bool) {
 	return a, json.Unmarshal([]byte(match[1]), &a) == nil
 }
 
-// goOn makes the calls that replies name until nothing has stopped, and returns
-// all of them and how often it did.
-func (r *rig) goOn(got answer) (all string, stops int) {
+// followContinuations makes the calls that replies suggest until no search reaches
+// its time limit, and returns all replies and how many did.
+func (r *rig) followContinuations(got answer) (all string, stops int) {
 	r.Helper()
 	all = got.text
 	for ; stops < 50; stops++ {
-		next, stopped := goesOn(got.text)
+		next, stopped := continuation(got.text)
 		if !stopped {
 			return all, stops
 		}
 		got = r.ask("output", next)
 		all += "\n\n" + got.text
 	}
-	r.Fatalf("it stops again and again: %s", got.text)
+	r.Fatalf("the search keeps stopping: %s", got.text)
 	return all, stops
 }
 
-// goCache is that of the tests, so that nothing is built anew.
+// goCache returns the build cache of the tests, so that nothing is rebuilt.
 func goCache() string {
 	if dir := os.Getenv("GOCACHE"); dir != "" {
 		return dir
@@ -333,11 +333,11 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
-// sameLine is what stands for a line that is repeated.
-var sameLine = regexp.MustCompile(`^\[trl: the same line ([\d,]+) times more\]$`)
+// sameLine matches the note in place of repeats of a line.
+var sameLine = regexp.MustCompile(`^\[trl: the same line ([\d,]+) more times\]$`)
 
-// unfolded is an output with all its lines.
-func unfolded(text string) string {
+// unfold restores the repeats of folded lines.
+func unfold(text string) string {
 	var all []string
 	for line := range strings.SplitSeq(text, "\n") {
 		note := sameLine.FindStringSubmatch(line)
@@ -353,22 +353,22 @@ func unfolded(text string) string {
 	return strings.Join(all, "\n")
 }
 
-// leftOutNote is the line that stands for what is left out.
+// leftOutNote matches the note in place of output that is left out.
 var leftOutNote = regexp.MustCompile(`\n\[trl: [\d,]+ bytes left out, .*\]\n`)
 
-// truthful compares a reply with the journal: what is shown is what was written
-// before and after what is said to be left out.
-func (r *rig) truthful(a answer) {
+// checkAgainstJournal compares a reply with the journal: it must show exactly the
+// output before and after the part that it says is left out.
+func (r *rig) checkAgainstJournal(a answer) {
 	r.Helper()
-	if _, binary := a.fields["binary"]; binary || strings.Contains(a.text, "has the whole screen") {
+	if _, binary := a.fields["binary"]; binary || strings.Contains(a.text, "uses the whole screen") {
 		return
 	}
 	size := int64(a.fields["size"].(float64))
 	output := a.fields["output"].(string)
 	cuts, _ := a.fields["left_out"].([]any)
 	if len(cuts) == 0 {
-		if want := r.plain(a.exec(), 0, size); unfolded(output) != want {
-			r.Errorf("the reply says that it is all, and has\n%q\nof\n%q", output, want)
+		if want := r.plain(a.exec(), 0, size); unfold(output) != want {
+			r.Errorf("the reply claims to be complete: got\n%q\nwant\n%q", output, want)
 		}
 		return
 	}
@@ -380,17 +380,17 @@ func (r *rig) truthful(a answer) {
 		head, note, tail = output[:at[0]], output[at[0]:at[1]], output[at[1]:]
 	}
 	if at == nil || !strings.Contains(strings.ReplaceAll(note, ",", ""), fmt.Sprintf("%d bytes left out from offset %d to %d", to-from, from, to)) {
-		r.Fatalf("no note of the %d bytes that are left out: %q", to-from, note)
+		r.Fatalf("no note on the %d bytes left out: %q", to-from, note)
 	}
-	if want := r.plain(a.exec(), 0, from); unfolded(head) != want {
-		r.Errorf("before the cut at %d there is\n%q\nin place of\n%q", from, head, want)
+	if want := r.plain(a.exec(), 0, from); unfold(head) != want {
+		r.Errorf("before the cut at %d: got\n%q\nwant\n%q", from, head, want)
 	}
-	if want := r.plain(a.exec(), to, size); unfolded(tail) != want {
-		r.Errorf("after the cut at %d there is\n%q\nin place of\n%q", to, tail, want)
+	if want := r.plain(a.exec(), to, size); unfold(tail) != want {
+		r.Errorf("after the cut at %d: got\n%q\nwant\n%q", to, tail, want)
 	}
 }
 
-// plain is a part of a journal as text, asked of the daemon itself.
+// plain returns a part of a journal as text, read from the daemon itself.
 func (r *rig) plain(exec string, from, to int64) string {
 	r.Helper()
 	c := r.direct()
@@ -413,8 +413,8 @@ func (r *rig) plain(exec string, from, to int64) string {
 	return strings.TrimRight(string(vt.PlainText(raw)), "\n")
 }
 
-// steady takes out of a text what is another one each time.
-func (r *rig) steady(text, port string) string {
+// normalize replaces the parts of a text that differ from run to run.
+func (r *rig) normalize(text, port string) string {
 	for _, s := range []struct{ like, become string }{
 		{regexp.QuoteMeta(r.work), "$$WORK"},
 		{`\b([es])-[0-9a-z]{10}\b`, "$1-…"},
@@ -432,8 +432,8 @@ func (r *rig) steady(text, port string) string {
 	return text
 }
 
-// compare holds a reply against the one that was read by a person. There "…"
-// stands for anything in a line, and alone in a line for any lines.
+// compare compares a reply with its golden file, which a person has reviewed. In the
+// file "…" matches anything within a line, and alone on a line any lines.
 func compare(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", "replies", name+".txt")
@@ -445,7 +445,7 @@ func compare(t *testing.T, name, got string) {
 		return
 	}
 	if !*update {
-		t.Errorf("the reply is not as in %s:\n%s", path, got)
+		t.Errorf("the reply differs from %s:\n%s", path, got)
 		return
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -13,36 +13,36 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// report is what is told of a command: the reply of run, output, input and stop.
+// report describes a command: the reply of run, output and input.
 type report struct {
-	Status   string    `json:"status" jsonschema:"how it stands, in words: exit 1 in 2.3s, running for 30s …"`
-	Exec     string    `json:"exec" jsonschema:"the command's id"`
-	Session  string    `json:"session" jsonschema:"the name of its session"`
-	State    string    `json:"state" jsonschema:"queued|running|exited: whether it goes on"`
-	Outcome  string    `json:"outcome" jsonschema:"running, exited, signaled, timed_out, cancelled, shell_exited or shell_died"`
-	ExitCode *int      `json:"exit_code,omitempty" jsonschema:"once it has one"`
-	Signal   string    `json:"signal,omitempty" jsonschema:"that ended it"`
-	Seconds  float64   `json:"seconds" jsonschema:"so far, or in all"`
-	Cwd      string    `json:"cwd,omitempty" jsonschema:"the session's directory after it"`
-	Waiting  *waiting  `json:"waiting,omitempty" jsonschema:"on a terminal: what it waits for"`
-	Left     []process `json:"left_running,omitempty" jsonschema:"processes that it started and that live"`
-	Matched  *line     `json:"matched,omitempty" jsonschema:"the line that was waited for"`
-	Found    []line    `json:"found,omitempty" jsonschema:"lines that were searched for"`
-	Output   string    `json:"output" jsonschema:"without escapes; a line between [trl: and ] tells what is left out"`
-	Binary   bool      `json:"binary,omitempty" jsonschema:"the output is no text: a hex dump of its start is shown"`
-	Size     int64     `json:"size" jsonschema:"of the whole output, in bytes"`
-	Next     int64     `json:"next" jsonschema:"offset up to which output is shown; go on from it"`
-	LeftOut  []span    `json:"left_out,omitempty" jsonschema:"parts of the output that are not shown, by offsets"`
-	Telling  []line    `json:"telling,omitempty" jsonschema:"of what is left out, lines that speak of errors"`
-	Notes    []string  `json:"notes,omitempty" jsonschema:"what else is to be known, and the next call"`
-	Stream   string    `json:"stream,omitempty" jsonschema:"the one that is shown, if not all"`
+	Status     string    `json:"status" jsonschema:"state in words: exit 1 in 2.3s, running for 30s …"`
+	Exec       string    `json:"exec" jsonschema:"id of the command"`
+	Session    string    `json:"session" jsonschema:"name of its session"`
+	State      string    `json:"state" jsonschema:"queued|running|exited: whether it still runs"`
+	Outcome    string    `json:"outcome" jsonschema:"running, exited, signaled, timed_out, cancelled, shell_exited or shell_died"`
+	ExitCode   *int      `json:"exit_code,omitempty" jsonschema:"once it has ended"`
+	Signal     string    `json:"signal,omitempty" jsonschema:"signal that ended it"`
+	Seconds    float64   `json:"seconds" jsonschema:"run time, so far or total"`
+	Cwd        string    `json:"cwd,omitempty" jsonschema:"the session's directory after the command"`
+	Waiting    *waiting  `json:"waiting,omitempty" jsonschema:"on a terminal: what it waits for"`
+	Left       []process `json:"left_running,omitempty" jsonschema:"processes that it started and that still run"`
+	Matched    *line     `json:"matched,omitempty" jsonschema:"the line that matched pattern"`
+	Found      []line    `json:"found,omitempty" jsonschema:"lines that match search"`
+	Output     string    `json:"output" jsonschema:"without escape sequences; a line between [trl: and ] says what is left out"`
+	Binary     bool      `json:"binary,omitempty" jsonschema:"the output is not text: a hex dump of its start is shown"`
+	Size       int64     `json:"size" jsonschema:"bytes of the whole output"`
+	Next       int64     `json:"next" jsonschema:"offset up to which output is shown; continue from it"`
+	LeftOut    []span    `json:"left_out,omitempty" jsonschema:"parts of the output that are not shown, as offsets"`
+	ErrorLines []line    `json:"telling,omitempty" jsonschema:"lines of the parts left out that look like errors"`
+	Notes      []string  `json:"notes,omitempty" jsonschema:"more about the command, and the next call"`
+	Stream     string    `json:"stream,omitempty" jsonschema:"the stream that is shown, if only one"`
 
-	moreLeft int // processes that it left running besides those
+	moreLeft int // number of processes left running that are not in Left
 }
 
 type waiting struct {
-	For     string `json:"for" jsonschema:"input|password: what is to be typed"`
-	Process string `json:"process" jsonschema:"who waits"`
+	For     string `json:"for" jsonschema:"input|password: what to type"`
+	Process string `json:"process" jsonschema:"the process that waits"`
 }
 
 type process struct {
@@ -60,8 +60,8 @@ func waitingOf(w *api.Waiting) *waiting {
 	return &waiting{For: string(w.For), Process: clipShown(w.Process)}
 }
 
-// clipShown shortens the arguments of a process to what takes about as much room
-// as a line when they are quoted: anybody may choose them.
+// clipShown shortens the arguments of a process to about the length of a line after
+// quoting: any program can set its own arguments.
 func clipShown(text string) string {
 	text = clip(text, lineBytes)
 	for len(printable.Word(text)) > 2*lineBytes {
@@ -70,20 +70,20 @@ func clipShown(text string) string {
 	return text
 }
 
-// maxNamed is how many processes a reply names.
+// maxNamed is the maximum number of processes in a reply.
 const maxNamed = 8
 
-// standing fills in how an exec stands.
-func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, error) {
+// newReport returns a report of the state of an exec, without output.
+func (s *server) newReport(ctx context.Context, e *api.ExecResult) (*report, error) {
 	r := &report{
 		Exec: e.ExecID, State: string(e.State), Outcome: string(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal,
 		Seconds: float64(e.DurationMS) / 1000, Cwd: e.Cwd, Size: e.StdoutBytes + e.StderrBytes,
 	}
-	session, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: e.SessionID})
+	session, err := callMethod[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: e.SessionID})
 	if err != nil {
 		return nil, err
 	}
-	if r.Session, err = s.calledBy(ctx, &session.Session); err != nil {
+	if r.Session, err = s.displayName(ctx, &session.Session); err != nil {
 		return nil, err
 	}
 	if r.Cwd == "" {
@@ -103,27 +103,27 @@ func (s *server) standing(ctx context.Context, e *api.ExecResult) (*report, erro
 		}
 	}
 	r.Status = status(e)
-	s.remark(r, e, session, more)
+	s.addStateNotes(r, e, session, more)
 	return r, nil
 }
 
-// status is how an exec stands, in words.
+// status describes the state of an exec in words.
 func status(e *api.ExecResult) string {
 	text := outcome(e)
 	if e.QueuedMS >= queuedLong {
-		text += ", after " + seconds(e.QueuedMS) + " in the queue"
+		text += ", after " + formatMS(e.QueuedMS) + " in the queue"
 	}
 	return text
 }
 
-// queuedLong is how many milliseconds in a queue are told.
+// queuedLong is the time in a queue, in milliseconds, from which on it is reported.
 const queuedLong = 100
 
 func outcome(e *api.ExecResult) string {
-	took := seconds(e.DurationMS)
+	took := formatMS(e.DurationMS)
 	switch {
 	case e.State == api.ExecQueued:
-		return "queued, has not begun"
+		return "queued, not started yet"
 	case e.State == api.ExecRunning:
 		return "running for " + took
 	case e.Outcome == api.OutcomeTimedOut:
@@ -139,7 +139,7 @@ func outcome(e *api.ExecResult) string {
 	}
 }
 
-func seconds(ms int64) string {
+func formatMS(ms int64) string {
 	if ms == 0 {
 		return "less than 1ms"
 	}
@@ -150,41 +150,41 @@ func seconds(ms int64) string {
 	return d.String()
 }
 
-// remark adds what the status and the output do not tell.
-func (s *server) remark(r *report, e *api.ExecResult, session *api.SessionInfo, more int) {
+// addStateNotes adds notes on the state that status and output do not show.
+func (s *server) addStateNotes(r *report, e *api.ExecResult, session *api.SessionInfo, more int) {
 	switch {
 	case e.State == api.ExecQueued && session.ExecID != "":
-		r.note(`it waits for %s, which runs in the same session: see %s, or stop this one and run it in another session`,
+		r.note(`it waits for %s, which is running in the same session: see %s, or stop this one and run it in another session`,
 			session.ExecID, invoke(toolOutput, "exec", session.ExecID))
 	case r.Waiting != nil && r.Waiting.For == string(api.WaitingPassword):
 		how := ""
 		for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
 			how += invoke(toolInput, "exec", e.ExecID, "secret", name) + ", or "
 		}
-		r.note(`it waits for a password (%s): %sa person types it with "trl attach --write %s"`, r.Waiting, how, e.SessionID)
+		r.note(`it waits for a password (%s): %sa person can type it with "trl attach --write %s"`, r.Waiting, how, e.SessionID)
 	case r.Waiting != nil:
 		r.note(`it waits for input (%s): answer with %s`, r.Waiting, invoke(toolInput, "exec", e.ExecID, "text", "...", "keys", []string{"enter"}))
 	}
 	switch e.Outcome {
 	case api.OutcomeShellExited:
-		r.note("the command ended its shell (by exit, exec, or a failure under set -e); the session goes on in a copy of it")
+		r.note("the command ended its shell (by exit, exec, or a failure under set -e); the session continues in a copy of it")
 	case api.OutcomeShellDied:
-		r.note("the shell died under the command; the session goes on")
+		r.note("the command's shell died; the session continues")
 	}
 	if e.RolledBack {
 		since := "at the start of the session"
 		if e.RolledBackTo != "" {
 			since = "after " + e.RolledBackTo
 		}
-		r.note("the state of the shell was lost: directory and variables are as they were %s", since)
+		r.note("the shell's state was lost; directory and variables are back to what they were %s", since)
 	}
 	r.moreLeft = more
 }
 
-// goOn adds the calls that follow what is shown now.
-func (r *report) goOn() {
+// addNextCalls adds notes with the calls to make next.
+func (r *report) addNextCalls() {
 	if r.State == string(api.ExecRunning) && r.Waiting == nil {
-		r.note(`it goes on: %s waits for its end, %s ends it`, r.invoke("from", r.Next, "until", untilExit), invoke(toolStop, "exec", r.Exec))
+		r.note(`it is still running: %s waits for its end, %s stops it`, r.invoke("from", r.Next, "until", untilExit), invoke(toolStop, "exec", r.Exec))
 	}
 	if len(r.Left) > 0 {
 		var names []string
@@ -194,7 +194,7 @@ func (r *report) goOn() {
 		if r.moreLeft > 0 {
 			names = append(names, fmt.Sprintf("and %d more", r.moreLeft))
 		}
-		r.note(`left running: %s. %s shows what they write from now on, %s ends them`,
+		r.note(`left running: %s. %s shows their new output, %s stops them`,
 			strings.Join(names, "; "), r.invoke("from", r.Next), invoke(toolStop, "exec", r.Exec))
 	}
 }
@@ -203,13 +203,13 @@ func (r *report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// show puts an output into the reply.
-func (r *report) show(o *shown) {
-	r.Output, r.Binary, r.Next, r.Telling = o.text, o.binary, o.page.To, o.telling
+// show adds output to the report, with notes on what is left out.
+func (r *report) show(o *shownOutput) {
+	r.Output, r.Binary, r.Next, r.ErrorLines = o.text, o.binary, o.page.To, o.errorLines
 	r.LeftOut = o.leftOut
 	for _, cut := range o.leftOut {
 		note := fmt.Sprintf("[trl: %s left out, from offset %d to %d; %s shows them, %s finds lines]",
-			bytesOf(cut.size()), cut.From, cut.To, r.invoke("from", cut.From), r.invoke("search", "..."))
+			formatBytes(cut.size()), cut.From, cut.To, r.invoke("from", cut.From), r.invoke("search", "..."))
 		if strings.Contains(r.Output, cutMark) {
 			r.Output = strings.Replace(r.Output, cutMark, note, 1)
 		} else {
@@ -217,30 +217,30 @@ func (r *report) show(o *shown) {
 		}
 	}
 	if o.binary {
-		r.note("the output is not text; its first bytes are shown in hex. To look into it, write it to a file and use tools for its format")
+		r.note("the output is not text; its first bytes are shown in hex. To inspect it, write it to a file and use tools for its format")
 	}
 	for _, gap := range o.gaps {
-		r.note("%s from offset %d on were not kept, for a quota or a full disk: they can't be read any more", bytesOf(gap.size()), gap.From)
+		r.note("%s from offset %d on were dropped because of a quota or a full disk, and can't be read", formatBytes(gap.size()), gap.From)
 	}
-	if len(o.telling) > 0 {
-		r.note("lines in what is left out that may tell why are below")
+	if len(o.errorLines) > 0 {
+		r.note("lines of the part left out that may explain the result are below")
 	}
 	if o.stopped {
-		r.stopped("looking for errors in what is left out", scanTime, o.looked, o.leftOut[0].To, tellingSearch)
+		r.noteStopped("the search for errors in the part left out", scanTime, o.scannedTo, o.leftOut[0].To, errorSearch)
 	}
 	if o.page.To < r.Size && len(o.leftOut) == 0 {
-		r.note("%s follow: go on with %s", bytesOf(r.Size-o.page.To), r.invoke("from", o.page.To))
+		r.note("%s follow: continue with %s", formatBytes(r.Size-o.page.To), r.invoke("from", o.page.To))
 	}
 }
 
-// stopped says that something was cut short by its time limit, where, and which
-// call goes on from there: whoever reads nothing of it would take silence for
-// nothing found.
-func (r *report) stopped(what string, limit time.Duration, at, end int64, search string) {
-	r.note("%s stopped after %s, at offset %d of %d; %s goes on", what, limit, at, end, r.invoke("search", search, "from", at))
+// noteStopped adds a note that a search reached its time limit, where it stopped,
+// and which call continues from there. Without it, a model would take a missing
+// result for nothing found.
+func (r *report) noteStopped(what string, limit time.Duration, at, end int64, search string) {
+	r.note("%s stopped after %s, at offset %d of %d; %s continues", what, limit, at, end, r.invoke("search", search, "from", at))
 }
 
-// invoke is the call of output that shows more of the same.
+// invoke formats the call of output that shows more of the same command.
 func (r *report) invoke(more ...any) string {
 	args := append([]any{"exec", r.Exec}, more...)
 	if r.Stream != "" {
@@ -249,7 +249,7 @@ func (r *report) invoke(more ...any) string {
 	return invoke(toolOutput, args...)
 }
 
-// invoke is a call as a model can make it.
+// invoke formats a call as a model can make it.
 func invoke(tool string, args ...any) string {
 	var b strings.Builder
 	b.WriteString(tool + " {")
@@ -257,14 +257,14 @@ func invoke(tool string, args ...any) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		value, _ := json.Marshal(args[i+1]) // of strings and numbers: can't fail
+		value, _ := json.Marshal(args[i+1]) // can't fail for strings and numbers
 		fmt.Fprintf(&b, "%q: %s", args[i], printable.JSON(value))
 	}
 	return b.String() + "}"
 }
 
-// text is the reply as a model reads it: how it ended, where, the output, and
-// what else there is to know.
+// text returns the reply as a model reads it: how and where the command ended, its
+// output, and the notes.
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, printable.Word(r.Session))
@@ -288,7 +288,7 @@ func (r *report) text() string {
 	for _, note := range r.Notes {
 		b.WriteString("[trl: " + note + "]\n")
 	}
-	for _, l := range r.Telling {
+	for _, l := range r.ErrorLines {
 		fmt.Fprintf(&b, "  @%d: %s\n", l.Offset, l.Text)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

@@ -12,23 +12,23 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// The resources, for people who put them before a model by hand.
+// The resources, for people who add them to a model's context themselves.
 const (
 	sessionsURI = "trl://sessions"
 	outputURI   = "trl://execs/{exec}/output"
 	outputHead  = "trl://execs/"
 	outputTail  = "/output"
-	// resourceBytes is how much of an output a resource has: its end, in a size
-	// that clients take.
+	// resourceBytes is how much of an output a resource contains: its end, in a
+	// size that clients accept.
 	resourceBytes = 256 << 10
 )
 
 func (s *server) addResources(to *sdk.Server) {
 	to.AddResource(&sdk.Resource{
 		URI: sessionsURI, Name: "sessions", Title: "Sessions", MIMEType: "application/json",
-		Description: "The sessions of this scope, what runs in them and what ran",
+		Description: "The sessions of this scope, what is running in them and what ran",
 	}, func(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-		list, err := s.sessions(ctx, &call{room: forText}, sessionsArguments{})
+		list, err := s.sessions(ctx, &call{room: budgetTextOnly}, sessionsArguments{})
 		if err != nil {
 			return nil, err
 		}
@@ -37,14 +37,14 @@ func (s *server) addResources(to *sdk.Server) {
 	})
 	to.AddResourceTemplate(&sdk.ResourceTemplate{
 		URITemplate: outputURI, Name: "output", Title: "Output of a command", MIMEType: "text/plain",
-		Description: "What a command wrote, as text; the end of it, if it is long",
+		Description: "The output of a command as text; only its end if it is long",
 	}, func(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 		exec, ok := strings.CutPrefix(r.Params.URI, outputHead)
 		exec, is := strings.CutSuffix(exec, outputTail)
 		if !ok || !is {
 			return nil, sdk.ResourceNotFoundError(r.Params.URI)
 		}
-		e, err := s.look(ctx, exec)
+		e, err := s.execInfo(ctx, exec)
 		if api.IsCode(err, api.CodeExecNotFound) {
 			return nil, sdk.ResourceNotFoundError(r.Params.URI)
 		}
@@ -58,7 +58,7 @@ func (s *server) addResources(to *sdk.Server) {
 		}
 		text := plain(got.bytes())
 		if got.From > 0 {
-			text = fmt.Sprintf("[trl: %s before this are left out]\n", bytesOf(got.From)) + text
+			text = fmt.Sprintf("[trl: %s before this are left out]\n", formatBytes(got.From)) + text
 		}
 		return s.contents(r.Params.URI, "text/plain", text), nil
 	})

@@ -21,23 +21,23 @@ import (
 
 func TestMain(m *testing.M) { trltest.Main(m) }
 
-// The carriers. Everything but what only one has is tested over both.
+// The transports. Everything that both support is tested over both.
 const (
 	overStdio = "stdio"
 	overHTTP  = "http"
 )
 
-// each runs a test over both carriers, each with a daemon of its own.
-func each(t *testing.T, test func(t *testing.T, r *rig)) {
-	for _, carrier := range []string{overStdio, overHTTP} {
-		t.Run(carrier, func(t *testing.T) {
+// overBoth runs a test over both transports, each with its own daemon.
+func overBoth(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, transport := range []string{overStdio, overHTTP} {
+		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			test(t, newRig(t, rigOptions{carrier: carrier}))
+			test(t, newRig(t, rigOptions{transport: transport}))
 		})
 	}
 }
 
-// rig is an MCP client before the real binary.
+// rig is an MCP client of the real binary.
 type rig struct {
 	*testing.T
 	*sdk.ClientSession
@@ -46,18 +46,18 @@ type rig struct {
 	work     string // the agent's directory
 	process  *exec.Cmd
 	progress chan *sdk.ProgressNotificationParams
-	schemas  map[string]*jsonschema.Resolved // of what tools return
+	schemas  map[string]*jsonschema.Resolved // output schemas of the tools
 }
 
 type rigOptions struct {
-	carrier string
-	name    string   // of the client
-	args    []string // of trl mcp
-	env     []string
-	query   string // of the address over HTTP
-	token   string
-	daemon  *trltest.Daemon // one that is there already
-	work    string
+	transport string
+	name      string   // of the client
+	args      []string // of trl mcp
+	env       []string
+	query     string // of the address over HTTP
+	token     string
+	daemon    *trltest.Daemon // nil means a new one
+	work      string
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -100,7 +100,7 @@ func (r *rig) connect() {
 		},
 	})
 	var transport sdk.Transport
-	if r.carrier == overHTTP {
+	if r.transport == overHTTP {
 		token := r.token
 		if token == "" {
 			token = r.daemon.Token
@@ -138,16 +138,16 @@ func (b bearer) RoundTrip(q *http.Request) (*http.Response, error) {
 
 type args = map[string]any
 
-// answer is what a tool said.
+// answer is the result of a tool.
 type answer struct {
 	text   string
 	failed bool
 	fields map[string]any
-	bytes  int               // of the whole answer on the wire
-	image  *sdk.ImageContent // nil: there is none
+	bytes  int               // size of the whole answer on the wire
+	image  *sdk.ImageContent // nil if there is none
 }
 
-// first is the first line.
+// first returns the first line.
 func (a answer) first() string {
 	line, _, _ := strings.Cut(a.text, "\n")
 	return line
@@ -161,16 +161,16 @@ func (a answer) exec() string {
 // ask calls a tool, which must not fail.
 func (r *rig) ask(tool string, a args) answer {
 	r.Helper()
-	got := r.try(tool, a)
+	got := r.call(tool, a)
 	if got.failed {
 		r.Fatalf("%s %v: %s", tool, a, got.text)
 	}
 	return got
 }
 
-// ended is the reply to what ends a command, or the one after it: on a busy
-// machine a command may be quiet for a while before it ends.
-func (r *rig) ended(a answer) answer {
+// untilExit returns the reply itself if the command has ended, or else waits for its
+// end: on a busy machine a command may be quiet for a while before it ends.
+func (r *rig) untilExit(a answer) answer {
 	r.Helper()
 	if !strings.HasPrefix(a.first(), "running") {
 		return a
@@ -178,18 +178,18 @@ func (r *rig) ended(a answer) answer {
 	return r.ask("output", args{"exec": a.exec(), "until": "exit"})
 }
 
-// reacts wants these in the reply to what is typed. On a busy machine a program
-// may be quiet for longer than it is waited for, so it is typed to again.
-func (r *rig) reacts(typed func() string, wanted ...string) {
+// eventuallyReplies calls input until its reply contains all wanted texts. On a busy
+// machine a program may be quiet for longer than input waits, so it types again.
+func (r *rig) eventuallyReplies(input func() string, wanted ...string) {
 	r.Helper()
-	r.eventually(strings.Join(wanted, " and ")+" in a reply", func() bool {
-		text := typed()
+	r.eventually("a reply contains "+strings.Join(wanted, " and "), func() bool {
+		text := input()
 		return !slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(text, w) })
 	})
 }
 
-// try calls a tool. What it returns must be as its schema says.
-func (r *rig) try(tool string, a args) answer {
+// call calls a tool, and checks its result against the schema.
+func (r *rig) call(tool string, a args) answer {
 	r.Helper()
 	result, err := r.CallTool(r.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
 	if err != nil {
@@ -220,7 +220,7 @@ func (r *rig) read(tool string, result *sdk.CallToolResult) answer {
 	return out
 }
 
-// outputSchema is what a tool says that it returns.
+// outputSchema returns the output schema of a tool.
 func (r *rig) outputSchema(tool string) *jsonschema.Resolved {
 	r.Helper()
 	if r.schemas == nil {
@@ -236,7 +236,7 @@ func (r *rig) outputSchema(tool string) *jsonschema.Resolved {
 	return r.schemas[tool]
 }
 
-// resolve reads a schema as a client gets it.
+// resolve parses a schema as a client gets it.
 func (r *rig) resolve(schema any) *jsonschema.Resolved {
 	r.Helper()
 	raw, err := json.Marshal(schema)
@@ -254,7 +254,7 @@ func (r *rig) resolve(schema any) *jsonschema.Resolved {
 	return resolved
 }
 
-// direct is a client of the daemon itself, to see what is true.
+// direct returns a client of the daemon itself, to check the tools against.
 func (r *rig) direct() *client.Client {
 	r.Helper()
 	c, err := client.Dial(r.Context(), r.daemon.Socket)
@@ -265,7 +265,7 @@ func (r *rig) direct() *client.Client {
 	return c
 }
 
-// contains wants all of these in a text.
+// contains checks that a text contains all of these.
 func (r *rig) contains(text string, wanted ...string) {
 	r.Helper()
 	for _, w := range wanted {
@@ -275,7 +275,7 @@ func (r *rig) contains(text string, wanted ...string) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func (r *rig) eventually(what string, is func() bool) {
 	r.Helper()
 	trltest.Eventually(r, what, is)
@@ -293,7 +293,7 @@ func (r *rig) write(name, text string) string {
 	return path
 }
 
-// stopDaemon ends a daemon that was started by who came first.
+// stopDaemon stops a daemon that a `trl mcp` has started.
 func stopDaemon(t *testing.T, d *trltest.Daemon) {
 	t.Helper()
 	binary, err := trltest.Binary()

@@ -12,22 +12,21 @@ import (
 )
 
 type runArguments struct {
-	Command   string            `json:"command" jsonschema:"shell command; may have many lines"`
-	Session   string            `json:"session,omitempty" jsonschema:"name of the session, made when new; default main. Use several to work in parallel"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"directory for this command alone; use cd to stay there"`
-	Env       map[string]string `json:"env,omitempty" jsonschema:"variables for this command alone"`
-	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to give to this command as variables of that name"`
-	Stdin     *string           `json:"stdin,omitempty" jsonschema:"what it reads; default: end of input at once"`
-	Split     bool              `json:"split,omitempty" jsonschema:"keep stdout and stderr apart, so that output can show one alone; default: one stream, in true order"`
+	Command   string            `json:"command" jsonschema:"shell command; may have several lines"`
+	Session   string            `json:"session,omitempty" jsonschema:"name of the session, created if new; default main. Use several to work in parallel"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"directory for this command only; use cd to stay there"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"variables for this command only"`
+	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to pass to this command as variables of the same name"`
+	Stdin     *string           `json:"stdin,omitempty" jsonschema:"text for its standard input; default: none, it reads end of file"`
+	Split     bool              `json:"split,omitempty" jsonschema:"keep stdout and stderr apart, so that output can show one of them; default: one stream, in the order written"`
 	OpenStdin bool              `json:"open_stdin,omitempty" jsonschema:"keep stdin open for input; with tty it always is"`
-	TTY       bool              `json:"tty,omitempty" jsonschema:"run on a terminal, for programs that ask or draw; default session is then terminal"`
-	WaitS     *float64          `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait for its end, default 30; it goes on after that"`
-	TimeoutS  *float64          `json:"timeout_s,omitempty" jsonschema:"stop it after so many seconds; default never"`
-	Label     string            `json:"label,omitempty" jsonschema:"what to call it in sessions; default its first plain words"`
+	TTY       bool              `json:"tty,omitempty" jsonschema:"run on a terminal, for programs that prompt or draw; the default session is then terminal"`
+	WaitS     *float64          `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait for its end, default 30; it keeps running after that"`
+	TimeoutS  *float64          `json:"timeout_s,omitempty" jsonschema:"stop it after this many seconds; default never"`
+	Label     string            `json:"label,omitempty" jsonschema:"what sessions calls it; default its first plain words"`
 }
 
-// maxLabel is how much of a command names it in lists: less than what the
-// daemon takes.
+// maxLabel is the maximum length of a label in bytes: less than the daemon accepts.
 const maxLabel = 100
 
 func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, error) {
@@ -42,17 +41,17 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			name = terminalSession
 		}
 	}
-	session, err := s.open(ctx, c, name, a.TTY)
+	session, err := s.findOrCreate(ctx, c, name, a.TTY)
 	if err != nil {
 		return nil, err
 	}
-	wait := clock(a.WaitS, defaultWait)
+	wait := secondsOr(a.WaitS, defaultWait)
 	none := int64(0)
 	params := api.ExecRunParams{
 		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Merge: !a.Split, Wait: true, Key: rand.Text(), Label: label(a)},
 		MaxOutputBytes: &none,
 		YieldOnInput:   session.TTY != nil,
-		YieldMS:        max(min(wait, beat).Milliseconds(), 1),
+		YieldMS:        max(min(wait, pollInterval).Milliseconds(), 1),
 	}
 	if a.TimeoutS != nil {
 		params.TimeoutMS = ptr(int64(*a.TimeoutS * 1000))
@@ -67,18 +66,18 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			return nil, err
 		}
 	}
-	return s.reportOf(ctx, c, result.ExecID)
+	return s.execReport(ctx, c, result.ExecID)
 }
 
 // start runs the command, and stops it if the client has cancelled the call
-// meanwhile. The question is not abandoned with the call: which command to stop
-// is in its answer, which comes within a beat.
+// meanwhile. The request to the daemon is not cancelled with the call: its answer,
+// which comes within a pollInterval, names the command to stop.
 func (s *server) start(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
-	asking, done := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	requestCtx, done := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer done()
-	result, err := ask[api.ExecResult](asking, s, api.MethodExecRun, params)
+	result, err := callMethod[api.ExecResult](requestCtx, s, api.MethodExecRun, params)
 	if err == nil && cancelled(ctx) {
-		s.cancel(asking, result.ExecID)
+		s.cancel(requestCtx, result.ExecID)
 		return nil, ctx.Err()
 	}
 	return result, err
@@ -89,7 +88,7 @@ func (s *server) start(ctx context.Context, params api.ExecRunParams) (*api.Exec
 func (s *server) await(ctx context.Context, c *call, e *api.ExecResult, session *api.Session, wait time.Duration) error {
 	g := goal{tty: session.TTY != nil}
 	if g.tty {
-		if waits, err := s.waits(ctx, e.ExecID); err != nil || waits {
+		if waits, err := s.isWaiting(ctx, e.ExecID); err != nil || waits {
 			return err
 		}
 	}
@@ -100,25 +99,25 @@ func (s *server) await(ctx context.Context, c *call, e *api.ExecResult, session 
 	return err
 }
 
-// cancel stops a command whose caller no longer wants it.
+// cancel stops the command of a cancelled call.
 func (s *server) cancel(ctx context.Context, exec string) {
-	if _, err := ask[api.ExecCancelResult](ctx, s, api.MethodExecCancel, api.ExecCancelParams{ExecID: exec}); err != nil && s.Log != nil {
-		s.Log.WarnContext(ctx, "a cancelled command could not be stopped", "exec_id", exec, "error", err)
+	if _, err := callMethod[api.ExecCancelResult](ctx, s, api.MethodExecCancel, api.ExecCancelParams{ExecID: exec}); err != nil && s.Log != nil {
+		s.Log.WarnContext(ctx, "cannot stop the command of a cancelled call", "exec_id", exec, "error", err)
 	}
 }
 
-// reportOf tells how a command stands, with head and tail of its output.
-func (s *server) reportOf(ctx context.Context, c *call, exec string) (*report, error) {
-	e, err := s.look(ctx, exec)
+// execReport reports the state of a command, with the head and tail of its output.
+func (s *server) execReport(ctx context.Context, c *call, exec string) (*report, error) {
+	e, err := s.execInfo(ctx, exec)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.standing(ctx, e)
+	r, err := s.newReport(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	if full, err := s.drawn(ctx, r, e); full || err != nil {
-		r.goOn()
+	if full, err := s.isFullScreen(ctx, r, e); full || err != nil {
+		r.addNextCalls()
 		return r, err
 	}
 	o, err := s.excerpt(ctx, exec, "", r.Size, c.room)
@@ -126,59 +125,59 @@ func (s *server) reportOf(ctx context.Context, c *call, exec string) (*report, e
 		return nil, err
 	}
 	r.show(o)
-	r.goOn()
+	r.addNextCalls()
 	return r, nil
 }
 
-// drawn says whether a program has the whole screen. Its output is then how it
-// drew that, which tells nobody anything: the screen does.
-func (s *server) drawn(ctx context.Context, r *report, e *api.ExecResult) (bool, error) {
+// isFullScreen reports whether a program uses the whole screen. Its output is then
+// made of drawing instructions; the report refers to the tool screen instead.
+func (s *server) isFullScreen(ctx context.Context, r *report, e *api.ExecResult) (bool, error) {
 	if e.TTY == nil || e.State != api.ExecRunning {
 		return false, nil
 	}
-	screen, err := ask[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: e.SessionID})
+	screen, err := callMethod[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: e.SessionID})
 	if err != nil || !screen.Alternate {
 		return false, err
 	}
 	r.Next = r.Size
 	r.LeftOut = []span{{0, r.Size}}
-	r.note("a program has the whole screen: %s shows it", invoke(toolScreen, "session", r.Session))
+	r.note("a program uses the whole screen: %s shows it", invoke(toolScreen, "session", r.Session))
 	return true, nil
 }
 
-// label is what a command is called in lists: what its caller calls it, or else
-// its first words, as far as they can't be secrets. Those stand in options, in
-// assignments, in quotes, or are long.
+// label returns the label of a command in lists: the one its caller gave, or else
+// its first words, up to the first that could be a secret. Secrets are in options,
+// in assignments, in quotes, or are long.
 func label(a runArguments) string {
 	if a.Label != "" {
 		given := strings.Join(strings.Fields(a.Label), " ")
-		if !printable.Line(given) { // the daemon takes no other label
+		if !printable.Line(given) { // the daemon rejects any other label
 			given = printable.Text(given)
 		}
 		return clip(given, maxLabel)
 	}
-	var told []string
+	var shown []string
 	words := strings.Fields(a.Command)
 	for _, word := range words {
 		bare := strings.TrimRight(word, ";&|)")
-		if len(told) == maxWords || !isPlainWord(bare) {
+		if len(shown) == maxWords || !isPlainWord(bare) {
 			break
 		}
-		told = append(told, bare)
+		shown = append(shown, bare)
 		if bare != word { // the command ends here
 			break
 		}
 	}
-	if len(told) < len(words) {
-		told = append(told, "…")
+	if len(shown) < len(words) {
+		shown = append(shown, "…")
 	}
-	return clip(strings.Join(told, " "), maxLabel)
+	return clip(strings.Join(shown, " "), maxLabel)
 }
 
 const (
-	// maxWords is how many words name a command.
+	// maxWords is the maximum number of words in a label.
 	maxWords = 5
-	// maxWord is how long one of them may be: names of files are shorter, keys
+	// maxWord is the maximum length of such a word: file names are shorter, keys
 	// are longer.
 	maxWord = 30
 )

@@ -13,43 +13,43 @@ import (
 
 type screenArguments struct {
 	Session    string `json:"session,omitempty" jsonschema:"a session with a terminal; default terminal"`
-	Scrollback int    `json:"scrollback,omitempty" jsonschema:"0..40: lines that have scrolled away, shown first"`
-	Picture    bool   `json:"picture,omitempty" jsonschema:"also as an image, with colors"`
+	Scrollback int    `json:"scrollback,omitempty" jsonschema:"0..40: scrolled-off lines to show first"`
+	Picture    bool   `json:"picture,omitempty" jsonschema:"also return an image, with colors"`
 }
 
-// picture is the reply of screen.
-type picture struct {
+// screenReply is the reply of screen.
+type screenReply struct {
 	Session string   `json:"session" jsonschema:"the session"`
-	Exec    string   `json:"exec,omitempty" jsonschema:"the command whose output came last"`
-	Rows    int      `json:"rows" jsonschema:"of the terminal"`
-	Cols    int      `json:"cols" jsonschema:"of the terminal"`
-	Row     int      `json:"cursor_row" jsonschema:"from 0 on"`
-	Column  int      `json:"cursor_column" jsonschema:"from 0 on"`
-	Full    bool     `json:"full_screen,omitempty" jsonschema:"a program has the whole screen, as editors do"`
-	Title   string   `json:"title,omitempty" jsonschema:"of the window"`
+	Exec    string   `json:"exec,omitempty" jsonschema:"the command that wrote last"`
+	Rows    int      `json:"rows" jsonschema:"rows of the terminal"`
+	Cols    int      `json:"cols" jsonschema:"columns of the terminal"`
+	Row     int      `json:"cursor_row" jsonschema:"counted from 0"`
+	Column  int      `json:"cursor_column" jsonschema:"counted from 0"`
+	Full    bool     `json:"full_screen,omitempty" jsonschema:"a program uses the whole screen, as editors do"`
+	Title   string   `json:"title,omitempty" jsonschema:"title of the window"`
 	Waiting *waiting `json:"waiting,omitempty" jsonschema:"what the running command waits for"`
-	Screen  string   `json:"screen" jsonschema:"what is on it"`
-	Above   int      `json:"left_out_above,omitempty" jsonschema:"so many rows at the top are not shown"`
+	Screen  string   `json:"screen" jsonschema:"text on the screen"`
+	Above   int      `json:"left_out_above,omitempty" jsonschema:"number of rows at the top that are not shown"`
 
-	png []byte // nil: no image was asked for
+	png []byte // nil if no image was asked for
 }
 
-func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*picture, error) {
+func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*screenReply, error) {
 	name := a.Session
 	if name == "" {
 		name = terminalSession
 	}
-	session, err := s.existing(ctx, name)
+	session, err := s.findExisting(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	got, err := ask[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session.SessionID, Scrollback: a.Scrollback})
+	got, err := callMethod[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session.SessionID, Scrollback: a.Scrollback})
 	if err != nil {
 		return nil, err
 	}
-	p := &picture{
+	p := &screenReply{
 		Session: name, Exec: got.ExecID, Rows: got.Rows, Cols: got.Cols, Row: got.Cursor.Row, Column: got.Cursor.Column,
-		Full: got.Alternate, Title: clip(got.Title, lineBytes), Screen: trimmed(got.Text),
+		Full: got.Alternate, Title: clip(got.Title, lineBytes), Screen: trimScreen(got.Text),
 	}
 	p.Screen, p.Above = lastRows(p.Screen, c.room.all)
 	if got.Waiting != nil {
@@ -63,10 +63,10 @@ func (s *server) screen(ctx context.Context, c *call, a screenArguments) (*pictu
 	return p, nil
 }
 
-// draw is a screen as a PNG. A secret can't be taken out of a picture, so there is none
-// of a screen that shows one, in whatever rows.
+// draw returns a screen as a PNG. A secret can't be removed from an image, so draw
+// refuses if the screen shows one, even wrapped over several rows.
 func (s *server) draw(ctx context.Context, session string) ([]byte, error) {
-	got, err := ask[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON})
+	got, err := callMethod[api.SessionScreenResult](ctx, s, api.MethodSessionScreen, api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *server) draw(ctx context.Context, session string) ([]byte, error) {
 	}
 	if s.showsSecret(all.String()) {
 		return nil, api.Errorf(api.CodeForbidden, "a secret is on the screen, and would be in the image").
-			WithHint("call screen without picture: the text has its name instead")
+			WithHint("call screen without picture: the text shows its name instead")
 	}
 	png, err := drawing.PNG(got)
 	if errors.Is(err, drawing.ErrTooLarge) {
@@ -87,23 +87,23 @@ func (s *server) draw(ctx context.Context, session string) ([]byte, error) {
 	return png, err
 }
 
-func (p *picture) image() []byte { return p.png }
+func (p *screenReply) image() []byte { return p.png }
 
-// lastRows is as many rows at the end of a screen as there is room for, and how
-// many are above them.
+// lastRows returns the last rows of a screen that there is room for, and the number
+// of rows above them.
 func lastRows(text string, room int) (shown string, above int) {
 	for cost(text) > room {
 		_, rest, ok := strings.Cut(text, "\n")
 		if !ok {
-			return clip(text, room/6), above // at the worst each byte costs six
+			return clip(text, room/6), above // in the worst case each byte costs six
 		}
 		text, above = rest, above+1
 	}
 	return text, above
 }
 
-// trimmed is a text without blanks at the ends of lines, and at its end.
-func trimmed(text string) string {
+// trimScreen removes spaces at the ends of lines, and empty lines at the end.
+func trimScreen(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(line, " ")
@@ -111,11 +111,11 @@ func trimmed(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-func (p *picture) text() string {
+func (p *screenReply) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "session %s · %d×%d · cursor at row %d, column %d", printable.Word(p.Session), p.Cols, p.Rows, p.Row, p.Column)
 	if p.Full {
-		b.WriteString(" · a program has the whole screen")
+		b.WriteString(" · a program uses the whole screen")
 	}
 	if p.Waiting != nil {
 		fmt.Fprintf(&b, " · waits for %s: %s", p.Waiting.For, p.Waiting)

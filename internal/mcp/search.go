@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// searchTime is how long a search may take before it tells how far it came;
-	// less if the call has waited before.
+	// searchTime limits a search, which then reports how far it came. It is less if
+	// the call has waited before.
 	searchTime = 30 * time.Second
-	// foundBytes is what a line that was found takes besides its text.
+	// foundBytes is the cost of a found line in addition to its text.
 	foundBytes = 24
 )
 
-// searchUntil is when a search must have ended.
+// searchUntil returns the deadline of a search that starts now.
 func searchUntil(ctx context.Context) time.Time {
 	until := time.Now().Add(searchTime)
 	if end, ok := ctx.Deadline(); ok && end.Add(-time.Second).Before(until) {
@@ -26,19 +26,19 @@ func searchUntil(ctx context.Context) time.Time {
 	return until
 }
 
-// finder collects the lines that match, and those around them, as long as there
-// is room in a reply.
+// finder collects the lines that match, with context lines, as long as there is
+// room in a reply.
 type finder struct {
 	pattern *regexp.Regexp
 	context int
 	room    int
 
 	found   []line
-	matches int    // that are in found
-	missed  int    // for which there was no room
-	next    int64  // where to go on for those
-	before  []line // what came last, for context
-	after   int    // lines that are still to follow a match
+	matches int    // number of matches in found
+	omitted int    // number of matches without room
+	next    int64  // offset where a search for those continues
+	before  []line // the last lines, as context for a match
+	after   int    // number of context lines still to add after a match
 }
 
 func (f *finder) add(lines ...line) {
@@ -48,13 +48,13 @@ func (f *finder) add(lines ...line) {
 	}
 }
 
-// line looks at one line.
+// line adds a line if it matches or is context. It always returns true.
 func (f *finder) line(offset int64, raw []byte) bool {
 	text := plain(raw)
 	l := line{offset, clip(text, lineBytes)}
 	switch hit := f.pattern.MatchString(text); {
 	case hit && f.room <= 0:
-		f.missed++
+		f.omitted++
 	case hit:
 		f.add(f.before...)
 		f.add(l)
@@ -72,24 +72,25 @@ func (f *finder) line(offset int64, raw []byte) bool {
 	return true
 }
 
-// skipping says of whole lines whether a search may pass over them.
-func skipping(a outputArguments) func([]byte) bool {
-	// In a block a line begins and ends where a text does.
+// skipFunc returns a function that reports whether a search may skip a block of
+// whole lines.
+func skipFunc(a outputArguments) func([]byte) bool {
+	// In a block, ^ and $ must match at the start and end of each line.
 	re, err := regexp.Compile("(?m:" + a.Search + ")")
 	if err != nil || a.Context > 0 || strings.Contains(a.Search, `\A`) || strings.Contains(a.Search, `\z`) || strings.Contains(a.Search, "(?") {
-		return func([]byte) bool { return false } // it can't be told
+		return func([]byte) bool { return false } // can't be decided for a block
 	}
 	return func(block []byte) bool {
 		for _, c := range block {
 			if c < ' ' && c != '\n' && c != '\t' {
-				return false // what is searched is the text without escapes
+				return false // the search is in the text without escape sequences
 			}
 		}
 		return !re.Match(block)
 	}
 }
 
-// search puts the lines that match into the reply, as many as there is room for.
+// search adds the lines that match to the report, as many as there is room for.
 func (s *server) search(ctx context.Context, c *call, r *report, a outputArguments, from int64) error {
 	re, err := compile("search", a.Search)
 	if err != nil {
@@ -98,17 +99,17 @@ func (s *server) search(ctx context.Context, c *call, r *report, a outputArgumen
 	f := &finder{pattern: re, context: a.Context, room: c.room.page(), found: []line{}, next: from}
 	until := searchUntil(ctx)
 	limit := time.Until(until).Round(time.Second)
-	looked, err := s.lines(ctx, r.Exec, api.ChunkType(a.Stream), span{from, r.Size}, scan{
-		line: f.line, skip: skipping(a), until: until,
+	looked, err := s.scanLines(ctx, r.Exec, api.ChunkType(a.Stream), span{from, r.Size}, lineScan{
+		line: f.line, skip: skipFunc(a), until: until,
 	})
 	if err != nil {
 		return err
 	}
 	r.Found, r.Next = f.found, looked
 	switch {
-	case f.missed > 0:
+	case f.omitted > 0:
 		r.Next = f.next
-		r.note("%d lines match; the first %d are shown: go on with %s", f.matches+f.missed, f.matches, r.invoke("search", a.Search, "from", r.Next))
+		r.note("%d lines match; the first %d are shown: continue with %s", f.matches+f.omitted, f.matches, r.invoke("search", a.Search, "from", r.Next))
 	case f.matches == 0 && looked < r.Size:
 		r.note("no line matches so far")
 	case f.matches == 0:
@@ -118,8 +119,8 @@ func (s *server) search(ctx context.Context, c *call, r *report, a outputArgumen
 	default:
 		r.note("%d lines match", f.matches)
 	}
-	if looked < r.Size && f.missed == 0 { // with some missed, the call above goes on before that
-		r.stopped("the search", limit, looked, r.Size, a.Search)
+	if looked < r.Size && f.omitted == 0 { // with omitted matches, the call above continues before that offset
+		r.noteStopped("the search", limit, looked, r.Size, a.Search)
 	}
 	return nil
 }

@@ -12,15 +12,17 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// slow is a runtime with one output, of which it hands out a piece each second.
-type slow struct {
+// slowRuntime has one output, and returns a piece of it each second.
+type slowRuntime struct {
 	text  string
 	piece int
 }
 
-func (s slow) Call(context.Context, string, any, any) error { return errors.New("not asked here") }
+func (s slowRuntime) Call(context.Context, string, any, any) error {
+	return errors.New("unexpected call")
+}
 
-func (s slow) Attach(_ context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error {
+func (s slowRuntime) Attach(_ context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error {
 	for at := int(params.From); at < len(s.text); {
 		time.Sleep(time.Second) // pace: the clock is the bubble's
 		data := s.text[at:min(at+s.piece, len(s.text))]
@@ -33,40 +35,40 @@ func (s slow) Attach(_ context.Context, params api.ExecAttachParams, fn func(c *
 	return nil
 }
 
-// A reply that does not show a reason because there was no time to look for one
-// says so, and from where to go on.
+// If the search for error lines reaches its time limit, the reply says so, and where
+// to continue.
 func TestAScanThatStopsSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fine = "all is fine\n"
 		quiet := strings.Repeat(fine, 100)
 		for name, c := range map[string]struct {
-			text        string
-			told, found bool
+			text           string
+			stopped, found bool
 		}{
 			"in time":  {fine + "an error\n" + fine, false, true},
 			"too late": {quiet + "an error\n" + fine, true, false},
 			"both":     {fine + "an error\n" + quiet + "an error\n", true, true},
 			"nothing":  {fine, false, false},
 		} {
-			s := &server{Config: Config{Runtime: slow{c.text, 2 * len(fine)}}}
+			s := &server{Config: Config{Runtime: slowRuntime{c.text, 2 * len(fine)}}}
 			whole := span{0, int64(len(c.text))}
-			o := &shown{leftOut: []span{whole}, page: whole}
-			if err := s.telling(t.Context(), "e-1", "", whole, o); err != nil {
+			o := &shownOutput{leftOut: []span{whole}, page: whole}
+			if err := s.findErrorLines(t.Context(), "e-1", "", whole, o); err != nil {
 				t.Fatal(err)
 			}
 			r := &report{Exec: "e-1", Size: whole.To}
 			r.show(o)
 			notes := strings.Join(r.Notes, "\n")
-			want := fmt.Sprintf(`stopped after 5s, at offset %d of %d; output {"exec": "e-1", "search": "(?i)error|fail|fatal|panic|exception|traceback", "from": %d} goes on`,
-				o.looked, whole.To, o.looked)
-			if strings.Contains(notes, want) != c.told || strings.Contains(notes, "stopped") != c.told || (len(r.Telling) > 0) != c.found {
-				t.Errorf("%s: %q, and these lines: %v", name, notes, r.Telling)
+			want := fmt.Sprintf(`stopped after 5s, at offset %d of %d; output {"exec": "e-1", "search": "(?i)error|fail|fatal|panic|exception|traceback", "from": %d} continues`,
+				o.scannedTo, whole.To, o.scannedTo)
+			if strings.Contains(notes, want) != c.stopped || strings.Contains(notes, "stopped") != c.stopped || (len(r.ErrorLines) > 0) != c.found {
+				t.Errorf("%s: %q, and these lines: %v", name, notes, r.ErrorLines)
 			}
 		}
 	})
 }
 
-// A search that stops is gone on with where it says, and meets each line once.
+// A search that stops can be continued where it says, and finds each line once.
 func TestASearchGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text strings.Builder
@@ -74,7 +76,7 @@ func TestASearchGoesOn(t *testing.T) {
 			fmt.Fprintf(&text, "line %03d\n", i)
 		}
 		for _, piece := range []int{1, 7, 9, 18, 50, 1 << 20} {
-			s := &server{Config: Config{Runtime: slow{text.String(), piece}}}
+			s := &server{Config: Config{Runtime: slowRuntime{text.String(), piece}}}
 			size := int64(text.Len())
 			var found []string
 			for from := int64(0); ; {
@@ -88,20 +90,20 @@ func TestASearchGoesOn(t *testing.T) {
 				notes := strings.Join(r.Notes, "\n")
 				if r.Next == size {
 					if strings.Contains(notes, "stopped") {
-						t.Errorf("it is through, and says %q", notes)
+						t.Errorf("the search is complete, and says %q", notes)
 					}
 					break
 				}
-				if want := fmt.Sprintf(`the search stopped after 30s, at offset %d of %d; output {"exec": "e-1", "search": "line [0-9]*$", "from": %d} goes on`, r.Next, size, r.Next); !strings.Contains(notes, want) {
+				if want := fmt.Sprintf(`the search stopped after 30s, at offset %d of %d; output {"exec": "e-1", "search": "line [0-9]*$", "from": %d} continues`, r.Next, size, r.Next); !strings.Contains(notes, want) {
 					t.Fatalf("%q lacks %q", notes, want)
 				}
 				if r.Next <= from {
-					t.Fatalf("it does not get on from %d", from)
+					t.Fatalf("no progress from offset %d", from)
 				}
 				from = r.Next
 			}
 			if len(found) != 400 || found[0] != "line 000" || found[399] != "line 399" {
-				t.Errorf("in pieces of %d it found %d lines: %q", piece, len(found), found)
+				t.Errorf("in pieces of %d: found %d lines: %q", piece, len(found), found)
 			}
 		}
 	})

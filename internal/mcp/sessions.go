@@ -12,46 +12,46 @@ import (
 )
 
 type sessionsArguments struct {
-	Session string `json:"session,omitempty" jsonschema:"only this one, with more of its commands"`
-	All     bool   `json:"all,omitempty" jsonschema:"also those of other agents and people"`
+	Session string `json:"session,omitempty" jsonschema:"only this session, with more of its commands"`
+	All     bool   `json:"all,omitempty" jsonschema:"also the sessions of other agents and people"`
 }
 
-// listing is the reply of sessions.
+// listing is the reply of the tool sessions.
 type listing struct {
-	Sessions []sessionEntry `json:"sessions" jsonschema:"those that live, and those that ended lately"`
-	More     int            `json:"more,omitempty" jsonschema:"so many others are not shown"`
-	Scope    string         `json:"scope,omitempty" jsonschema:"whose sessions these are"`
+	Sessions []sessionEntry `json:"sessions" jsonschema:"live and recently ended sessions"`
+	More     int            `json:"more,omitempty" jsonschema:"number of sessions that are not shown"`
+	Scope    string         `json:"scope,omitempty" jsonschema:"scope of these sessions"`
 }
 
 type sessionEntry struct {
-	Session   string      `json:"session" jsonschema:"what to call it in other tools"`
-	ID        string      `json:"id" jsonschema:"of the session"`
-	Owner     string      `json:"owner,omitempty" jsonschema:"who made it, if not you"`
-	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: what it does"`
+	Session   string      `json:"session" jsonschema:"name to use in other tools"`
+	ID        string      `json:"id" jsonschema:"id of the session"`
+	Owner     string      `json:"owner,omitempty" jsonschema:"who created it, if not you"`
+	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: state of the session"`
 	Cwd       string      `json:"cwd,omitempty" jsonschema:"its directory"`
 	TTY       bool        `json:"tty,omitempty" jsonschema:"it has a terminal"`
-	Holder    string      `json:"held_by,omitempty" jsonschema:"who has its keyboard"`
+	Holder    string      `json:"held_by,omitempty" jsonschema:"client that holds its keyboard"`
 	Waiting   *waiting    `json:"waiting,omitempty" jsonschema:"what its command waits for"`
-	Ended     string      `json:"ended,omitempty" jsonschema:"why, if it has"`
+	Ended     string      `json:"ended,omitempty" jsonschema:"why it ended"`
 	Execs     []execEntry `json:"execs,omitempty" jsonschema:"its last commands, oldest first"`
-	Earlier   int         `json:"earlier,omitempty" jsonschema:"so many commands before those"`
-	Processes []process   `json:"left_running,omitempty" jsonschema:"what ended commands left running"`
+	Earlier   int         `json:"earlier,omitempty" jsonschema:"number of commands before those"`
+	Processes []process   `json:"left_running,omitempty" jsonschema:"processes that ended commands left running"`
 }
 
 type execEntry struct {
 	Exec     string  `json:"exec" jsonschema:"id of the command"`
-	Label    string  `json:"label,omitempty" jsonschema:"what it was called"`
-	Status   string  `json:"status" jsonschema:"how it stands, in words"`
-	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"once it has one"`
+	Label    string  `json:"label,omitempty" jsonschema:"its label"`
+	Status   string  `json:"status" jsonschema:"state in words"`
+	ExitCode *int    `json:"exit_code,omitempty" jsonschema:"once it has ended"`
 	Size     int64   `json:"size" jsonschema:"bytes of output"`
-	Ago      float64 `json:"seconds_ago" jsonschema:"since it began"`
+	Ago      float64 `json:"seconds_ago" jsonschema:"seconds since it started"`
 }
 
 const (
-	// fewExecs and manyExecs are how many commands of a session are told, in a
-	// list of all and of it alone.
+	// fewExecs and manyExecs are how many commands of a session are listed: among
+	// other sessions, and alone.
 	fewExecs, manyExecs = 4, 25
-	// entryBytes is what names of fields take for each line.
+	// entryBytes is the cost of the field names for each line.
 	entryBytes = 60
 )
 
@@ -60,25 +60,25 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 	chosen, execs := []api.Session{}, fewExecs
 	switch {
 	case a.Session != "":
-		session, err := s.existing(ctx, a.Session)
+		session, err := s.findExisting(ctx, a.Session)
 		if err != nil {
 			return nil, err
 		}
 		chosen, execs = append(chosen, *session), manyExecs
 	case a.All:
-		list, err := ask[api.SessionListResult](ctx, s, api.MethodSessionList, api.SessionListParams{})
+		list, err := callMethod[api.SessionListResult](ctx, s, api.MethodSessionList, api.SessionListParams{})
 		if err != nil {
 			return nil, err
 		}
 		chosen, out.Scope = list.Sessions, ""
 	default:
-		mine, err := s.mine(ctx)
+		mine, err := s.ownSessions(ctx)
 		if err != nil {
 			return nil, err
 		}
 		chosen = mine
 	}
-	// Those that live come first, and those that were used last.
+	// Live sessions come first, the most recently used first.
 	slices.SortStableFunc(chosen, func(a, b api.Session) int {
 		if a, b := a.State == api.StateTerminated, b.State == api.StateTerminated; a != b {
 			if a {
@@ -96,11 +96,11 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 		}
 		most := execs
 		if session.State == api.StateTerminated && a.Session == "" {
-			most = 1 // enough to find the rest by
+			most = 1 // enough to ask for the others
 		}
 		e, err := s.entryOf(ctx, session.SessionID, most)
 		if api.IsCode(err, api.CodeSessionNotFound) {
-			continue // it was forgotten meanwhile
+			continue // the daemon has removed it meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -112,11 +112,11 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 }
 
 func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEntry, error) {
-	info, err := ask[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: id})
+	info, err := callMethod[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: id})
 	if err != nil {
 		return nil, err
 	}
-	list, err := ask[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: id})
+	list, err := callMethod[api.ExecListResult](ctx, s, api.MethodExecList, api.SessionParams{SessionID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 		ID: id, State: string(info.State), Cwd: info.Cwd, TTY: info.TTY != nil,
 		Earlier: max(len(list.Execs)-execs, 0),
 	}
-	if e.Session, err = s.calledBy(ctx, &info.Session); err != nil {
+	if e.Session, err = s.displayName(ctx, &info.Session); err != nil {
 		return nil, err
 	}
 	if caller, err := s.caller(ctx); err != nil || api.Account(info.Owner) != caller {
@@ -151,13 +151,13 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 			left = append(left, p)
 		}
 	}
-	e.Processes = named(left)
+	e.Processes = processList(left)
 	return e, nil
 }
 
 func (l *listing) text() string {
 	if len(l.Sessions) == 0 {
-		return "no sessions yet: run makes one"
+		return "no sessions yet: run creates one"
 	}
 	var b strings.Builder
 	for _, s := range l.Sessions {
@@ -185,7 +185,7 @@ func (s *sessionEntry) text() string {
 		b.WriteString(" · keyboard held by " + printable.Word(s.Holder))
 	}
 	if s.Owner != "" {
-		b.WriteString(" · of " + printable.Word(s.Owner))
+		b.WriteString(" · owned by " + printable.Word(s.Owner))
 	}
 	if s.Session != s.ID {
 		b.WriteString(" · " + s.ID)
@@ -198,7 +198,7 @@ func (s *sessionEntry) text() string {
 		fmt.Fprintf(&b, "  (%d earlier commands)\n", s.Earlier)
 	}
 	for _, x := range s.Execs {
-		fmt.Fprintf(&b, "  %s · %s · %s ago · %s", x.Exec, x.Status, time.Duration(x.Ago)*time.Second, bytesOf(x.Size))
+		fmt.Fprintf(&b, "  %s · %s · %s ago · %s", x.Exec, x.Status, time.Duration(x.Ago)*time.Second, formatBytes(x.Size))
 		if x.Label != "" {
 			b.WriteString(" · " + printable.Word(x.Label))
 		}

@@ -15,48 +15,49 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// stdioLine is the longest request that is read on stdio: as long as one to the
-// daemon may be.
+// stdioLine is the maximum length of a request on stdio: the same as of one to the
+// daemon.
 const stdioLine = 8 << 20
 
-// ServeStdio serves the client at standard input and output until it hangs up, or
-// until ctx is done.
+// ServeStdio serves a client on standard input and output until it disconnects or
+// ctx is done.
 func ServeStdio(ctx context.Context, cfg Config) error {
-	out := &output{to: os.Stdout}
-	err := New(cfg).Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(newMessages(os.Stdin, out)), Writer: out, MaxLineLength: -1})
+	out := &lockedWriter{to: os.Stdout}
+	err := New(cfg).Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(newMessageReader(os.Stdin, out)), Writer: out, MaxLineLength: -1})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
 }
 
-// output is written to by the server and by messages, a line at a time.
-type output struct {
+// lockedWriter serializes the writes of the server and of messageReader, which each
+// write a line.
+type lockedWriter struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-func (o *output) Write(line []byte) (int, error) {
+func (o *lockedWriter) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.to.Write(line)
 }
 
-func (o *output) Close() error { return nil }
+func (o *lockedWriter) Close() error { return nil }
 
-// messages are the lines of a client that are messages. The others it answers
-// itself: the server would end with the first of them, and the agent's tools with it.
-type messages struct {
+// messageReader reads the lines of a client that are messages. It answers all other
+// lines itself: the first of them would end the server, and so the agent's tools.
+type messageReader struct {
 	in   *bufio.Reader
 	out  io.Writer
-	line []byte // of a message, what has not been read yet
+	line []byte // unread part of a message
 }
 
-func newMessages(in io.Reader, out io.Writer) *messages {
-	return &messages{in: bufio.NewReader(in), out: out}
+func newMessageReader(in io.Reader, out io.Writer) *messageReader {
+	return &messageReader{in: bufio.NewReader(in), out: out}
 }
 
-func (m *messages) Read(p []byte) (int, error) {
+func (m *messageReader) Read(p []byte) (int, error) {
 	for len(m.line) == 0 {
 		line, err := m.next()
 		if err != nil {
@@ -65,9 +66,9 @@ func (m *messages) Read(p []byte) (int, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		message, problem := messageIn(line)
+		message, problem := parseMessages(line)
 		if problem != nil {
-			if err := m.refuse(problem); err != nil {
+			if err := m.replyError(problem); err != nil {
 				return 0, err
 			}
 			continue
@@ -79,9 +80,9 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next line with its newline. Of one that is too long it returns
-// the begin alone, which is too long too.
-func (m *messages) next() (line []byte, err error) {
+// next returns the next line with its newline. It returns only the start of a line
+// that is too long; that start is too long as well.
+func (m *messageReader) next() (line []byte, err error) {
 	for {
 		part, err := m.in.ReadSlice('\n')
 		if len(line) <= stdioLine {
@@ -98,19 +99,19 @@ func (m *messages) next() (line []byte, err error) {
 	}
 }
 
-// messageIn returns the message of a line, or what is wrong with it. Several in an
-// array, as old clients may send them, become one in each line: newer versions of the
-// protocol have no arrays, and the server ends with the first of those too.
-func messageIn(line []byte) ([]byte, *jsonrpc.Error) {
+// parseMessages returns the message in a line, or what is wrong with it. It splits
+// an array of messages, which old clients may send, into one message a line: newer
+// versions of the protocol have no arrays, and one would end the server.
+func parseMessages(line []byte) ([]byte, *jsonrpc.Error) {
 	if len(line) > stdioLine {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("a message is longer than %d bytes", stdioLine)}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("the message is longer than %d bytes", stdioLine)}
 	}
 	if !json.Valid(line) {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is not JSON: MCP is one JSON-RPC message in each line"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is not JSON: send one JSON-RPC message per line"}
 	}
 	all := []json.RawMessage{line}
 	if bytes.TrimSpace(line)[0] == '[' {
-		_ = json.Unmarshal(line, &all) // it is valid
+		_ = json.Unmarshal(line, &all) // can't fail: it is valid
 	}
 	var messages []byte
 	for _, one := range all {
@@ -126,8 +127,9 @@ func messageIn(line []byte) ([]byte, *jsonrpc.Error) {
 	return messages, nil
 }
 
-// refuse answers a line that is no message. Nobody knows its id.
-func (m *messages) refuse(problem *jsonrpc.Error) error {
+// replyError answers a line that is not a message, with a null id because the id is
+// unknown.
+func (m *messageReader) replyError(problem *jsonrpc.Error) error {
 	line, err := json.Marshal(struct {
 		Version string         `json:"jsonrpc"`
 		ID      any            `json:"id"`

@@ -32,14 +32,14 @@ const (
 	toolScreen   = "screen"
 )
 
-// tool is one entry of the table: what a model is told of it, and what it does.
+// tool is one entry of the table: its description for models, and its function.
 type tool struct {
 	tool *sdk.Tool
 	call func(ctx context.Context, s *server, c *call) (reply, error)
 }
 
-// reply is what a tool answers: the text is for a model, the value itself for
-// programs. It is marshalled as structured content.
+// reply is the answer of a tool. Models read its text; programs read the value,
+// which is marshalled as structured content.
 type reply interface{ text() string }
 
 // call is one call of a tool.
@@ -49,36 +49,36 @@ type call struct {
 	room      budget // for output in its reply
 }
 
-// tools is the table, in the order in which they are listed. It is made when it is
-// first asked for: most processes of this program never do.
+// tools returns the table, in the order in which the tools are listed. It is built
+// on first use: most processes of this program never need it.
 var tools = sync.OnceValue(func() []tool {
 	return []tool{
-		entry(toolRun, `Run a command in a session. Returns its exit status and output when it ends, or what there is after wait_s while it goes on under its exec id. State (cd, variables, background jobs) persists in the session.`,
+		newTool(toolRun, `Run a command in a session. Returns its exit status and output when it ends, or the output so far after wait_s, while it keeps running under its exec id. State (cd, variables, background jobs) persists in the session.`,
 			&sdk.ToolAnnotations{Title: "Run a command"}, (*server).run),
-		entry(toolOutput, `Read the output of a command, running or ended, and optionally wait: until it ends, until a pattern appears, or until it is quiet. With search: find lines in the whole output.`,
+		newTool(toolOutput, `Read the output of a running or ended command, and optionally wait first: until it ends, until a pattern appears, or until it is quiet. With search: find lines in the whole output.`,
 			&sdk.ToolAnnotations{Title: "Read output, wait", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).output),
-		entry(toolInput, `Type into a running command: text, keys by name, or a secret by its name (you never see its value).`,
+		newTool(toolInput, `Type into a running command: text, named keys, or a secret by its name (you never see its value).`,
 			&sdk.ToolAnnotations{Title: "Type into a command"}, (*server).input),
-		entry(toolStop, `Stop a command and all it left running, or end a whole session. Answers when the processes are gone. With signal: only send that.`,
+		newTool(toolStop, `Stop a command and everything it left running, or end a whole session. Returns when the processes are gone. With signal: only send that signal.`,
 			&sdk.ToolAnnotations{Title: "Stop a command or a session", DestructiveHint: ptr(true), IdempotentHint: true, OpenWorldHint: new(bool)}, (*server).stop),
-		entry(toolSessions, `List sessions: what runs, what ran (exec ids, exit statuses), where. Call it first after a restart.`,
+		newTool(toolSessions, `List sessions: what is running, what ran (exec ids, exit statuses), and where. Call it first after a restart.`,
 			&sdk.ToolAnnotations{Title: "List sessions", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).sessions),
-		entry(toolScreen, `Show what is on the terminal of a session (made with tty: true) now, as a person sees it.`,
+		newTool(toolScreen, `Show the current terminal screen of a session created with tty: true, as a person sees it.`,
 			&sdk.ToolAnnotations{Title: "Show a terminal", ReadOnlyHint: true, OpenWorldHint: new(bool)}, (*server).screen),
 	}
 })
 
 func ptr[T any](v T) *T { return &v }
 
-// entry makes a tool from a method with typed arguments and reply.
-func entry[A any, R reply](name, description string, hints *sdk.ToolAnnotations, fn func(*server, context.Context, *call, A) (R, error)) tool {
+// newTool makes a tool from a method with typed arguments and reply.
+func newTool[A any, R reply](name, description string, hints *sdk.ToolAnnotations, fn func(*server, context.Context, *call, A) (R, error)) tool {
 	in, out := schema(reflect.TypeFor[A]()), schema(reflect.TypeFor[R]())
-	out.AdditionalProperties = nil // a client must bear what a later version adds
+	out.AdditionalProperties = nil // clients must accept fields that a later version adds
 	return tool{
 		tool: &sdk.Tool{
 			Name: name, Description: description, Annotations: hints, InputSchema: in, OutputSchema: out,
-			// Claude Code tells the model at first only the names of tools; these
-			// are few, and for daily use.
+			// By default Claude Code shows its model only the names of tools until
+			// it asks for more. These tools are few, and needed all the time.
 			Meta: sdk.Meta{"anthropic/alwaysLoad": true},
 		},
 		call: func(ctx context.Context, s *server, c *call) (reply, error) {
@@ -91,8 +91,8 @@ func entry[A any, R reply](name, description string, hints *sdk.ToolAnnotations,
 	}
 }
 
-// schema is the JSON Schema of a struct. The tag jsonschema of a field is its
-// description; "a|b: description" before it are its values, and "1..50:" its
+// schema returns the JSON Schema of a struct. The tag jsonschema of a field is its
+// description. A prefix "a|b: " lists the allowed values, and "1..50: " the
 // bounds.
 func schema(t reflect.Type) *jsonschema.Schema {
 	if t.Kind() == reflect.Pointer {
@@ -103,7 +103,7 @@ func schema(t reflect.Type) *jsonschema.Schema {
 		panic(fmt.Sprintf("mcp: %s: %v", t, err))
 	}
 	for _, property := range s.Properties {
-		// A value that may be left out is left out, not null.
+		// Optional values are left out, not null.
 		if i := slices.Index(property.Types, "null"); i >= 0 && len(property.Types) == 2 {
 			property.Type, property.Types = property.Types[1-i], nil
 		}
@@ -111,7 +111,7 @@ func schema(t reflect.Type) *jsonschema.Schema {
 		switch low, high, isRange := strings.Cut(bounds, ".."); {
 		case !found:
 		case isRange:
-			property.Minimum, property.Maximum, property.Description = number(low), number(high), rest
+			property.Minimum, property.Maximum, property.Description = parseBound(low), parseBound(high), rest
 		case strings.Contains(bounds, "|") && !strings.Contains(bounds, " "):
 			for value := range strings.SplitSeq(bounds, "|") {
 				property.Enum = append(property.Enum, value)
@@ -122,16 +122,16 @@ func schema(t reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-func number(text string) *float64 {
+func parseBound(text string) *float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		panic("mcp: " + text + " is no bound")
+		panic("mcp: invalid bound " + text)
 	}
 	return &n
 }
 
-// decode reads the arguments of a call. What is wrong with them is said in words
-// that let a model do it right the next time.
+// decode decodes the arguments of a call into to. Its errors tell a model how to
+// correct the call.
 func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any) error {
 	fields := map[string]json.RawMessage{}
 	if len(bytes.TrimSpace(arguments)) > 0 {
@@ -143,9 +143,9 @@ func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any
 		property := s.Properties[field]
 		switch {
 		case property == nil:
-			return errNoArgument(name, s, fields, field)
+			return unknownArgument(name, s, fields, field)
 		case string(value) == "null":
-			delete(fields, field) // as some models say that they leave it out
+			delete(fields, field) // some models send null for an argument they leave out
 		}
 	}
 	for _, field := range s.Required {
@@ -159,16 +159,17 @@ func decode(name string, s *jsonschema.Schema, arguments json.RawMessage, to any
 	}
 	if err := json.Unmarshal(all, to); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return api.Errorf(api.CodeInvalidParams, "%s: %s must be %s", name, wrong.Field, kind(wrong.Type)).With("field", wrong.Field)
+			return api.Errorf(api.CodeInvalidParams, "%s: %s must be %s", name, wrong.Field, jsonTypeName(wrong.Type)).With("field", wrong.Field)
 		}
-		return api.Errorf(api.CodeInvalidParams, "%s: the arguments can't be read", name)
+		return api.Errorf(api.CodeInvalidParams, "%s: cannot decode the arguments", name)
 	}
-	return inBounds(name, s, fields)
+	return checkBounds(name, s, fields)
 }
 
-// errNoArgument says which argument was meant by one that there is not: the one that
-// is missing, if it is one alone, or else the one that is spelled most like it.
-func errNoArgument(name string, s *jsonschema.Schema, fields map[string]json.RawMessage, field string) error {
+// unknownArgument returns the error for an argument that the tool does not have. It
+// suggests the required argument that is missing, if there is exactly one, or else
+// the argument with the closest spelling.
+func unknownArgument(name string, s *jsonschema.Schema, fields map[string]json.RawMessage, field string) error {
 	known := slices.Sorted(maps.Keys(s.Properties))
 	missing := slices.DeleteFunc(slices.Clone(s.Required), func(f string) bool { return fields[f] != nil })
 	best, ok := "", len(missing) == 1
@@ -185,8 +186,8 @@ func errNoArgument(name string, s *jsonschema.Schema, fields map[string]json.Raw
 		WithHint("%sit takes %s", meant, strings.Join(known, ", "))
 }
 
-// inBounds checks what the schema says of values.
-func inBounds(name string, s *jsonschema.Schema, fields map[string]json.RawMessage) error {
+// checkBounds checks values against the bounds and enums of the schema.
+func checkBounds(name string, s *jsonschema.Schema, fields map[string]json.RawMessage) error {
 	for field, value := range fields {
 		p := s.Properties[field]
 		if p.Maximum != nil {
@@ -205,8 +206,8 @@ func inBounds(name string, s *jsonschema.Schema, fields map[string]json.RawMessa
 	return nil
 }
 
-// kind is a type in the words of JSON.
-func kind(t reflect.Type) string {
+// jsonTypeName describes a type in the words of JSON.
+func jsonTypeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -221,15 +222,15 @@ func kind(t reflect.Type) string {
 	}
 }
 
-// handler serves a tool. A call that fails is answered as a result with isError,
-// which a model gets to read; a command that fails is no failed call.
+// handler serves a tool. A failed call returns a result with isError, which the
+// model can read. A command that fails is not a failed call.
 func (s *server) handler(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()
-		c := &call{request: request, arguments: request.Params.Arguments, room: forBoth}
+		c := &call{request: request, arguments: request.Params.Arguments, room: budgetWithStructured}
 		if s.textOnly(request) {
-			c.room = forText
+			c.room = budgetTextOnly
 		}
 		answer, err := t.call(ctx, s, c)
 		if err != nil {
@@ -250,13 +251,13 @@ func (s *server) handler(t tool) sdk.ToolHandler {
 	}
 }
 
-// callTime is how long a call may take in all. Clients give up after a minute.
+// callTime limits the duration of a whole call. Clients time out after a minute.
 const callTime = 57 * time.Second
 
-// describe is an error for a model: what is wrong, and the next call.
+// describe formats an error for a model: what is wrong, and the next call to make.
 func describe(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("the call was not over after %s, and what it was for may go on\nthe tool sessions tells how it stands", callTime)
+		return fmt.Sprintf("the call did not finish within %s, and its work may continue\ncall the tool sessions to see what is running", callTime)
 	}
 	e := api.AsError(err)
 	text := string(e.Code) + ": " + printable.Text(e.Message)
@@ -264,13 +265,14 @@ func describe(err error) string {
 		text += "\n" + printable.Text(fmt.Sprintf("%s: %v", name, e.Details[name]))
 	}
 	if e.Hint != "" {
-		text += "\n" + printable.Text(inTools.Replace(e.Hint))
+		text += "\n" + printable.Text(toolWords.Replace(e.Hint))
 	}
 	return text
 }
 
-// inTools puts a hint of the daemon into the words of the tools.
-var inTools = strings.NewReplacer(
+// toolWords translates a hint of the daemon, which names methods and parameters,
+// into tools and their arguments.
+var toolWords = strings.NewReplacer(
 	"session.hold with force: true takes it over; session.watch tells when it is free; session.screen still shows it",
 	"wait until it is released; the tool screen still shows the session",
 	api.MethodSessionCreate, "run with a new session name", api.MethodSessionList, "the tool sessions",

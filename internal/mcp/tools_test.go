@@ -15,7 +15,7 @@ import (
 )
 
 func TestToolsAreListedAndCanBeCalled(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		list, err := r.ListTools(r.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -26,7 +26,7 @@ func TestToolsAreListedAndCanBeCalled(t *testing.T) {
 			r.resolve(tool.InputSchema)
 			r.resolve(tool.OutputSchema)
 			if len(tool.Description) > 300 {
-				t.Errorf("%s: a model pays for %d bytes of description each time", tool.Name, len(tool.Description))
+				t.Errorf("%s: the description has %d bytes, which a model pays for each time", tool.Name, len(tool.Description))
 			}
 		}
 		slices.Sort(names)
@@ -35,7 +35,7 @@ func TestToolsAreListedAndCanBeCalled(t *testing.T) {
 		}
 		ran := r.ask("run", args{"command": "cat; echo done >&2; exit 3", "open_stdin": true, "wait_s": 0})
 		r.contains(ran.first(), "running", ran.exec(), "session main")
-		typed := r.ended(r.ask("input", args{"exec": ran.exec(), "text": "typed\n", "eof": true}))
+		typed := r.untilExit(r.ask("input", args{"exec": ran.exec(), "text": "typed\n", "eof": true}))
 		r.contains(typed.first(), "exit 3")
 		r.contains(typed.text, "typed\n", "done")
 		read := r.ask("output", args{"exec": ran.exec()})
@@ -49,18 +49,18 @@ func TestToolsAreListedAndCanBeCalled(t *testing.T) {
 }
 
 func TestASessionKeepsItsState(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		dir := t.TempDir()
 		r.ask("run", args{"command": "cd " + dir + "; x=42; f() { echo f$x; }"})
 		got := r.ask("run", args{"command": "pwd; f; exit 7"})
 		r.contains(got.text, dir, "f42")
 		r.contains(r.ask("run", args{"command": "f; echo $?"}).text, "f42") // exit did not end the session
-		// Another session knows nothing of it, and an agent is where it was started.
+		// Another session has its own state, and starts in the agent's directory.
 		other := r.ask("run", args{"command": "pwd; type f || true", "session": "other"})
 		if strings.Contains(other.text, "f42") {
 			t.Error(other.text)
 		}
-		if r.carrier == overStdio {
+		if r.transport == overStdio {
 			r.contains(other.text, r.work)
 		}
 		r.contains(r.ask("run", args{"command": "pwd; echo $A", "cwd": "/usr", "env": args{"A": "b c"}}).text, "/usr", "b c")
@@ -69,24 +69,24 @@ func TestASessionKeepsItsState(t *testing.T) {
 }
 
 func TestACommandGoesOnAfterItsCall(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		wait, open := trltest.Gate(t)
 		began := time.Now()
 		got := r.ask("run", args{"command": "echo first; " + wait + "; echo second; exit 5", "wait_s": 0.5}) // the gate is shut
 		answered := time.Now()
 		r.contains(got.first(), "running")
 		r.contains(got.text, "first", `output {"exec": "`+got.exec()+`", "from": 6, "until": "exit"}`)
-		// What is run meanwhile in the same session waits, and says so.
+		// Another command in the same session is queued, and the reply says so.
 		queued := r.ask("run", args{"command": "echo third", "wait_s": 0.1})
 		r.contains(queued.text, "queued", got.exec())
 		lasts := time.Since(answered)
 		open()
 		ended := r.ask("output", args{"exec": got.exec(), "until": "exit"})
 		in, _, _ := strings.Cut(ended.first(), " · ")
-		told, err := time.ParseDuration(strings.TrimPrefix(in, "exit 5 in "))
+		reported, err := time.ParseDuration(strings.TrimPrefix(in, "exit 5 in "))
 		const rounded = 100 * time.Millisecond
-		if most := time.Since(began); err != nil || told < lasts-rounded || told > most+rounded {
-			t.Errorf("%s, for what lasted from %s to %s (%v)", in, lasts, most, err)
+		if most := time.Since(began); err != nil || reported < lasts-rounded || reported > most+rounded {
+			t.Errorf("%s, want between %s and %s (%v)", in, lasts, most, err)
 		}
 		r.contains(ended.text, "first\nsecond")
 		r.contains(r.ask("output", args{"exec": queued.exec(), "until": "exit"}).text, "exit 0", "third")
@@ -94,11 +94,11 @@ func TestACommandGoesOnAfterItsCall(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		got := r.ask("run", args{"command": `sleep 0.3; printf '\033[32mlistening\033[0m on 8080\n'; sleep 100`, "wait_s": 0})
 		matched := r.ask("output", args{"exec": got.exec(), "pattern": `^listening on (\d+)`})
 		r.contains(matched.text, "matched at offset 0: listening on 8080")
-		// Also what came before, and a prompt that has no newline.
+		// Earlier output matches too, and so does a prompt without a newline.
 		r.contains(r.ask("output", args{"exec": got.exec(), "until": "pattern", "pattern": "listening"}).text, "matched")
 		trltest.Undisturbed(t, func() error {
 			began := time.Now()
@@ -118,16 +118,16 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestReadingByOffset(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
-		// Of two pipes nobody knows the order, so the second is written to when
-		// the first was read.
+	overBoth(t, func(t *testing.T, r *rig) {
+		// The order of writes to two pipes is unknown, so the command writes to the
+		// second only after the first was read.
 		wait, open := trltest.Gate(t)
 		got := r.ask("run", args{"command": "seq 1 20000; " + wait + "; echo oops >&2", "wait_s": 0, "split": true})
 		r.contains(r.ask("output", args{"exec": got.exec(), "pattern": "^20000$"}).text, "matched")
 		open()
 		got = r.ask("output", args{"exec": got.exec(), "until": "exit"})
 		r.contains(got.text, "left out, from offset", `"from": `, "oops")
-		// Page by page it is all there, once.
+		// The pages together contain everything once.
 		var all strings.Builder
 		size := int64(got.fields["size"].(float64))
 		for from := int64(0); from < size; {
@@ -144,22 +144,22 @@ func TestReadingByOffset(t *testing.T) {
 		}
 		r.contains(r.ask("output", args{"exec": got.exec(), "from": -40}).text, "20000", "oops")
 		r.contains(r.ask("output", args{"exec": got.exec(), "stream": "stderr"}).text, "oops")
-		if wrong := r.try("output", args{"exec": got.exec(), "from": size + 1}); !wrong.failed {
+		if wrong := r.call("output", args{"exec": got.exec(), "from": size + 1}); !wrong.failed {
 			t.Error(wrong.text)
 		}
 		found := r.ask("output", args{"exec": got.exec(), "search": "^1999[0-9]$", "context": 1})
 		r.contains(found.text, "19989", "19990", "19999", "20000", "10 lines match")
-		r.contains(r.ask("output", args{"exec": got.exec(), "search": "7"}).text, "lines match; the first", "go on with")
+		r.contains(r.ask("output", args{"exec": got.exec(), "search": "7"}).text, "lines match; the first", "continue with")
 		r.contains(r.ask("output", args{"exec": got.exec(), "search": "(?i)OOPS"}).text, "1 line matches")
 		r.contains(r.ask("output", args{"exec": got.exec(), "search": "none"}).text, "no line matches")
-		wrong := r.try("output", args{"exec": got.exec(), "search": "("})
-		r.contains(wrong.text, "no regular expression", "RE2")
+		wrong := r.call("output", args{"exec": got.exec(), "search": "("})
+		r.contains(wrong.text, "not a valid regular expression", "RE2")
 	})
 }
 
-// A search goes on where the last one stopped, and finds each line once.
+// A search continues where the last one stopped, and finds each line once.
 func TestSearchInPieces(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	got := r.ask("run", args{"command": "seq -f 'needle %.0f' 1 3000"})
 	found := 0
 	for from := int64(0); ; {
@@ -168,7 +168,7 @@ func TestSearchInPieces(t *testing.T) {
 		if part.bytes > 16<<10 {
 			t.Errorf("%d bytes", part.bytes)
 		}
-		if !strings.Contains(part.text, "go on with") {
+		if !strings.Contains(part.text, "continue with") {
 			break
 		}
 		next := int64(part.fields["next"].(float64))
@@ -178,38 +178,38 @@ func TestSearchInPieces(t *testing.T) {
 		from = next
 	}
 	if found != 3000 {
-		t.Errorf("%d lines were found", found)
+		t.Errorf("found %d lines", found)
 	}
 }
 
 func TestATerminal(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		got := r.ask("run", args{"command": `read -p 'Go on? [y/N] ' x; echo "got $x"; tty`, "tty": true})
 		r.contains(got.first(), "running", "session terminal")
 		r.contains(got.text, "Go on? [y/N]", "waits for input", `input {"exec": "`+got.exec()+`"`)
 		r.contains(r.ask("sessions", args{}).text, "waits for input")
 		y := args{"exec": got.exec(), "text": "y", "keys": []string{"enter"}}
-		r.contains(r.ended(r.ask("input", y)).text, "exit 0", "got y", "/dev/pts/")
-		r.reacts(func() string { // and the reply to what was typed has it all
+		r.contains(r.untilExit(r.ask("input", y)).text, "exit 0", "got y", "/dev/pts/")
+		r.eventuallyReplies(func() string { // and the reply of input has it all
 			y["exec"] = r.ask("run", args{"command": `read -p 'Go on? [y/N] ' x; echo "got $x"; tty`, "tty": true}).exec()
 			return r.ask("input", y).text
 		}, "exit 0", "got y", "/dev/pts/")
 		repl := r.ask("run", args{"command": "python3 -q", "tty": true})
 		r.contains(repl.text, ">>>", "waits for input")
-		r.reacts(func() string { return r.ask("input", args{"session": "terminal", "text": "6*7\n"}).text }, "42", ">>>")
-		r.eventually("it waits again", func() bool { return strings.Contains(r.ask("screen", args{}).text, "waits for input") })
+		r.eventuallyReplies(func() string { return r.ask("input", args{"session": "terminal", "text": "6*7\n"}).text }, "42", ">>>")
+		r.eventually("the program waits again", func() bool { return strings.Contains(r.ask("screen", args{}).text, "waits for input") })
 		r.contains(r.ask("screen", args{}).text, "42", ">>>", "waits for input")
-		r.contains(r.ended(r.ask("input", args{"session": "terminal", "keys": []string{"ctrl-d"}})).first(), "exit 0")
-		if wrong := r.try("run", args{"command": "true", "session": "main", "tty": true}); wrong.failed {
-			t.Error("a new session can have a terminal:", wrong.text)
+		r.contains(r.untilExit(r.ask("input", args{"session": "terminal", "keys": []string{"ctrl-d"}})).first(), "exit 0")
+		if wrong := r.call("run", args{"command": "true", "session": "main", "tty": true}); wrong.failed {
+			t.Error("a new session was refused a terminal:", wrong.text)
 		}
 		r.ask("run", args{"command": "true", "session": "pipes"})
-		r.contains(r.try("run", args{"command": "true", "session": "pipes", "tty": true}).text, "has no terminal", "another session name")
+		r.contains(r.call("run", args{"command": "true", "session": "pipes", "tty": true}).text, "has no terminal", "another session name")
 	})
 }
 
 func TestStop(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestStop(t *testing.T) {
 		r.contains(r.ask("sessions", args{}).text, "left running", "http.server")
 		r.contains(r.ask("stop", args{"exec": got.exec()}).text, "have ended")
 		if again, err := net.Listen("tcp", "127.0.0.1:"+port); err != nil {
-			t.Error("the port is still taken:", err)
+			t.Error("the port is still in use:", err)
 		} else {
 			again.Close()
 		}
@@ -231,13 +231,13 @@ func TestStop(t *testing.T) {
 		r.contains(r.ask("stop", args{"session": "loop"}).text, "session loop has ended")
 		r.contains(r.ask("output", args{"exec": running.exec()}).first(), "cancelled")
 		r.contains(r.ask("stop", args{"session": "loop"}).text, "had ended already")
-		r.contains(r.try("stop", args{}).text, "either exec")
-		r.contains(r.try("stop", args{"session": "nobody"}).text, "no session", "sessions lists")
+		r.contains(r.call("stop", args{}).text, "either exec")
+		r.contains(r.call("stop", args{"session": "missing"}).text, "no session", "sessions lists")
 	})
 }
 
-func TestATimeoutIsTold(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+func TestATimeoutIsReported(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		got := r.ask("run", args{"command": "echo begun; sleep 1000", "timeout_s": 1})
 		r.contains(got.first(), "timed out")
 		r.contains(got.text, "begun")
@@ -245,7 +245,7 @@ func TestATimeoutIsTold(t *testing.T) {
 }
 
 func TestArgumentsThatAreWrong(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	for _, c := range []struct {
 		tool string
 		args args
@@ -267,18 +267,18 @@ func TestArgumentsThatAreWrong(t *testing.T) {
 		{"input", args{"session": "main"}, []string{"nothing to type"}},
 		{"screen", args{"session": "s-nosuchone1"}, []string{"SESSION_NOT_FOUND"}},
 	} {
-		got := r.try(c.tool, c.args)
+		got := r.call(c.tool, c.args)
 		if !got.failed {
-			t.Errorf("%s %v is no error: %s", c.tool, c.args, got.text)
+			t.Errorf("%s %v did not fail: %s", c.tool, c.args, got.text)
 		}
 		r.contains(got.text, c.want...)
 	}
-	// As some models say that they leave something out.
+	// Some models send null for an argument they leave out.
 	r.contains(r.ask("run", args{"command": "echo fine", "cwd": nil, "env": nil, "timeout_s": nil}).text, "fine")
 }
 
 func TestResources(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		got := r.ask("run", args{"command": `printf '\033[31mred\033[0m\n'`})
 		list, err := r.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "trl://sessions"})
 		if err != nil {
@@ -293,14 +293,14 @@ func TestResources(t *testing.T) {
 			t.Errorf("%q", text)
 		}
 		if _, err := r.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "trl://execs/e-nosuchexec/output"}); err == nil {
-			t.Error("there is no such exec")
+			t.Error("reading the output of an unknown exec succeeded")
 		}
 	})
 }
 
-// Where only text is sent there is room for more of it, and not for too much.
+// Text-only replies contain more text, within the limit.
 func TestTextAlone(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio, name: "claude-code"})
+	r := newRig(t, rigOptions{transport: overStdio, name: "claude-code"})
 	for _, command := range []string{"seq 1 100000", "seq -f '<a href=\"%g\">' 1 10000", "head -c 1000000 /dev/zero | tr '\\0' x"} {
 		got := r.ask("run", args{"command": command})
 		if got.fields != nil || got.bytes > maxReply || got.bytes < maxReply/2 {
@@ -309,9 +309,9 @@ func TestTextAlone(t *testing.T) {
 	}
 }
 
-// However much there is, no reply is longer than a model should be given.
+// No reply exceeds the limit, however much there is to show.
 func TestNoReplyIsTooLong(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		long := strings.Repeat("a very long name ", 20)
 		for i := range 16 {
 			r.ask("run", args{"command": "sleep 1000 " + strings.Repeat("1000 ", 300) + "& : " + long, "session": strconv.Itoa(i) + long, "wait_s": 5})
@@ -334,14 +334,14 @@ func TestNoReplyIsTooLong(t *testing.T) {
 	})
 }
 
-// What a quota has dropped is told as what can't be read any more.
+// The reply says which output was dropped because of a quota.
 func TestOutputPastItsQuota(t *testing.T) {
 	daemon := startDaemon(t, "--exec-quota-bytes", "1048576")
-	r := newRig(t, rigOptions{carrier: overStdio, daemon: daemon})
+	r := newRig(t, rigOptions{transport: overStdio, daemon: daemon})
 	got := r.ask("run", args{"command": "seq -f 'line %.0f' 1 1000000"})
-	r.contains(got.text, "line 1\n", "line 1000000", "bytes left out", "were not kept, for a quota")
+	r.contains(got.text, "line 1\n", "line 1000000", "bytes left out", "were dropped because of a quota")
 	cut := got.fields["left_out"].([]any)[0].(map[string]any)
 	r.contains(r.ask("output", args{"exec": got.exec(), "from": cut["from"]}).text, "line ")
-	r.contains(r.ask("output", args{"exec": got.exec(), "from": 700_000}).text, "were not kept")
+	r.contains(r.ask("output", args{"exec": got.exec(), "from": 700_000}).text, "were dropped")
 	r.contains(r.ask("output", args{"exec": got.exec(), "search": "^line (1|1000000)$"}).text, "line 1\n", "line 1000000", "2 lines match")
 }

@@ -18,11 +18,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// What a secret is, nobody gets to read: not the model, and not who looks at the
-// processes of the daemon.
+// Neither the model nor a user who inspects the daemon's processes can read a secret.
 func TestSecrets(t *testing.T) {
 	const value = `hunter22 "quoted" & <odd>`
-	r := newRig(t, rigOptions{carrier: overStdio, env: []string{"TRL_SECRET_TOKEN=" + value, "TRL_SECRET_EMPTY=", "OTHER=x"}})
+	r := newRig(t, rigOptions{transport: overStdio, env: []string{"TRL_SECRET_TOKEN=" + value, "TRL_SECRET_EMPTY=", "OTHER=x"}})
 	replies := []answer{
 		r.ask("run", args{"command": `echo "it is $TOKEN"; echo "$TOKEN" >&2; test -n "$TOKEN"`, "secrets": []string{"TOKEN"}}),
 		r.ask("run", args{"command": `env | grep -c hunter22; echo "OTHER is .$OTHER."`}),
@@ -33,24 +32,24 @@ func TestSecrets(t *testing.T) {
 	prompt := `read -sp 'Password: ' x; echo; [ "$x" = 'hunter22 "quoted" & <odd>' ] && echo right; echo "$x"`
 	waits := r.ask("run", args{"command": prompt, "tty": true, "label": "a prompt"})
 	r.contains(waits.text, "waits for a password", `"secret": "TOKEN"`, "trl attach --write")
-	typed := r.ended(r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"}))
+	typed := r.untilExit(r.ask("input", args{"exec": waits.exec(), "secret": "TOKEN"}))
 	r.contains(typed.text, "exit 0", "right", "[secret TOKEN]")
 	replies = append(replies, typed, r.ask("screen", args{}), r.ask("sessions", args{}), r.ask("output", args{"exec": waits.exec(), "search": "hunter"}))
 
-	// Out of a picture it can't be taken.
-	drawn := r.try("screen", args{"picture": true})
+	// A secret can't be removed from an image.
+	drawn := r.call("screen", args{"picture": true})
 	r.contains(drawn.text, "a secret is on the screen", "screen without picture")
 	if drawn.image != nil {
-		t.Error("it is drawn")
+		t.Error("got an image that shows the secret")
 	}
 	replies = append(replies, drawn)
 
-	// Where it would be shown it is not typed.
+	// A secret is not typed where the terminal would echo it.
 	shown := r.ask("run", args{"command": "read -p 'Name: ' x", "tty": true, "session": "shown"})
-	refused := r.try("input", args{"exec": shown.exec(), "secret": "TOKEN"})
+	refused := r.call("input", args{"exec": shown.exec(), "secret": "TOKEN"})
 	r.contains(refused.text, "not typed", "would show it")
 	piped := r.ask("run", args{"command": "read -r x; echo \"$x\" | wc -c", "open_stdin": true, "session": "piped", "wait_s": 0})
-	replies = append(replies, refused, r.ended(r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"})))
+	replies = append(replies, refused, r.untilExit(r.ask("input", args{"exec": piped.exec(), "secret": "TOKEN"})))
 	r.contains(replies[len(replies)-1].text, "exit 0", strconv.Itoa(len(value)+1))
 	for _, a := range replies {
 		for name, part := range map[string]string{"text": a.text, "output": asText(a.fields["output"]), "found": asText(a.fields["found"])} {
@@ -69,8 +68,9 @@ func asText(v any) string {
 	return text
 }
 
-// Clients that would hide the text behind structured content get the text alone.
-func TestWhoGetsStructuredContent(t *testing.T) {
+// Clients that show their model structured content instead of the text get only the
+// text.
+func TestStructuredContentPerClient(t *testing.T) {
 	daemon := startDaemon(t)
 	for _, c := range []struct {
 		client, flag string
@@ -82,25 +82,25 @@ func TestWhoGetsStructuredContent(t *testing.T) {
 		{"claude-code", "always", true},
 		{"anybody", "never", false},
 	} {
-		for _, carrier := range []string{overStdio, overHTTP} {
-			r := newRig(t, rigOptions{carrier: carrier, name: c.client, daemon: daemon, args: []string{"--structured", c.flag}, query: "&structured=" + c.flag})
+		for _, transport := range []string{overStdio, overHTTP} {
+			r := newRig(t, rigOptions{transport: transport, name: c.client, daemon: daemon, args: []string{"--structured", c.flag}, query: "&structured=" + c.flag})
 			list, err := r.ListTools(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := r.ask("sessions", args{})
 			if (got.fields != nil) != c.want || (list.Tools[0].OutputSchema != nil) != c.want {
-				t.Errorf("%s, %s, %s: structured content %t, schema %t", carrier, c.client, c.flag, got.fields != nil, list.Tools[0].OutputSchema != nil)
+				t.Errorf("%s, %s, %s: structured content %t, schema %t", transport, c.client, c.flag, got.fields != nil, list.Tools[0].OutputSchema != nil)
 			}
 		}
 	}
 }
 
-// Agents in two places do not see each other's sessions by name, unless they ask.
+// Agents of two scopes do not see each other's sessions, unless they ask for all.
 func TestScopes(t *testing.T) {
 	daemon := startDaemon(t)
-	one := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
-	two := newRig(t, rigOptions{carrier: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
+	one := newRig(t, rigOptions{transport: overStdio, daemon: daemon, args: []string{"--scope", "one"}})
+	two := newRig(t, rigOptions{transport: overStdio, daemon: daemon, args: []string{"--scope", "two"}})
 	one.ask("run", args{"command": "x=1", "label": "first of one"})
 	two.ask("run", args{"command": "x=2", "label": "first of two"})
 	one.contains(one.ask("run", args{"command": "echo x is $x"}).text, "x is 1")
@@ -110,7 +110,7 @@ func TestScopes(t *testing.T) {
 	}
 	all := one.ask("sessions", args{"all": true})
 	one.contains(all.text, "first of one", "first of two")
-	// By its id it can be reached.
+	// A session of another scope can be used by its id.
 	for _, s := range all.fields["sessions"].([]any) {
 		if id := s.(map[string]any)["session"].(string); id != "main" {
 			one.contains(one.ask("run", args{"command": "echo x is $x", "session": id}).text, "x is 2")
@@ -118,34 +118,34 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A tool can do over HTTP what the token may do, and no more.
+// Over HTTP a tool has the permissions of the token.
 func TestTokens(t *testing.T) {
 	daemon := startDaemon(t)
-	admin := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon})
+	admin := newRig(t, rigOptions{transport: overHTTP, daemon: daemon})
 	ran := admin.ask("run", args{"command": "echo for all"})
 
-	reader := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
+	reader := newRig(t, rigOptions{transport: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "read")})
 	reader.contains(reader.ask("output", args{"exec": ran.exec()}).text, "for all")
 	all := reader.ask("sessions", args{"all": true}).fields["sessions"].([]any)
 	id := all[0].(map[string]any)["id"]
 	for tool, a := range map[string]args{"run": {"command": "true"}, "stop": {"session": id}, "input": {"exec": ran.exec(), "text": "x"}} {
-		if got := reader.try(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
+		if got := reader.call(tool, a); !got.failed || !strings.Contains(got.text, "FORBIDDEN") {
 			t.Errorf("%s: %s", tool, got.text)
 		}
 	}
-	if got := reader.try("stop", args{"session": "main"}); !got.failed || !strings.Contains(got.text, "SESSION_NOT_FOUND") {
-		t.Errorf("a session of another token has a name: %s", got.text)
+	if got := reader.call("stop", args{"session": "main"}); !got.failed || !strings.Contains(got.text, "SESSION_NOT_FOUND") {
+		t.Errorf("found a session of another token by name: %s", got.text)
 	}
-	bound := newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
-	if got := bound.try("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
+	bound := newRig(t, rigOptions{transport: overHTTP, daemon: daemon, token: newToken(t, daemon, "--scope", "run", "--tag", "team")})
+	if got := bound.call("output", args{"exec": ran.exec()}); !got.failed || !strings.Contains(got.text, "EXEC_NOT_FOUND") {
 		t.Error(got.text)
 	}
 	bound.contains(bound.ask("run", args{"command": "echo for the team"}).text, "for the team")
 	if text := bound.ask("sessions", args{"all": true}).text; strings.Contains(text, "for all") {
 		t.Error(text)
 	}
-	// It has none of the daemon's variables as secrets.
-	admin.contains(admin.try("run", args{"command": "true", "secrets": []string{"PATH"}}).text, "no secret")
+	// The daemon's variables are not available as secrets.
+	admin.contains(admin.call("run", args{"command": "true", "secrets": []string{"PATH"}}).text, "no secret")
 }
 
 func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
@@ -161,7 +161,7 @@ func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
 		t.Fatal(err)
 	}
 	token := strings.TrimSpace(string(out))
-	// The daemon looks at its tokens now and then.
+	// The daemon reloads its tokens periodically.
 	(&rig{T: t}).eventually("the token is known", func() bool {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.HTTP+"/metrics", http.NoBody)
 		if err != nil {
@@ -172,16 +172,16 @@ func newToken(t *testing.T, d *trltest.Daemon, flags ...string) string {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		return response.StatusCode != http.StatusUnauthorized // the metrics are not for tags
+		return response.StatusCode != http.StatusUnauthorized // a token bound to a tag gets no metrics
 	})
 	return token
 }
 
-// A session is found by whose it is, not by a tag that anybody may give: one that
-// another has planted is not taken for the agent's own.
+// A session is found by its owner, not only by a tag, which any client can set: an
+// agent does not use a session that another account has planted.
 func TestPlantedSessions(t *testing.T) {
 	daemon := startDaemon(t)
-	c := newRig(t, rigOptions{carrier: overStdio, daemon: daemon}).direct()
+	c := newRig(t, rigOptions{transport: overStdio, daemon: daemon}).direct()
 	red := newToken(t, daemon, "--scope", "run", "--tag", "red", "--name", "red")
 	attacker, err := client.DialWith(t.Context(), "http://"+daemon.HTTP, client.Options{Token: red})
 	if err != nil {
@@ -201,9 +201,9 @@ func TestPlantedSessions(t *testing.T) {
 		}
 	}
 	victims := []*rig{
-		newRig(t, rigOptions{carrier: overStdio, daemon: daemon, name: "claude-code"}),
-		newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run")}),
-		newRig(t, rigOptions{carrier: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run", "--tag", "red", "--name", "other")}),
+		newRig(t, rigOptions{transport: overStdio, daemon: daemon, name: "claude-code"}),
+		newRig(t, rigOptions{transport: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run")}),
+		newRig(t, rigOptions{transport: overHTTP, daemon: daemon, name: "claude-code", token: newToken(t, daemon, "--scope", "run", "--tag", "red", "--name", "other")}),
 	}
 	for i, r := range victims {
 		for _, session := range []string{"main", "build"} {
@@ -211,18 +211,18 @@ func TestPlantedSessions(t *testing.T) {
 				t.Errorf("victim %d: %s", i, got.text)
 			}
 		}
-		if got := r.try("output", args{"session": "terminal"}); !got.failed {
+		if got := r.call("output", args{"session": "terminal"}); !got.failed {
 			t.Errorf("victim %d found a terminal: %s", i, got.text)
 		}
 		if text := r.ask("sessions", args{}).text; strings.Count(text, "main") != 1 || strings.Contains(text, "token:red") {
 			t.Errorf("victim %d: %s", i, text)
 		}
 	}
-	// Each found its own again, and whose they are is told.
+	// Each finds its own again, and the list shows the owners.
 	for i, r := range victims {
 		r.contains(r.ask("run", args{"command": "echo x is $x"}).text, "x is "+strconv.Itoa(i))
 	}
-	victims[0].contains(victims[0].ask("sessions", args{"all": true}).text, "of token:red/claude-code", "of token:other/claude-code")
+	victims[0].contains(victims[0].ask("sessions", args{"all": true}).text, "owned by token:red/claude-code", "owned by token:other/claude-code")
 	list, err := c.ListSessions(t.Context(), api.SessionListParams{Tag: "mcp:test"})
 	if err != nil {
 		t.Fatal(err)
@@ -242,23 +242,23 @@ func TestPlantedSessions(t *testing.T) {
 	}
 }
 
-// An agent that comes back finds its sessions, also under another name; one of
-// another token does not.
-func TestWhoComesBackFindsItsSessions(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+// An agent that comes back finds its sessions, also under another client name. A
+// client with another token does not.
+func TestReturningClientFindsItsSessions(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		again := func(name, token string) *rig {
-			return newRig(t, rigOptions{carrier: r.carrier, daemon: r.daemon, name: name, token: token})
+			return newRig(t, rigOptions{transport: r.transport, daemon: r.daemon, name: name, token: token})
 		}
 		r.ask("run", args{"command": "x=mine"})
 		for _, name := range []string{"test", "another client 2.0\n", strings.Repeat("long", 100), "größer"} {
 			next := again(name, "")
 			next.contains(next.ask("run", args{"command": "echo x is $x"}).text, "x is mine", "session main")
 		}
-		if r.carrier == overHTTP {
+		if r.transport == overHTTP {
 			other := again("test", newToken(t, r.daemon, "--scope", "run"))
 			other.contains(other.ask("run", args{"command": "echo x is .$x."}).text, "x is ..")
 		}
-		// What a client calls itself is one word behind the account.
+		// The client name becomes one word after the account.
 		odd := again("odd / name\n\u202e", "")
 		odd.ask("run", args{"command": "true", "session": "odd"})
 		list, err := r.direct().ListSessions(t.Context(), api.SessionListParams{})
@@ -273,8 +273,8 @@ func TestWhoComesBackFindsItsSessions(t *testing.T) {
 	})
 }
 
-// Directories and processes write no lines of TRL's, and a secret in one is not
-// shown, whatever it is quoted to.
+// Names of directories and processes can't forge lines of a reply, and a secret in
+// one is not shown, however it is quoted.
 func TestForeignTextInReplies(t *testing.T) {
 	const fake = "d\x1b[31m\nexit 0 · FAKE\u202e"
 	const secret = "s3cret \"quoted\" \\ \nof two lines"
@@ -282,14 +282,14 @@ func TestForeignTextInReplies(t *testing.T) {
 	if err := os.Mkdir(work, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The directory is the scope too, which then must be a tag.
-	r := newRig(t, rigOptions{carrier: overStdio, work: work, args: []string{"--scope", work}, env: []string{"TRL_SECRET_KEY=" + secret}})
+	// The directory is also the scope, which becomes a tag.
+	r := newRig(t, rigOptions{transport: overStdio, work: work, args: []string{"--scope", work}, env: []string{"TRL_SECRET_KEY=" + secret}})
 	r.ask("run", args{"command": "x=kept"})
 	ran := r.ask("run", args{
 		"command": `echo x is $x; exec -a "$ARGV" sleep 1000 & exec -a "p $KEY" sleep 1000 &`, "env": map[string]string{"ARGV": "p\x1b]0;PS\x07\nFAKE"}, "secrets": []string{"KEY"},
 	})
 	r.contains(ran.text, "x is kept", `d\x1b[31m\nexit 0 · FAKE\u202e"`)
-	listed, failed := r.ask("sessions", args{}), r.try("run", args{"command": "true", "cwd": fake + "/none"})
+	listed, failed := r.ask("sessions", args{}), r.call("run", args{"command": "true", "cwd": fake + "/none"})
 	r.contains(listed.text, `p\x1b]0;PS\a\nFAKE 1000"`, "[secret KEY]")
 	r.contains(failed.text, "CWD_NOT_FOUND", `d\x1b[31m\nexit 0`)
 	stopped := r.ask("stop", args{"exec": ran.exec()})

@@ -15,9 +15,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// What a command writes to both streams is shown in the order in which it was written.
+// Output to both streams is shown in the order in which it was written.
 func TestStreamsAreInOrder(t *testing.T) {
-	each(t, func(t *testing.T, r *rig) {
+	overBoth(t, func(t *testing.T, r *rig) {
 		for range 20 {
 			got := r.ask("run", args{"command": "echo out1; echo err1 >&2; echo out2; ls /nope; echo out3"})
 			r.contains(got.text, "out1\nerr1\nout2\nls: cannot access '/nope': No such file or directory\nout3")
@@ -27,16 +27,16 @@ func TestStreamsAreInOrder(t *testing.T) {
 			t.Errorf("stderr alone is %q", text)
 		}
 		one := r.ask("run", args{"command": "echo out; echo err >&2"})
-		r.contains(r.try("output", args{"exec": one.exec(), "stream": "stderr"}).text, "INVALID_PARAMS", "leave stream out")
+		r.contains(r.call("output", args{"exec": one.exec(), "stream": "stderr"}).text, "INVALID_PARAMS", "leave stream out")
 	})
 }
 
-// Whoever follows the calls that replies name reads everything once.
+// A client that makes the calls that replies suggest reads everything exactly once.
 func TestFollowingReadsOnce(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	got := r.ask("run", args{"command": "i=0; while [ $((i += 1)) -le 40 ]; do echo line $i; sleep 0.05; done", "wait_s": 0.2})
 	read := got.fields["output"].(string)
-	next := regexp.MustCompile(`it goes on: output \{"exec": "([^"]+)", "from": (\d+), "until": "exit"\}`)
+	next := regexp.MustCompile(`it is still running: output \{"exec": "([^"]+)", "from": (\d+), "until": "exit"\}`)
 	for range 100 {
 		call := next.FindStringSubmatch(got.text)
 		if call == nil {
@@ -51,28 +51,28 @@ func TestFollowingReadsOnce(t *testing.T) {
 		want = append(want, fmt.Sprintf("line %d", i+1))
 	}
 	if lines := strings.Fields(strings.ReplaceAll(read, "line ", "line")); strings.Join(lines, " ") != strings.ReplaceAll(strings.Join(want, " "), "line ", "line") {
-		t.Errorf("read were %q", lines)
+		t.Errorf("read %q", lines)
 	}
 }
 
-// Arguments that hints and errors name are those that the tools have.
+// Hints and errors name only arguments that the tools have.
 func TestHintsCanBeFollowed(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
-	r.contains(r.try("run", args{"cmd": "true"}).text, "did you mean command?")
-	r.contains(r.try("run", args{"command": "true", "timeout": 3}).text, "did you mean timeout_s?")
+	r := newRig(t, rigOptions{transport: overStdio})
+	r.contains(r.call("run", args{"cmd": "true"}).text, "did you mean command?")
+	r.contains(r.call("run", args{"command": "true", "timeout": 3}).text, "did you mean timeout_s?")
 	r.ask("run", args{"command": "true"})
-	r.contains(r.try("input", args{"session": "main", "text": "y"}).text, "nothing runs", "has ended (exit 0", "open_stdin: true")
+	r.contains(r.call("input", args{"session": "main", "text": "y"}).text, "nothing runs", "has ended (exit 0", "open_stdin: true")
 	busy := r.ask("run", args{"command": "sleep 100", "wait_s": 0})
-	r.contains(r.try("input", args{"session": "main", "text": "y"}).text, "without an open stdin", "open_stdin: true")
-	r.contains(r.try("screen", args{"session": "main"}).text, "tty: true")
+	r.contains(r.call("input", args{"session": "main", "text": "y"}).text, "without an open stdin", "open_stdin: true")
+	r.contains(r.call("screen", args{"session": "main"}).text, "tty: true")
 	// The command that runs in a session can be signalled by the session's name.
 	r.contains(r.ask("stop", args{"session": "main", "signal": "INT"}).text, "sent INT")
 	r.contains(r.ask("output", args{"exec": busy.exec(), "until": "exit"}).text, "exit 130")
 }
 
-// A command that had to wait for another says for how long.
-func TestQueuedIsTold(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+// The reply says how long a command was queued behind another.
+func TestQueueTimeIsReported(t *testing.T) {
+	r := newRig(t, rigOptions{transport: overStdio})
 	r.ask("run", args{"command": "sleep 0.6", "wait_s": 0})
 	first := r.ask("run", args{"command": "echo second"}).first()
 	found := regexp.MustCompile(`^exit 0 in [^,]+, after (\d+)ms in the queue · `).FindStringSubmatch(first)
@@ -87,11 +87,11 @@ func TestQueuedIsTold(t *testing.T) {
 	}
 	found = regexp.MustCompile(`(?m)^@(\d+): 4900$`).FindStringSubmatch(r.ask("output", args{"session": "main", "search": "^4900$"}).text)
 	if found == nil {
-		t.Error("an offset in a search is not marked as one")
+		t.Error("the search result has no line with its offset")
 	}
 }
 
-// A line that is no message is answered, and costs nothing else.
+// A line that is not a message gets an error reply, and the server keeps serving.
 func TestALineThatIsNoMessage(t *testing.T) {
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -134,7 +134,7 @@ func TestALineThatIsNoMessage(t *testing.T) {
 		}
 		answer, err := out.ReadString('\n')
 		if err != nil || !strings.Contains(answer, c.want) {
-			t.Fatalf("%.80q is answered with %q, %v", c.line, answer, err)
+			t.Fatalf("reply to %.80q: %q, %v", c.line, answer, err)
 		}
 	}
 	in.Close()
@@ -143,25 +143,25 @@ func TestALineThatIsNoMessage(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the server exited with %v", err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("it goes on without a client")
+		t.Error("the server is still running without a client")
 	}
 }
 
-// Who can see gets to see: the screen as a PNG, beside its text.
+// With picture, screen returns the screen as a PNG in addition to its text.
 func TestScreenAsAnImage(t *testing.T) {
-	r := newRig(t, rigOptions{carrier: overStdio})
+	r := newRig(t, rigOptions{transport: overStdio})
 	r.ask("run", args{"command": `printf '\033[41mred\033[m\n'`, "tty": true})
 	plain := r.ask("screen", args{})
 	if plain.image != nil {
-		t.Error("an image that nobody asked for")
+		t.Error("got an image without asking for one")
 	}
 	got := r.ask("screen", args{"picture": true})
 	r.contains(got.text, "red")
 	if got.image == nil || got.image.MIMEType != "image/png" {
-		t.Fatalf("there is no image: %+v", got.image)
+		t.Fatalf("no PNG image: %+v", got.image)
 	}
 	img, err := png.Decode(bytes.NewReader(got.image.Data))
 	if err != nil || img.Bounds().Dx() < 80*8 || len(got.image.Data) > 100_000 {

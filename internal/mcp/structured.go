@@ -7,25 +7,27 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Structured says who gets structured content beside the text.
+// Structured selects the clients that get structured content in addition to the
+// text.
 type Structured string
 
-// Who gets it.
 const (
-	// StructuredAuto: every client but those that are known to show their model
-	// the structured content instead of the text, which reads better.
-	StructuredAuto   Structured = "auto"
+	// StructuredAuto sends it to all clients except those that are known to show
+	// their model the structured content instead of the text, which reads better.
+	StructuredAuto Structured = "auto"
+	// StructuredAlways sends it to all clients.
 	StructuredAlways Structured = "always"
-	StructuredNever  Structured = "never"
+	// StructuredNever sends it to none.
+	StructuredNever Structured = "never"
 )
 
-// textHiders are the names of clients that put only the structured content of a
-// result before the model, as JSON in one line.
-var textHiders = []string{"claude-code", "codex-mcp-client"}
+// structuredOnlyClients are the names of clients that show the model only the
+// structured content of a result, as JSON on one line.
+var structuredOnlyClients = []string{"claude-code", "codex-mcp-client"}
 
-// shape takes the structured content out of what is sent to a client that would
-// show nothing else.
-func (s *server) shape(next sdk.MethodHandler) sdk.MethodHandler {
+// stripStructured removes structured content, and its schemas, from messages to
+// clients that get only the text.
+func (s *server) stripStructured(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, request)
 		if err != nil {
@@ -63,5 +65,5 @@ func (s *server) textOnly(request sdk.Request) bool {
 		return false
 	}
 	client := known.ClientInfo()
-	return client != nil && slices.Contains(textHiders, client.Name)
+	return client != nil && slices.Contains(structuredOnlyClients, client.Name)
 }

@@ -128,8 +128,8 @@ var imports = []importRule{
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/spelling", "internal/tour", "internal/trust", "internal/vt"},
-		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, vt to show screens, and makes recordings and pictures itself",
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/vt"},
+		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, vt to show screens, and makes recordings and pictures itself",
 	},
 	{
 		about: "packaging/dist", only: []string{}, bare: true,
@@ -152,8 +152,8 @@ var importers = []importerRule{
 		why: "processes are the layer below shells and sessions; the doctor checks that layer directly",
 	},
 	{
-		about: "internal/shell", from: []string{"internal/daemon", "internal/doctor", "internal/session"},
-		why: "a shell has one owner, its session; the doctor only finds the installed shells",
+		about: "internal/shell", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/session"},
+		why: "a shell has one owner, its session; the doctor only finds the installed shells, and the command line names them",
 	},
 	{
 		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},

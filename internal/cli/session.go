@@ -15,6 +15,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/shell"
 )
 
 func (a *app) sessionCommand() *cobra.Command {
@@ -30,10 +31,11 @@ type shellFlags struct {
 }
 
 func (p *shellFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: sh, dash, ash, bash, zsh or a path (default /bin/sh)")
+	names := append([]string{"sh"}, shell.Names()...)
+	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: "+strings.Join(names, ", ")+" or a path (default /bin/sh)")
 	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: this directory)")
 	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable as `NAME=VALUE`, or pass one on as NAME; may be repeated")
-	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions([]string{"sh", "dash", "ash", "bash", "zsh"}, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("cwd"))
 }
 

@@ -54,7 +54,7 @@ func (s *system) SystemInfo(context.Context) *api.SystemInfo {
 // installed while the daemon runs.
 func foundShells() []string {
 	found := []string{}
-	for _, name := range []string{"sh", "dash", "ash", "bash", "zsh"} {
+	for _, name := range append([]string{"sh"}, shell.Names()...) {
 		if program, ok := shell.Find(name); ok && program.Family != "" {
 			found = append(found, name)
 		}

@@ -15,7 +15,7 @@ import (
 func shells(ctx context.Context) []Finding {
 	var found []string
 	seen := map[string]bool{}
-	for _, name := range []string{"sh", "dash", "ash", "bash", "zsh"} {
+	for _, name := range append([]string{"sh"}, shell.Names()...) {
 		program, ok := shell.Find(name)
 		if !ok || program.Family == "" {
 			continue
@@ -31,7 +31,7 @@ func shells(ctx context.Context) []Finding {
 		found = append(found, text)
 	}
 	if len(found) == 0 {
-		return []Finding{problem("shells", "sudo apt-get install dash", "there is none that a session could run in: dash, ash, bash or zsh")}
+		return []Finding{problem("shells", "sudo apt-get install dash", "found no shell that a session can use: %s", shell.Alternatives())}
 	}
 	return []Finding{ok("shells", "%s", strings.Join(found, ", "))}
 }
@@ -41,13 +41,8 @@ const versionTimeout = 2 * time.Second
 
 // versionOf returns the version of a shell; "" if it cannot print one, like dash.
 func versionOf(ctx context.Context, program shell.Program) string {
-	var args []string
-	switch program.Family {
-	case shell.Bash, shell.Zsh:
-		args = []string{"--version"}
-	case shell.Ash:
-		args = []string{"--help"}
-	default:
+	args := program.VersionArgs()
+	if args == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)

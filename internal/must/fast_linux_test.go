@@ -70,7 +70,7 @@ func openBare(t *testing.T) *bare {
 	b := &bare{}
 	var errs [3]error
 	b.host, errs[0] = process.NewHost(process.Config{})
-	b.driver, errs[1] = shell.NewDriver(nil)
+	b.driver, errs[1] = shell.OpenDriver(shell.DriverConfig{})
 	b.tree, errs[2] = b.host.NewTree("bare")
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	hub, err := shell.NewDriver(nil)
+	hub, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func newPoolWith(t testing.TB, cfg Config, pc process.Config, jc journal.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := shell.NewDriver(nil)
+	hub, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

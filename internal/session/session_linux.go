@@ -213,7 +213,7 @@ func findShell(name string) (shell.Program, error) {
 	if program.Family == "" {
 		return program, api.Errorf(api.CodeShellNotFound, "%s is not a shell that can be driven", program.Path).
 			With("shell", name).
-			WithHint("use dash, ash (busybox), bash or zsh; to run a single program use argv instead of shell")
+			WithHint("use %s; to run a single program use argv instead of shell", shell.Alternatives())
 	}
 	return program, nil
 }

@@ -214,7 +214,7 @@ func TestStreamGap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := shell.NewDriver(nil)
+	hub, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,13 @@ import (
 
 // BenchmarkTrue is the bare round trip of the driver.
 func BenchmarkTrue(b *testing.B) {
-	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {
 			host, err := process.NewHost(process.Config{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			hub, err := NewDriver(nil)
+			driver, err := OpenDriver(DriverConfig{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func BenchmarkTrue(b *testing.B) {
 				b.Fatal(err)
 			}
 			program, _ := Find(name)
-			s, err := hub.Open(b.Context(), Config{Tree: tree, Program: program, Env: os.Environ()})
+			s, err := driver.Open(b.Context(), Config{Tree: tree, Program: program, Env: os.Environ()})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func BenchmarkTrue(b *testing.B) {
 			s.Abandon()
 			tree.Kill(time.Now().Add(5 * time.Second))
 			s.Close()
-			hub.Close()
+			driver.Close()
 			host.Close()
 		})
 	}

@@ -8,37 +8,37 @@ import (
 const (
 	// clockTick is how exact the clock is for commands that have just begun.
 	clockTick = 2 * time.Millisecond
-	// clockLinger is for how many ticks the clock goes on after the last command
+	// clockLinger is how many ticks the clock continues after the last command
 	// has begun. Commands often come one right after another.
 	clockLinger = 100
-	// clockLong is from where on a time is long: a watch may then be due after
-	// half of it, so that one wake-up serves all watches. With less slack those
-	// that began at different times would never come together.
+	// clockLong is the least time that is long: a watch may then be due after half
+	// of it, so that one wake-up serves all watches. With less slack the watches of
+	// commands that began at different times would never be due together.
 	clockLong = 500 * time.Millisecond
 	// clockShare is what each watch adds to the shortest long time, so that
 	// looking at hundreds of commands costs no more than looking at a few.
 	clockShare = 20 * time.Millisecond
 )
 
-// clock tells running commands when it is time to look at them. A timer for
+// clock signals when it is time to look at running commands. A timer for
 // each would cost a short command more than its shell does: every new timer
 // wakes the thread that sleeps until the next one is due. So the clock ticks
 // while commands begin. When none has begun for a while it sleeps until the
-// next watch is due, and without watches it ends.
+// next watch is due. Without watches its goroutine ends.
 type clock struct {
 	mu      sync.Mutex
 	watches map[*watch]struct{}
-	timer   *time.Timer // of the clock's goroutine; nil: there is none
+	timer   *time.Timer // of the clock's goroutine; nil means that there is none
 	started int         // how many watches have been started
 	wakeups int         // how often the goroutine woke, for tests
-	next    time.Time   // when it wakes from its sleep; zero: it ticks
+	next    time.Time   // when it wakes from its sleep; zero means that it ticks
 	closed  chan struct{}
 	done    sync.WaitGroup
 }
 
-// watch is one command's at a time. due has a value when its time has come.
+// watch belongs to one command at a time. due has a value when its time has come.
 type watch struct {
-	from, at time.Time // it is due between these; zero: not set; under clock.mu
+	from, at time.Time // it is due between these; zero means not set; guarded by clock.mu
 	due      chan struct{}
 }
 
@@ -95,13 +95,14 @@ func (c *clock) stop(w *watch) {
 	}
 }
 
-// close ends the clock, when no watch is left.
+// close stops the clock. The caller must have stopped all watches.
 func (c *clock) close() {
 	close(c.closed)
 	c.done.Wait()
 }
 
-// run ticks, and sleeps when no command begins, until no watch is left.
+// run ticks while commands begin, else sleeps until a watch is due, and returns when
+// no watch is left.
 func (c *clock) run() {
 	started, quiet := 0, 0
 	for {
@@ -133,7 +134,7 @@ func (c *clock) run() {
 	}
 }
 
-// tell tells the watches that are due. The caller must hold mu.
+// fire signals the watches that are due. The caller must hold mu.
 func (c *clock) fire(now time.Time) {
 	for w := range c.watches {
 		if !w.at.IsZero() && !now.Before(w.from) {
@@ -143,9 +144,9 @@ func (c *clock) fire(now time.Time) {
 	}
 }
 
-// earliest is when the next watch must be told. The caller must hold mu.
+// earliest returns when the next watch must be signalled. The caller must hold mu.
 func (c *clock) earliest(now time.Time) time.Time {
-	next := now.Add(time.Hour) // those that were told are about to be set again
+	next := now.Add(time.Hour) // those that were signalled are about to be set again
 	for w := range c.watches {
 		if !w.at.IsZero() && w.at.Before(next) {
 			next = w.at

@@ -13,7 +13,7 @@ func await(t *testing.T, w *watch) time.Duration {
 	select {
 	case <-w.due:
 	case <-time.After(24 * time.Hour):
-		t.Fatal("it is never due")
+		t.Fatal("the watch is never due")
 	}
 	return time.Since(begin)
 }
@@ -50,7 +50,7 @@ func TestClockIsOnTime(t *testing.T) {
 		c.stop(short)
 		c.set(w, wedgeFirst) // sooner than it was
 		if d := await(t, w); d > wedgeFirst+clockTick {
-			t.Errorf("a watch that was set anew was due after %s", d)
+			t.Errorf("a watch that was set again was due after %s", d)
 		}
 		c.stop(w)
 	})
@@ -109,13 +109,13 @@ func TestClockSleeps(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.timer != nil {
-			t.Error("the clock goes on without watches")
+			t.Error("the clock still runs without watches")
 		}
 	})
 }
 
-// A shell that is wedged after a long command is noticed within a tenth of what
-// that took, and half a minute.
+// A shell that is wedged after a long command is noticed within a tenth of the
+// command's time, and within half a minute.
 func TestWedgePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wedge{since: time.Now(), every: wedgeFirst}

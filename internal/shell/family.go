@@ -2,159 +2,168 @@ package shell
 
 import (
 	"embed"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 )
 
-// Family is a kind of shell that the driver can drive.
+// Family names a kind of shell that the driver can drive. The name is persisted
+// with each session, so a name that was released must not change.
 type Family string
 
-// The families.
-const (
-	Dash Family = "dash" // and other strictly POSIX shells of its descent
-	Ash  Family = "ash"  // busybox
-	Bash Family = "bash"
-	Zsh  Family = "zsh"
-)
+// family is everything the driver knows about one kind of shell. Each family is
+// one value, in its own file family_NAME.go, and one entry of families.
+//
+// The functions get the family as f, because the value cannot refer to itself.
+type family struct {
+	name Family
+	// matches reports whether an executable is a shell of this family, given the
+	// name it is called by and the name of its file, with symbolic links resolved.
+	matches func(called, file string) bool
+	// fallback is the program to look up when there is none of the family's name;
+	// "" means none.
+	fallback string
+	// args starts the shell on its control pipe. As a script it has no prompt, no
+	// history and reads no startup files.
+	args func(argv0, control string) []string
+	// title is how the command line of a driven shell begins, up to what
+	// controlPath matches.
+	title func(argv0 string) string
+	// version are the arguments that print the version; nil means that the shell
+	// cannot print it.
+	version []string
+
+	// boot lists the family's embedded scripts. The last one has the family's name:
+	// a new shell sources it.
+	boot []bootScript
+	// login is the embedded script that sources the startup files of a login shell.
+	login string
+	// standbyScript is the boot script that forks a standby when it is sourced;
+	// "" means that the function __trl_t does.
+	standbyScript string
+	// exitScript is the boot script that packets source after a caught exit; ""
+	// means that the family has none.
+	exitScript string
+
+	// prefix precedes the name of a builtin so that no alias and (except for
+	// `command` itself in POSIX shells) no function of the user replaces it.
+	prefix string
+	// exec changes the shell's own streams permanently.
+	exec string
+	// packetPipe puts the control pipe into packet mode: what was written as one
+	// packet is read as one, so the shell never has a second line in its buffer
+	// when an error makes it discard the buffer.
+	packetPipe bool
+	// copyReopensControl is true if a promoted copy opens the control pipe by path
+	// for every line, so the driver must keep the reading end.
+	copyReopensControl bool
+
+	// source returns the script for a command; nil means the command as it is.
+	source func(f *family, command string, l *controlLine) string
+	// packets are the packets that run a command.
+	packets func(f *family, l *controlLine) []string
+	// done reports the end of a command; nil means one report of kind reportDone.
+	done func(f *family, l *controlLine, to string) string
+	// undoAbort removes what soft aborts have set. A trap that is still pending
+	// runs after the first assignment.
+	undoAbort string
+	// undoIsHarmless is true if undoAbort changes nothing of the user's, so that it
+	// may be sent to a shell that may not have been aborted.
+	undoIsHarmless bool
+	// emergency removes the user's functions that replace what reports; "" means
+	// that the family has no emergency line.
+	emergency string
+
+	// exports is run once before exported tests; "" means nothing.
+	exports string
+	// exported is the beginning of a case clause that applies if the variable is
+	// exported.
+	exported func(name string) string
+	// cd is the builtin that changes the directory without running hooks.
+	cd string
+}
+
+// bootScript is an embedded script. It may refer to an earlier one by @NAME@.
+type bootScript struct {
+	name string
+	file string
+	fill []string // pairs for strings.NewReplacer, applied before the names
+}
 
 //go:embed boot/*.sh
 var bootFiles embed.FS
 
-// bootTexts are the embedded texts in the order they are loaded: a text may
-// refer to an earlier one by @NAME@.
-var bootScripts = []struct {
-	name, file string
-	fill       []string // before the names
-}{
-	{name: "gone", file: "cwd-gone.sh"},
-	{name: "dash-copy", file: "dash-copy.sh", fill: []string{"@DOT@", `\command \.`, "@KEYS@", `\:`}},
-	{name: string(Dash), file: "dash.sh", fill: []string{"@COPY@", "@DASH-COPY@"}},
-	// busybox: an error in a subshell inside `command .` never ends, and one in
-	// a copy ends the copy: there a key ends the program, and not the line.
-	{name: "ash-copy", file: "dash-copy.sh", fill: []string{
-		"@DOT@", `\.`, "@KEYS@", "case $__trl_y in ?*) \\trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?;; esac' INT QUIT;; esac",
-	}},
-	{name: string(Ash), file: "dash.sh", fill: []string{"@COPY@", "@ASH-COPY@"}},
-	{name: string(Bash), file: "bash.sh"},
-	{name: "zsh-copy", file: "zsh-copy.sh"},
-	{name: "zsh-exit", file: "zsh-exit.sh"},
-	{name: string(Zsh), file: "zsh.sh", fill: []string{"@COPY@", "@ZSH-COPY@"}},
-}
+// commonScripts are the boot scripts that all families use.
+var commonScripts = []bootScript{{name: "gone", file: "cwd-gone.sh"}}
 
-// loginTexts are what a login shell of each family reads.
-var loginScripts = map[Family]string{Dash: "login-posix.sh", Ash: "login-posix.sh", Bash: "login-bash.sh", Zsh: "login-zsh.sh"}
-
-// Program is a shell found on this host.
-type Program struct {
-	Path   string // absolute
-	Family Family
-	Argv0  string
-}
-
-// Find looks a shell up: a path, or a name on PATH. An empty name is /bin/sh.
-// ok is false when there is no such program; family is empty when the program
-// is no shell the driver knows.
-func Find(name string) (p Program, ok bool) {
-	if name == "" {
-		name = "/bin/sh"
-	}
-	p.Argv0 = filepath.Base(name)
-	path, err := exec.LookPath(name)
-	if err != nil && name == string(Ash) {
-		// Debian's busybox comes without links for its applets.
-		path, err = exec.LookPath("busybox")
-	}
-	if err != nil {
-		return p, false
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return p, false
-	}
-	p.Path = path
-	file, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		file = path
-	}
-	p.Family = familyOf(p.Argv0, filepath.Base(file))
-	return p, true
-}
-
-// familyOf tells a shell by the name of its real file; busybox's applets by
-// the name they are called by.
-func familyOf(called, file string) Family {
-	if strings.HasPrefix(file, "busybox") {
-		if called == "ash" || called == "sh" || strings.HasPrefix(called, "busybox") {
-			return Ash
+// named returns a family's matches: NAME, NAME-anything or NAME.anything.
+func named(names ...string) func(called, file string) bool {
+	return func(_, file string) bool {
+		for _, name := range names {
+			if file == name || strings.HasPrefix(file, name+"-") || strings.HasPrefix(file, name+".") {
+				return true
+			}
 		}
+		return false
+	}
+}
+
+// fixed returns a family's title for arguments that end with the control path.
+func fixed(args func(argv0, control string) []string) func(argv0 string) string {
+	return func(argv0 string) string { return strings.Join(args(argv0, ""), " ") }
+}
+
+// builtin returns the call of a builtin.
+func (f *family) builtin(name string) string { return f.prefix + name }
+
+// redirect returns the command that changes the shell's own streams permanently.
+func (f *family) redirect(redirs string) string { return f.exec + " " + redirs + "; " }
+
+// report is the command that writes a report with a number to its stdout.
+func (f *family) report(token string, kind reportKind, operands string) string {
+	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands
+}
+
+// sourced returns the contents of the script for a command.
+func (f *family) sourced(command string, l *controlLine) string {
+	if f.source == nil {
+		return command + "\n"
+	}
+	return f.source(f, command, l)
+}
+
+// reportEnd reports the end of the command to its stdout, with the status that the
+// trap of an abort has found, or else the one in __trl_s.
+func (f *family) reportEnd(kind reportKind, l *controlLine, to string) string {
+	return f.report(l.token, kind, strconv.Itoa(l.seq)+` %s\n' "${__trl_v:-${__trl_s:-0}}"`+to)
+}
+
+// doneLine is the last part of what runs a command: it reports the end.
+func (f *family) doneLine(l *controlLine, to string) string {
+	if f.done != nil {
+		return f.done(f, l, to) + "\n"
+	}
+	return f.reportEnd(reportDone, l, to) + "\n"
+}
+
+// emergencyLine reports the end of the command with nothing that a function can
+// replace; "" means that the family has no such line.
+func (f *family) emergencyLine(l *controlLine) string {
+	if f.emergency == "" {
 		return ""
 	}
-	for prefix, f := range map[string]Family{"dash": Dash, "ash": Ash, "bash": Bash, "rbash": "", "zsh": Zsh} {
-		if file == prefix || strings.HasPrefix(file, prefix+"-") || strings.HasPrefix(file, prefix+".") {
-			return f
-		}
-	}
-	if strings.HasPrefix(file, "zsh") { // zsh5
-		return Zsh
-	}
-	return ""
+	return f.emergency + f.doneLine(l, " >|"+l.status)
 }
 
-// argv starts the shell on its control pipe: as a script it has no prompt, no
-// history and reads no startup files.
-func (p Program) argv(control string) []string {
-	switch p.Family {
-	case Ash:
-		// Interactive, because a fatal error must return to its top level
-		// instead of ending it. (The applet's name comes first.)
-		// Without job control, which would want the foreground of a terminal.
-		return []string{"ash", "-i", "+m", control}
-	case Bash:
-		return []string{"bash", "--norc", "--noprofile", control}
-	case Zsh:
-		return []string{"zsh", "-f", control}
-	default:
-		// $0 is what its messages begin with.
-		return []string{p.Argv0, "-c", ". " + control, p.Argv0}
+// standby asks the shell to fork a standby. script is the path of standbyScript.
+func (f *family) standby(wake, traps, script string) string {
+	fork := `__trl_t "$@"`
+	if f.standbyScript != "" {
+		fork = f.builtin(".") + " " + script
 	}
+	return "__trl_k=t __trl_w=" + wake + " __trl_q=" + traps + "; " + fork + "; __trl_w= __trl_q=\n"
 }
 
-// controlPath is how a driven shell is told where its commands come from.
-var controlPath = regexp.MustCompile(`^(-c \. )?/proc/\d+/fd/\d+( \S+)?$`)
-
-// IsDriven reports whether a command line, its words joined by blanks, is that of a
-// driven shell of this program: of the shell itself, or of what it has forked and
-// what has not become another program.
-func (p Program) IsDriven(command string) bool {
-	name := p.argv("")
-	if p.Family == Dash {
-		name = []string{p.Argv0, ""} // older daemons have started it without -c
-	}
-	control, found := strings.CutPrefix(command, strings.Join(name, " "))
-	return found && controlPath.MatchString(control)
-}
-
-// builtin prefixes a builtin so that no alias and (but for `command` itself in
-// POSIX shells) no function of the user's stands in for it.
-func (f Family) builtin(name string) string {
-	if f == Dash || f == Ash {
-		return `\command \` + name
-	}
-	return `\builtin \` + name
-}
-
-// redirect changes the shell's own streams for good. In bash only `command
-// exec` does; `builtin exec` undoes it again.
-func (f Family) redirect(redirs string) string {
-	if f == Bash {
-		return `\command \exec ` + redirs + "; "
-	}
-	return f.builtin("exec") + " " + redirs + "; "
-}
-
-// line is what is said to the shell for one command.
+// controlLine is what the driver writes to the control pipe for one command.
 type controlLine struct {
 	seq           int
 	last          int // what $? must be for the user
@@ -162,16 +171,16 @@ type controlLine struct {
 	stdin         string
 	stdout        string
 	stderr        string
-	tty           string // instead of the three above
-	wake, traps   string // of the kit
-	enter, leave  string // texts around the command, "" if it needs none
-	inCopy        bool   // the shell is an heir or a standby that took over
+	tty           string // replaces the three above
+	wake, traps   string // of the copyFDs
+	enter, leave  string // scripts around the command, "" if it needs none
+	inCopy        bool   // the shell is an exit copy or a standby that was promoted
 	token, status string
-	exitScript    string // zsh
+	exitScript    string
 }
 
-// redirections are those of the command: what stdout is for the shell itself while
-// the command runs, and the rest. An EXIT trap of the user's runs after the
+// redirections returns those of the command: what stdout is for the shell itself
+// while the command runs, and the rest. An EXIT trap of the user runs after the
 // redirections of the command have been undone, so it needs the first.
 func (l *controlLine) redirections() (stdout, rest string) {
 	if l.tty != "" {
@@ -180,29 +189,8 @@ func (l *controlLine) redirections() (stdout, rest string) {
 	return ">|" + l.stdout, " <" + l.stdin + " 2>|" + l.stderr
 }
 
-// source makes the text to be sourced of that of the command. The messages of dash and
-// zsh begin with the path of what they source, but not with that of what is evaluated
-// in it; bash always gives the path, and ash that of its control pipe. What is
-// evaluated has its own redirections, so that `set -x` does not show the evaluation to
-// the user. A command that is to be given up before it begins returns at once.
-func (f Family) source(command string, l *controlLine) string {
-	_, redirs := l.redirections()
-	switch f {
-	case Dash:
-		// Under `set -e` the evaluation itself must not end the shell, when a list
-		// like `false && x` is all that it did: so it ends with something that
-		// succeeds. The empty line is for a command that ends with a backslash.
-		return `__trl_b=1; case $-${__trl_a-} in *1*) \return 143;; *e*) __trl_g='` + "\n\n" + `__trl_s=$?';; *) __trl_g=;; esac; ` +
-			l.restoreStatus() + `\eval ` + quote(command) + `"$__trl_g"` + redirs + "\n"
-	case Zsh:
-		return `__trl_b=1; [[ -z ${__trl_a-} ]] || \builtin \return 143; ` +
-			l.restoreStatus() + `\builtin \eval ` + quoteZsh(command) + redirs + "\n"
-	default:
-		return command + "\n"
-	}
-}
-
-// status0 precedes what runs the command, and gives it the status of the one before.
+// restoreStatus precedes what runs the command, and gives $? the status of the
+// command before.
 func (l *controlLine) restoreStatus() string {
 	if l.last == 0 {
 		return ""
@@ -210,86 +198,32 @@ func (l *controlLine) restoreStatus() string {
 	return "__trl_r " + strconv.Itoa(l.last) + " || "
 }
 
-// quoteZsh makes one word of s under any options, csh_junkie_quotes and rc_quotes too.
-func quoteZsh(s string) string {
-	return "$'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
+// packetParts are the parts that the families put together to packets.
+type packetParts struct {
+	keep, drop       string // assignments of the copyFDs, before and after the command
+	toStdout, redirs string // see controlLine.redirections
+	base, idle       string // redirect the shell itself to the command's stdout, and away from it
+	status           string // the status of the command, after it
+	late             string // corrects __trl_s on a terminal
+	calm             string // assignment that clears a key of the terminal
+	enter, leave     string // source the scripts around the command
+	to               string // redirects a report
 }
 
-// undoAbort takes away what soft aborts have put in place. A trap that was still to
-// run does so after the first assignment.
-func (f Family) undoAbort() string {
-	if f == Bash {
-		return `__trl_v=; \builtin \trap - DEBUG; \builtin \shopt -u extdebug; \builtin \set +T`
+func (f *family) parts(l *controlLine) packetParts {
+	p := packetParts{
+		keep: "__trl_v= __trl_w=" + l.wake + " __trl_q=" + l.traps, drop: "__trl_w= __trl_q=",
+		status: "$?", to: " >|" + l.status, idle: f.redirect(">/dev/null"),
 	}
-	return "__trl_a=; __trl_a="
-}
-
-// report is the command that reports a kind with a number, to its stdout.
-func (f Family) report(token string, kind reportKind, operands string) string {
-	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands
-}
-
-// done reports the end of the command to its stdout, with the status that the trap of
-// an abort has found, or that in __trl_s.
-func (l *controlLine) done(f Family, to string) string {
-	number := strconv.Itoa(l.seq) + ` %s\n' "${__trl_v:-${__trl_s:-0}}"` + to
-	end := f.report(l.token, reportDone, number)
-	if f == Zsh {
-		end = "if [[ -z $__trl_x ]]; then " + end + "; else " + f.report(l.token, reportCalledExit, number) + "; fi"
-	}
-	return end + "\n"
-}
-
-// packets are the writes that run a command. Each shell gets one line, but
-// for ash: there an error drops the line that it is in the middle of, so what
-// follows the command is a packet of its own.
-func (f Family) packets(l *controlLine) []string {
-	keep := "__trl_v= __trl_w=" + l.wake + " __trl_q=" + l.traps
-	drop := "__trl_w= __trl_q="
-	toStdout, redirs := l.redirections() // and stdout is that of base; see also source
-	status, late, calm := "$?", "", ""
+	p.toStdout, p.redirs = l.redirections()
+	p.base = f.redirect(p.toStdout)
 	if l.tty != "" {
-		// The trap for the terminal's keys, in the boot texts, has put it there.
-		status, late, calm = "${__trl_i:-$?}", "__trl_s=${__trl_i:-$__trl_s}; ", "__trl_i="
-		if f == Bash { // and more; see afterAbort
-			calm = `[[ -z ${__trl_i-} ]] || { ` + f.undoAbort() + `; __trl_i=; }; `
-		}
+		// The trap for the terminal's keys, in the boot scripts, has set __trl_i.
+		p.status, p.late, p.calm = "${__trl_i:-$?}", "__trl_s=${__trl_i:-$__trl_s}; ", "__trl_i="
 	}
-	base := f.redirect(toStdout)
-	to := " >|" + l.status
-	rest := f.redirect(">/dev/null") // dash has the status pipe instead: two redirections less
-	enter, leave := "", ""
 	if l.enter != "" {
-		enter = "__trl_u=" + l.stderr + "; " + f.builtin(".") + " " + l.enter + "; "
-		leave = f.builtin(".") + " " + l.leave + "; "
+		p.enter = "__trl_u=" + l.stderr + "; " + f.builtin(".") + " " + l.enter + "; "
+		p.leave = f.builtin(".") + " " + l.leave + "; "
 	}
-	switch {
-	case f == Dash:
-		return []string{keep + " __trl_s=0; " + base + enter + `\command \. ` + l.script +
-			" || __trl_s=$?; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + f.redirect(to) + l.done(f, "")}
-	case f == Ash && l.inCopy:
-		return []string{keep + " __trl_s=0 __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.restoreStatus() + `\. ` + l.script + redirs +
-			" || __trl_s=$?;; esac; " + late + "__trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to)}
-	case f == Ash:
-		return []string{
-			keep + " __trl_b=1; " + base + enter + "case ${__trl_a-} in ?*) ;; *) " + l.restoreStatus() + `\. ` + l.script + redirs + ";; esac\n",
-			"__trl_s=" + status + " __trl_b= " + calm + " " + drop + "; " + leave + rest + l.done(f, to),
-		}
-	case f == Bash:
-		if l.inCopy {
-			// What redirections of the dot hide stays open in an heir, and in its heirs.
-			base, redirs, rest = f.redirect(toStdout+redirs), "", f.redirect("</dev/null >/dev/null 2>&1")
-		} else {
-			base, rest = "", "" // its EXIT traps run before redirections are undone
-			redirs += " " + toStdout
-		}
-		keep += " __trl_o=" + l.stdout + " __trl_u=" + l.stderr
-		drop += " __trl_o= __trl_u="
-		return []string{keep + "; " + base + enter + l.restoreStatus() + `\builtin \. ` + l.script + redirs +
-			"; __trl_s=" + status + " " + drop + "; " + calm + leave + rest + l.done(f, to)}
-	default: // zsh
-		return []string{keep + " __trl_x=; " + base + enter + "{ " + `\builtin \. ` + l.script +
-			"; } always { __trl_s=${__trl_x:-" + status + "} __trl_b= " + calm + "; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
-			`\builtin \. ` + l.exitScript + "; " + drop + "; " + leave + rest + l.done(f, to)}
-	}
+	return p
 }

@@ -11,18 +11,18 @@ import (
 )
 
 // States of format 2 have their fields by position: a version, then unsigned
-// varints; a slot or a status is one more than it is, so that zero is none; texts
-// follow their length.
+// varints; a slot or a status is stored as its value plus one, so that zero means
+// none; a text follows its length.
 
 const format2Version = 1
 
-var errFormat2 = errors.New("a shell's state of format 2 can't be read")
+var errFormat2 = errors.New("malformed shell state of format 2")
 
-// format2Scripts are the scripts whose slots the state of a hub ended with.
+// format2Scripts are the boot scripts whose slots end the state of a driver.
 var format2Scripts = []string{"copy", "exit", "gone", "dash", "ash", "bash", "zsh"}
 
-// ConvertState2 returns the state of a shell that was saved in format 2 as Adopt
-// reads it.
+// ConvertState2 converts the state of a shell from format 2 to what Driver.Adopt
+// reads.
 func ConvertState2(saved []byte) ([]byte, error) {
 	r := state.Positional(saved)
 	if r.Uint() != format2Version {
@@ -38,14 +38,15 @@ func ConvertState2(saved []byte) ([]byte, error) {
 	st.standby, st.exitCopy = format2Copy(r), format2Copy(r)
 	st.pendingStandby, st.promotionScript = format2CopyFDs(r), format2Slot(r)
 	if format2Flags(r, &st.hasRun); st.hasRun {
-		st.id, st.stage, st.reportSeq, st.copyFDs = r.Text(), stage(r.Uint()), int(r.Uint()), format2CopyFDs(r)
-		for i := range st.scripts {
-			st.scripts[i] = format2Slot(r)
+		cmd := &st.command
+		cmd.id, cmd.stage, cmd.reportSeq, cmd.copyFDs = r.Text(), stage(r.Uint()), int(r.Uint()), format2CopyFDs(r)
+		for i := range cmd.scripts {
+			cmd.scripts[i] = format2Slot(r)
 		}
-		format2Flags(r, &st.reported, &st.calledExit, &st.stopping, &st.killed, &st.aborted, &st.emergency)
-		st.stopSince, st.doubtSeq, st.code, st.keySignal = time.Duration(r.Uint()), int(r.Uint()), int(r.Uint()), unix.Signal(r.Uint())
-		format2Flags(r, &st.stopped, &st.rolledBack)
-		st.resultCode, st.resultSignal, st.ending, st.rolledBackTo = int(r.Uint()), unix.Signal(r.Uint()), Ending(r.Uint()), r.Text()
+		format2Flags(r, &cmd.reported, &cmd.calledExit, &cmd.stopping, &cmd.killed, &cmd.aborted, &cmd.emergency)
+		cmd.stopSince, cmd.doubtSeq, cmd.code, cmd.keySignal = time.Duration(r.Uint()), int(r.Uint()), int(r.Uint()), unix.Signal(r.Uint())
+		format2Flags(r, &cmd.stopped, &cmd.rolledBack)
+		cmd.resultCode, cmd.resultSignal, cmd.ending, cmd.rolledBackTo = int(r.Uint()), unix.Signal(r.Uint()), Ending(r.Uint()), r.Text()
 	}
 	if r.Err() != nil {
 		return nil, errFormat2
@@ -53,8 +54,8 @@ func ConvertState2(saved []byte) ([]byte, error) {
 	return state.Encode(st.fields), nil
 }
 
-// ConvertHubState2 returns the state of a hub that was saved in format 2 as
-// AdoptHub reads it.
+// ConvertDriverState2 converts the state of a driver from format 2 to what
+// AdoptDriver reads.
 func ConvertDriverState2(saved []byte) ([]byte, error) {
 	r := state.Positional(saved)
 	if r.Uint() != format2Version {

@@ -9,186 +9,119 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// kept is a descriptor of which the keeper has a copy. Shells open it by path,
+// heldFD is a descriptor of which the holder has a copy. Shells open it by path,
 // whether this process lives or not.
 type heldFD struct {
-	fd   int // our own; -1 if only its path is needed
+	fd   int // of this process; -1 if only the path is needed
 	slot holder.Slot
 	path string
 }
 
-// none is no descriptor at all.
+// noFD is no descriptor.
 var noFD = heldFD{fd: -1, slot: -1}
 
-func (k heldFD) valid() bool { return k.slot >= 0 }
+func (h heldFD) valid() bool { return h.slot >= 0 }
 
-// keep gives a copy of fd to the keeper. Its path is good after a sync.
-func (h *Driver) keepFD(fd int) (heldFD, error) {
-	slot, err := h.keeper.Keep(fd)
+// slotOrZero returns the slot as it is persisted: 0 means none.
+func (h heldFD) slotOrZero() holder.Slot {
+	if !h.valid() {
+		return 0
+	}
+	return h.slot
+}
+
+// keeper makes and releases held descriptors.
+type keeper struct{ holder.Keeper }
+
+// keepFD gives a copy of fd to the holder. The path is valid after Sync.
+func (k keeper) keepFD(fd int) (heldFD, error) {
+	slot, err := k.Keep(fd)
 	if err != nil {
 		return noFD, err
 	}
-	return heldFD{fd: fd, slot: slot, path: h.keeper.Path(slot)}, nil
+	return heldFD{fd: fd, slot: slot, path: k.Path(slot)}, nil
 }
 
-// keepOnly keeps fd and closes our own.
-func (h *Driver) keepAndClose(fd int) (heldFD, error) {
-	k, err := h.keepFD(fd)
-	k.fd = -1
-	return k, errors.Join(err, unix.Close(fd))
+// keepAndClose gives a copy of fd to the holder and closes fd.
+func (k keeper) keepAndClose(fd int) (heldFD, error) {
+	h, err := k.keepFD(fd)
+	h.fd = -1
+	return h, errors.Join(err, unix.Close(fd))
 }
 
-// given is what an earlier daemon has kept, without a descriptor of our own.
-func (h *Driver) heldSlot(slot holder.Slot) heldFD {
+// heldSlot returns what an earlier daemon has kept, without a descriptor of this
+// process.
+func (k keeper) heldSlot(slot holder.Slot) heldFD {
 	if slot <= 0 {
 		return noFD
 	}
-	return heldFD{fd: -1, slot: slot, path: h.keeper.Path(slot)}
+	return heldFD{fd: -1, slot: slot, path: k.Path(slot)}
 }
 
-// taken is what an earlier daemon has kept.
-func (h *Driver) takeHeld(slot holder.Slot) (heldFD, error) {
-	fd, err := h.keeper.Take(slot)
+// takeHeld returns what an earlier daemon has kept.
+func (k keeper) takeHeld(slot holder.Slot) (heldFD, error) {
+	fd, err := k.Take(slot)
 	if err != nil {
-		return noFD, fmt.Errorf("take what was kept: %w", err)
+		return noFD, fmt.Errorf("take a held descriptor: %w", err)
 	}
-	return heldFD{fd: fd, slot: slot, path: h.keeper.Path(slot)}, nil
+	return heldFD{fd: fd, slot: slot, path: k.Path(slot)}, nil
 }
 
-// drop gives up a descriptor and its copy.
-func (h *Driver) drop(k heldFD) {
-	if k.fd >= 0 {
-		_ = unix.Close(k.fd)
+// drop closes a descriptor and releases its slot.
+func (k keeper) drop(h heldFD) {
+	if h.fd >= 0 {
+		_ = unix.Close(h.fd)
 	}
-	if k.valid() {
-		h.keeper.Drop(k.slot)
-	}
-}
-
-// kit is what a shell needs in order to leave a copy of itself: a pipe on which
-// the copy sleeps, and a memfd into which the shell's traps are written. A kit
-// that was not used is as good as new.
-type copyFDs struct {
-	wake  heldFD // reading end: a copy opens it for both
-	traps heldFD
-}
-
-func (h *Driver) openCopyFDs() (*copyFDs, error) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, err
-	}
-	wake, err := h.keepAndClose(p[0])
-	if err = errors.Join(err, unix.Close(p[1])); err != nil {
-		h.drop(wake)
-		return nil, err
-	}
-	traps, err := h.keepMemfd("traps", "")
-	if err != nil {
-		h.drop(wake)
-		return nil, err
-	}
-	return &copyFDs{wake: wake, traps: traps}, nil
-}
-
-func (h *Driver) closeCopyFDs(k *copyFDs) {
-	h.drop(k.wake)
-	h.drop(k.traps)
-}
-
-// readTraps returns what the shell wrote into the kit before it forked.
-func (k *copyFDs) readTraps() []byte {
-	var out []byte
-	buf := make([]byte, 4096)
-	for {
-		n, err := unix.Pread(k.traps.fd, buf, int64(len(out)))
-		if n <= 0 || err != nil {
-			return out
-		}
-		out = append(out, buf[:n]...)
+	if h.valid() {
+		k.Drop(h.slot)
 	}
 }
 
-// text is a memfd that holds what one shell reads by path, as long as it may.
-// It is never on a disk.
-type script struct {
-	heldFD
-	size int // of the file, if it was written here; 0: it is empty, or from an earlier daemon
-}
-
-func (h *Driver) openScript() (*script, error) {
-	k, err := h.keepMemfd("text", "")
-	return &script{heldFD: k}, err
-}
-
-// borrow returns a text with these contents.
-func (h *Driver) takeScript(contents string) (*script, error) {
-	t, err := h.scriptPool.Take()
-	if err != nil {
-		return nil, err
-	}
-	err = writeAll(t.fd, contents)
-	if err == nil && t.size > len(contents) {
-		err = unix.Ftruncate(t.fd, int64(len(contents)))
-	}
-	if err != nil {
-		h.scriptPool.Drop(t)
-		return nil, err
-	}
-	t.size = len(contents)
-	return t, nil
-}
-
-// giveBack wipes the text: what a command said is nobody's when it is over.
-func (h *Driver) returnScript(t *script) {
-	if !t.overwrite() {
-		t.size = 0
-		if unix.Ftruncate(t.fd, 0) != nil {
-			h.scriptPool.Drop(t)
-			return
-		}
-	}
-	h.scriptPool.Put(t)
-}
-
-// blanks is what a text is overwritten with, if that is long enough. To give up
-// its page and get another for the next costs more than the command's own line.
-var zeros [4096]byte
-
-// blank overwrites what is in the text. It is false for one that must be emptied:
-// it is long, or the command has changed its own text.
-func (t *script) overwrite() bool {
-	if t.size == 0 || t.size > len(zeros) {
-		return false
-	}
-	var st unix.Stat_t
-	if unix.Fstat(t.fd, &st) != nil || st.Size != int64(t.size) {
-		return false
-	}
-	n, err := unix.Pwrite(t.fd, zeros[:t.size], 0)
-	return err == nil && n == t.size
-}
-
-// keepText makes a memfd that is kept.
-func (h *Driver) keepMemfd(name, contents string) (heldFD, error) {
+// keepMemfd makes a held memfd.
+func (k keeper) keepMemfd(name, contents string) (heldFD, error) {
 	fd, err := memfd(name, contents)
 	if err != nil {
 		return noFD, err
 	}
-	k, err := h.keepFD(fd)
+	h, err := k.keepFD(fd)
 	if err == nil {
-		err = h.keeper.Sync()
+		err = k.Sync()
 	}
 	if err != nil {
-		k.fd = fd
-		h.drop(k)
+		h.fd = fd
+		k.drop(h)
 		return noFD, err
 	}
-	return k, nil
+	return h, nil
 }
 
-// sealedMemfd returns a memfd that can't be changed any more. Every command can
-// open what is kept, and later shells would run what a command wrote there.
+// adoption takes over the held descriptors of one owner. It owns nothing except
+// descriptors of this process until all of it has succeeded.
+type adoption struct {
+	keeper keeper
+	fds    []int
+	err    error // the first one; nothing is taken after it
+}
+
+// take returns what is in a slot, noFD for slot 0 and after an error.
+func (a *adoption) take(slot holder.Slot) heldFD {
+	if slot == 0 || a.err != nil {
+		return noFD
+	}
+	h, err := a.keeper.takeHeld(slot)
+	if err != nil {
+		a.err = err
+		return noFD
+	}
+	a.fds = append(a.fds, h.fd)
+	return h
+}
+
+// undo closes what was taken. The slots stay, for a daemon that can adopt them.
+func (a *adoption) undo() error { return closeFDs(a.fds...) }
+
+// sealedMemfd returns a memfd that cannot be changed. Every command can open what
+// is held, and later shells would run what a command wrote there.
 func sealedMemfd(name, contents string) (int, error) {
 	fd, err := newMemfd(name, contents, unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -225,4 +158,12 @@ func writeAll(fd int, contents string) error {
 		b, at = b[n:], at+int64(n)
 	}
 	return nil
+}
+
+func closeFDs(fds ...int) error {
+	var errs error
+	for _, fd := range fds {
+		errs = errors.Join(errs, unix.Close(fd))
+	}
+	return errs
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// These tests kill the process that owns a hub and a shell, with SIGKILL and at
+// These tests kill the process that owns a driver and a shell, with SIGKILL and at
 // any moment, and let another adopt them. There are three processes: the test; a
 // holder; and under it one daemon after the other, each of which ends itself, after
 // a while or at some step.
@@ -48,7 +48,7 @@ func (p part) encode() string {
 
 // playPart is for TestMain: it does not return in a process that plays a part.
 // The variable is in the environment once, and is taken out of it first, so that
-// nothing which is started from here can be taken for another.
+// no process started from here plays a part too.
 func playPart() {
 	text, ok := os.LookupEnv(roleEnv)
 	if !ok {
@@ -66,7 +66,7 @@ func playPart() {
 		p.role = "daemon"
 		code, err = holder.Run(holder.Config{Argv: []string{"daemon"}, Env: append(os.Environ(), p.encode())})
 	case p.role == "daemon":
-		beDaemon(p) // the holder hears of its end
+		beDaemon(p) // it reports its end to the holder
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, p.role+":", err)
@@ -85,7 +85,7 @@ func TestKills(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		t.Parallel()
 		p := part{role: "holder", shell: name, seed: rand.Uint64(), kills: kills, dir: t.TempDir()}
-		// A daemon that can't go on is started again for ever.
+		// The holder restarts a daemon that fails forever.
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second+time.Duration(kills)*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/proc/self/exe")
@@ -102,11 +102,11 @@ func TestKills(t *testing.T) {
 	})
 }
 
-// mortal is a keeper, and a ledger, whose user is killed at some step.
+// killableKeeper is a keeper and a ledger that kill the process at some step.
 type killableKeeper struct {
 	*holder.Client
 	*ledger.Ledger
-	left atomic.Int64 // steps to live; below 0: for ever
+	left atomic.Int64 // steps until the process is killed; negative means never
 }
 
 func (m *killableKeeper) step() {
@@ -155,13 +155,13 @@ func (m *killableKeeper) number(key string) int {
 const (
 	livesKey  = "life" // how many daemons there were
 	treeKey   = "tree"
-	driverKey = "hub"
+	driverKey = "driver"
 	shellKey  = "shell"
 	begunKey  = "begun/"
 	resultKey = "result/"
 )
 
-// beDaemon is the life of one daemon. The last one checks what all of them did.
+// beDaemon runs one daemon. The last one checks what all of them did.
 func beDaemon(p part) {
 	held, err := holder.Connect(holder.FD)
 	if err != nil {
@@ -169,7 +169,7 @@ func beDaemon(p part) {
 		os.Exit(1)
 	}
 	go func() {
-		<-held.Done() // the test has ended it
+		<-held.Done() // the test has killed the holder
 		os.Exit(1)
 	}()
 	code := 0
@@ -198,7 +198,7 @@ func runDaemon(p part, held *holder.Client) error {
 	first, last := lives == 0, lives >= p.kills
 	rng := rand.New(rand.NewPCG(p.seed, uint64(lives)))
 	switch {
-	case first || last: // the first makes the shell, and dies of its commands
+	case first || last: // the first opens the shell, and is killed while it runs commands
 	case rng.IntN(2) == 0:
 		m.left.Store(1 + rng.Int64N(60))
 	default:
@@ -235,7 +235,7 @@ func (m *killableKeeper) has(key string, n int) bool {
 	return ok
 }
 
-// mine is all that a daemon has.
+// daemonParts is what a daemon owns.
 type daemonParts struct {
 	host   *process.Host
 	tree   *process.Tree
@@ -243,7 +243,7 @@ type daemonParts struct {
 	shell  *Shell
 }
 
-// openDriven makes a shell, or adopts that of the daemon before.
+// openDriven opens a shell, or adopts that of the daemon before.
 func openDriven(p part, m *killableKeeper) (d daemonParts, err error) {
 	if d.host, err = process.NewHost(process.Config{NoCgroup: true, Holder: m.Client}); err != nil {
 		return d, err
@@ -272,9 +272,9 @@ func openDriven(p part, m *killableKeeper) (d daemonParts, err error) {
 	}
 	d.tree = d.host.AdoptTree("kills", uint32(m.number(treeKey)))
 	cfg.Tree = d.tree
-	hub, _ := m.Get(driverKey)
-	if d.driver, err = AdoptDriver(DriverConfig{Keeper: m}, hub); err != nil {
-		return d, fmt.Errorf("adopt the hub: %w", err)
+	saved, _ := m.Get(driverKey)
+	if d.driver, err = AdoptDriver(DriverConfig{Keeper: m}, saved); err != nil {
+		return d, fmt.Errorf("adopt the driver: %w", err)
 	}
 	if d.shell, err = d.driver.Adopt(cfg, state); err != nil {
 		return d, fmt.Errorf("adopt the shell: %w", err)
@@ -289,7 +289,7 @@ func openDriven(p part, m *killableKeeper) (d daemonParts, err error) {
 	return d, nil
 }
 
-// runOne runs the i-th command, or goes on with it.
+// runOne runs or resumes the i-th command.
 func (d daemonParts) runOne(p part, m *killableKeeper, i int) error {
 	run := d.shell.Run
 	if m.has(begunKey, i) {
@@ -309,7 +309,7 @@ func (d daemonParts) runOne(p part, m *killableKeeper, i int) error {
 	return nil
 }
 
-// end gives up everything. The holder must have nothing left then.
+// end releases everything. The holder must hold nothing then.
 func (d daemonParts) end(m *killableKeeper) error {
 	d.shell.Abandon()
 	if left := d.tree.Kill(time.Now().Add(5 * time.Second)); len(left) > 0 {
@@ -327,7 +327,7 @@ func (d daemonParts) end(m *killableKeeper) error {
 	return err
 }
 
-// check compares what the commands did with what was said of them.
+// check compares what the commands did with their results.
 func check(p part, m *killableKeeper, commands int) error {
 	b, err := os.ReadFile(filepath.Join(p.dir, "counter"))
 	if err != nil {
@@ -361,7 +361,7 @@ func check(p part, m *killableKeeper, commands int) error {
 		after[strconv.Itoa(i)] = n
 		want := wantFor(i)
 		if p.shell == "ash" && i%8 == 3 {
-			want.RolledBack = res.RolledBack // the heir of an heir does not come
+			want.RolledBack = res.RolledBack // an exit copy leaves no exit copy
 		}
 		if res.RolledBack {
 			was, known := after[res.RolledBackTo]
@@ -379,8 +379,8 @@ func check(p part, m *killableKeeper, commands int) error {
 	return nil
 }
 
-// commandFor is the i-th command. Each counts itself in a variable of the shell,
-// and says what it has found there; f and the directory come from the first.
+// commandFor returns the i-th command. Each counts itself in a variable of the shell,
+// and writes the state that it finds; f and the directory come from the first.
 func commandFor(name, dir string, i int) Command {
 	id := strconv.Itoa(i)
 	counter := filepath.Join(dir, "counter")

@@ -1,44 +1,52 @@
 package shell
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// drain takes the reports that have arrived already.
+// exitCopyTime is how long an exiting shell may take to leave its exit copy.
+const exitCopyTime = 3 * time.Second
+
+// drainReports handles the reports that have arrived already.
 func (r *running) drainReports() {
 	for {
 		select {
-		case rep := <-r.reports:
-			r.handleReport(rep, r)
+		case rep := <-r.shell.inbox.reports:
+			r.shell.handleReport(rep, r)
 		default:
 			return
 		}
 	}
 }
 
-// flush takes the reports that were written before now. The pipe keeps the
-// order, so a line of our own that has come through it says that all are in.
+// flushReports handles the reports that were written before now. The pipe keeps the
+// order: when a line that the driver itself writes has come through it, all earlier
+// ones have.
 func (r *running) flushReports() {
-	r.seq++
-	line := "\n" + r.token + " " + string(reportReady) + " " + strconv.Itoa(r.seq) + "\n"
-	mark := r.seq
-	if _, err := unix.Write(r.driver.statusW.fd, []byte(line)); err != nil {
+	s := r.shell
+	s.seq++
+	mark := s.seq
+	line := "\n" + s.token + " " + string(reportReady) + " " + strconv.Itoa(mark) + "\n"
+	if _, err := unix.Write(s.driver.router.statusW.fd, []byte(line)); err != nil {
 		return
 	}
 	limit := time.NewTimer(time.Second) // forged reports may have crowded it out
 	defer limit.Stop()
 	for {
 		select {
-		case rep := <-r.reports:
+		case rep := <-s.inbox.reports:
 			if rep.kind == reportReady && rep.a == mark {
-				r.ack(rep)
+				s.ack(rep)
 				return
 			}
-			r.handleReport(rep, r)
-		case <-r.abandoned:
+			s.handleReport(rep, r)
+		case <-s.abandoned:
 			return
 		case <-limit.C:
 			return
@@ -46,13 +54,13 @@ func (r *running) flushReports() {
 	}
 }
 
-// hear notes that a report was acted upon.
+// ack marks a report as handled.
 func (s *Shell) ack(rep report) {
 	s.acked = max(s.acked, rep.at)
 	s.unacked++
 }
 
-// handle acts on one report. r is nil when no command runs.
+// handleReport acts on one report. r is nil when no command runs.
 func (s *Shell) handleReport(rep report, r *running) {
 	s.ack(rep)
 	switch rep.kind {
@@ -60,7 +68,7 @@ func (s *Shell) handleReport(rep report, r *running) {
 		if r != nil && rep.a == r.reportSeq && !r.reported {
 			r.reported, r.code, r.calledExit = true, rep.b, rep.kind == reportCalledExit
 		}
-		return // and the end of the command saves it
+		return // the end of the command saves it
 	case reportExit:
 		code := rep.a
 		s.exitStatus = &code
@@ -73,7 +81,7 @@ func (s *Shell) handleReport(rep report, r *running) {
 		if s.pendingStandby != nil {
 			s.standbyTaken(s.adoptCopy(rep, s.pendingStandby, s.lastID))
 		}
-	case reportReady: // or late: its asker gave up
+	case reportReady: // of doubtSeq, or late: the wait for it has timed out
 		if r != nil && r.doubtSeq != 0 && rep.a == r.doubtSeq && !r.reported && s.exitStatus == nil {
 			r.lineLost = true
 		}
@@ -82,22 +90,69 @@ func (s *Shell) handleReport(rep report, r *running) {
 	s.save()
 }
 
-// takeReports is for those that come while the shell is idle.
+// handlePending handles the reports that have arrived while no command runs.
+func (s *Shell) handlePending() {
+	for len(s.inbox.reports) > 0 {
+		s.handleReport(<-s.inbox.reports, nil)
+	}
+}
+
+// handleIdleReports handles those that arrive while the shell is idle.
 func (s *Shell) handleIdleReports() {
 	if !s.mu.TryLock() {
-		return // who holds it takes them
+		return // the goroutine that holds it handles them
 	}
 	defer s.mu.Unlock()
 	if s.closed || s.current != nil && s.current.stage != stageOver {
-		return // Resume is about to take them: they are about the command
+		return // they are about the command, and Resume is about to handle them
 	}
 	s.handlePending()
 	s.save()
 }
 
-// heedReports acts on those that have come.
-func (s *Shell) handlePending() {
-	for len(s.reports) > 0 {
-		s.handleReport(<-s.reports, nil)
+// adoptCopy takes over a copy that has reported: it is freed from the subshell that
+// forked it, and tracked. It returns nil if the copy is gone already.
+func (s *Shell) adoptCopy(rep report, c *copyFDs, id string) *sleepingCopy {
+	s.pendingRelease.dropCopyFDs(c) // the copy holds what it needs
+	if outer := rep.b; outer > 1 && outer != s.cfg.Tree.Parent() && outer != s.proc.PID() {
+		// Everything around an exit copy carries the command's mark, and would count
+		// as left running by the command.
+		var siblings []int
+		if rep.kind == reportExitCopy {
+			siblings = slices.DeleteFunc(process.Children(outer), func(pid int) bool { return pid == rep.a })
+		}
+		if s.cfg.Tree.Signal(outer, unix.SIGKILL) { // only if it is in the tree
+			process.AwaitExit(siblings, exitCopyTime)
+		}
 	}
+	p, err := s.cfg.Tree.Adopt(rep.a)
+	if err != nil {
+		s.driver.log.Debug("copy of a shell exited before it was adopted", "error", err)
+		return nil
+	}
+	return &sleepingCopy{proc: p, traps: c.readTraps(), id: id}
+}
+
+// standbyTries is how many copies in a row may fail before the shell is left
+// without one until its next command.
+const standbyTries = 3
+
+// standbyTaken replaces the older standby. nil means that the copy could not be
+// adopted, as happens on a machine that stalls: another is taken in the next pause.
+func (s *Shell) standbyTaken(c *sleepingCopy) {
+	s.pendingStandby = nil
+	if !s.standbyAskedAt.IsZero() { // else an earlier daemon has asked
+		s.budget.recordCost(time.Since(s.standbyAskedAt))
+	}
+	if c == nil {
+		if s.failedCopies++; s.failedCopies <= standbyTries {
+			s.scheduleIdle()
+		}
+		return
+	}
+	s.failedCopies = 0
+	if s.standby != nil {
+		s.standby.proc.Signal(unix.SIGKILL)
+	}
+	s.setStandby(c)
 }

@@ -11,25 +11,25 @@ import (
 )
 
 // ring is where reports wait until the shells have acted on them and saved what
-// they learned. It is a kept memfd into which the status pipe is moved by
+// they learned. It is a held memfd into which the status pipe is moved by
 // splice(2); how far it is filled is the position of its open file description,
-// which the copy shares. So a report is in the pipe or in the ring, whenever
-// this process is killed.
+// which the holder's copy shares. So a report is in the pipe or in the ring,
+// whenever this process is killed.
 //
-// It is filled from its beginning again when nobody needs what is in it. A
-// report is known by where it ends, counted over all laps.
+// It is filled from its beginning again when what is in it is no longer needed. A
+// report is identified by where it ends, counted over all laps.
 type ring struct {
 	heldFD
 	mem       []byte
 	head      *ringHead
 	end       int // filled so far
-	delivered int // told so far
+	delivered int // delivered so far
 }
 
 // ringHead is at the beginning of the memfd.
 type ringHead struct {
 	base atomic.Uint64 // where this lap began, counted over all laps
-	next atomic.Uint64 // where the next will begin; good once the position is less
+	next atomic.Uint64 // where the next will begin; valid once the position is less
 }
 
 const (
@@ -41,8 +41,9 @@ const (
 	ringSize = 4 << 20
 )
 
-// openRing makes an empty ring. Nobody can shrink it under us.
-func (h *Driver) openRing() (*ring, error) {
+// openRing makes an empty ring. It is sealed, so no process can shrink it while it
+// is mapped.
+func (k keeper) openRing() (*ring, error) {
 	fd, err := unix.MemfdCreate("reports", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
@@ -56,26 +57,26 @@ func (h *Driver) openRing() (*ring, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("memfd: %w", err), unix.Close(fd))
 	}
-	k, err := h.keepFD(fd)
+	h, err := k.keepFD(fd)
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return mapRing(k)
+	return mapRing(h)
 }
 
-// mapRing makes a ring of what is kept, as far as it is filled.
-func mapRing(k heldFD) (*ring, error) {
-	at, err := unix.Seek(k.fd, 0, 1)
+// mapRing maps a held ring, as far as it is filled.
+func mapRing(h heldFD) (*ring, error) {
+	at, err := unix.Seek(h.fd, 0, 1)
 	if err != nil {
 		return nil, err
 	}
-	mem, err := unix.Mmap(k.fd, 0, ringSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(h.fd, 0, ringSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map the reports: %w", err)
 	}
-	r := &ring{heldFD: k, mem: mem, head: (*ringHead)(unsafe.Pointer(&mem[0])), end: int(at), delivered: ringData}
+	r := &ring{heldFD: h, mem: mem, head: (*ringHead)(unsafe.Pointer(&mem[0])), end: int(at), delivered: ringData}
 	if base := r.head.base.Load(); r.head.next.Load() > base+uint64(r.end-ringData) {
-		r.head.base.Store(r.head.next.Load()) // a lap was begun, and not noted yet
+		r.head.base.Store(r.head.next.Load()) // an earlier daemon was killed while it began a lap
 	}
 	return r, nil
 }
@@ -91,8 +92,9 @@ func (r *ring) pull(pipe int) (int, error) {
 	return int(n), err
 }
 
-// each tells the lines that came since, and where each ends.
-func (r *ring) each(tell func(line []byte, at uint64)) {
+// each calls deliver with the lines that came since the last call, and where each
+// of them ends.
+func (r *ring) each(deliver func(line []byte, at uint64)) {
 	for {
 		n := bytes.IndexByte(r.mem[r.delivered:r.end], '\n')
 		if n < 0 {
@@ -101,19 +103,19 @@ func (r *ring) each(tell func(line []byte, at uint64)) {
 		line := r.mem[r.delivered : r.delivered+n]
 		r.delivered += n + 1
 		if n > 0 {
-			tell(line, r.head.base.Load()+uint64(r.delivered-ringData))
+			deliver(line, r.head.base.Load()+uint64(r.delivered-ringData))
 		}
 	}
 }
 
-// long reports whether it is time for a new lap.
+// needsLap reports whether it is time for a new lap.
 func (r *ring) needsLap() bool { return r.end-ringData >= ringLap }
 
-// full reports whether it can't wait any longer.
+// full reports whether a new lap must begin now.
 func (r *ring) full() bool { return r.end == ringSize }
 
-// lap begins the ring anew. What is left of a line is a flood without a
-// newline: real reports begin with one.
+// lap begins a new lap. An incomplete line at the end is discarded: real reports
+// begin with a newline, so it belongs to a flood without one.
 func (r *ring) lap() error {
 	next := r.head.base.Load() + uint64(r.end-ringData)
 	r.head.next.Store(next)

@@ -27,8 +27,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var families = []string{"dash", "ash", "bash", "zsh"}
-
 // driven is a shell under test.
 type driven struct {
 	*Shell
@@ -45,7 +43,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := NewDriver(nil)
+	driver, err := OpenDriver(DriverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +55,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 	if !ok {
 		t.Fatalf("no %s here", name)
 	}
-	s, err := hub.Open(t.Context(), Config{Tree: tree, Program: program, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: grace})
+	s, err := driver.Open(t.Context(), Config{Tree: tree, Program: program, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +64,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 		if left := tree.Kill(time.Now().Add(5 * time.Second)); len(left) > 0 {
 			t.Errorf("left: %+v", left)
 		}
-		for _, err := range []error{s.Close(), hub.Close(), host.Close()} {
+		for _, err := range []error{s.Close(), driver.Close(), host.Close()} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -75,7 +73,7 @@ func open(t testing.TB, name string, grace time.Duration) *driven {
 	return &driven{Shell: s, t: t, tree: tree}
 }
 
-// run runs a text and returns what it wrote to both streams, and the result.
+// run runs a command and returns what it wrote to both streams, and the result.
 func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
 	d.t.Helper()
 	d.mark++
@@ -97,7 +95,7 @@ func (d *driven) run(text string, stop <-chan struct{}) (string, Result) {
 }
 
 func each(t *testing.T, test func(t *testing.T, name string)) {
-	for _, name := range families {
+	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) { test(t, name) })
 	}
 }
@@ -117,7 +115,7 @@ func TestEndings(t *testing.T) {
 		} {
 			_, got := d.run(tt.text, nil)
 			if tt.want.RolledBackTo == "4" {
-				tt.want.RolledBackTo = got.RolledBackTo // of a command that was itself rolled back
+				tt.want.RolledBackTo = got.RolledBackTo // that command was itself rolled back
 			}
 			if got != tt.want {
 				t.Errorf("%q: got %+v, want %+v", tt.text, got, tt.want)
@@ -129,8 +127,8 @@ func TestEndings(t *testing.T) {
 	})
 }
 
-// TestExits: however often a command ends its shell, the state lives on, functions
-// can be called as deep as in a new shell, and no descriptor is left open.
+// TestExits: however often a command ends its shell, the state is kept, functions
+// can be nested as deep as in a new shell, and no descriptor is left open.
 func TestExits(t *testing.T) {
 	for name, times := range map[string]int{"dash": 520, "bash": 60} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +158,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// A stopped builtin loop gives the shell back with its state, its pid and its
+// A loop of builtins that is stopped leaves the shell with its state, its pid and its
 // jobs.
 func TestSoftAbort(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
@@ -180,14 +178,14 @@ func TestSoftAbort(t *testing.T) {
 	})
 }
 
-// mark is a place in a command that can be seen from outside.
+// mark is a place in a command that the test can see the command reach.
 type mark struct {
 	t    *testing.T
 	file string
 	code string // for the shell
 }
 
-// since is how long ago the command was there.
+// since returns how long ago the command reached the mark.
 func (m mark) since() time.Duration {
 	m.t.Helper()
 	info, err := os.Stat(m.file)
@@ -197,8 +195,8 @@ func (m mark) since() time.Duration {
 	return time.Since(info.ModTime())
 }
 
-// stopAt returns a mark, and a channel that is closed once a command has come to
-// it: one that is stopped there has done what comes before.
+// stopAt returns a mark, and a channel that is closed once a command has reached it:
+// when that stops the command, it has done what comes before.
 func stopAt(t *testing.T) (m mark, stop <-chan struct{}) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "here")
@@ -215,8 +213,8 @@ func stopAt(t *testing.T) (m mark, stop <-chan struct{}) {
 	return mark{t, file, ": >'" + file + "'"}, reached
 }
 
-// A shell that ignores the abort is killed after the grace, and its standby
-// takes over.
+// A shell that ignores the abort is killed after the grace, and its standby is
+// promoted.
 func TestHardAbort(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 200*time.Millisecond)
@@ -260,8 +258,8 @@ func TestStandbyIsTakenInThePause(t *testing.T) {
 	}
 }
 
-// A shell that is too slow to fork its standby keeps the descriptors whose paths
-// it was told: given to another session they would mix the two up.
+// The copyFDs of a shell that is too slow to fork its standby stay reserved: the shell
+// knows their paths, and another session that got them would be mixed up with it.
 func TestSlowStandbyKeepsItsKit(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 0)
@@ -270,10 +268,10 @@ func TestSlowStandbyKeepsItsKit(t *testing.T) {
 		d.awaitStandby()
 		d.proc.Signal(unix.SIGSTOP)
 		d.askStandby()
-		kit := d.pendingStandby
-		d.awaitStandby() // gives up
-		if kit == nil || d.pendingStandby != kit {
-			t.Error("the kit was given up")
+		asked := d.pendingStandby
+		d.awaitStandby() // times out
+		if asked == nil || d.pendingStandby != asked {
+			t.Error("the copyFDs were released")
 		}
 		d.proc.Signal(unix.SIGCONT)
 		d.mu.Unlock()
@@ -286,8 +284,8 @@ func TestSlowStandbyKeepsItsKit(t *testing.T) {
 	})
 }
 
-// A burst gets the first standbys at once and then one now and then, the rarer
-// the dearer they are.
+// A burst gets the first standbys at once and then one now and then, the less often
+// the more they cost.
 func TestBudget(t *testing.T) {
 	for _, c := range []struct {
 		cost, every time.Duration
@@ -317,11 +315,11 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Lines that are not reports, on the pipe that any process of the user can
-// write to, hurt nobody.
+// Any process of the user can write to the status pipe. Lines that are not reports do
+// no harm.
 func TestForgedReports(t *testing.T) {
 	d := open(t, "dash", 0)
-	status := d.driver.statusW.path
+	status := d.driver.router.statusW.path
 	garbage := "printf 'x%.0s' 1 2 3 4 5 6 7 8 9 >" + status + "; printf '\\n0123456789abcdef d 1 0\\nno report\\n" + strings.Repeat("z", 300) + "' >" + status
 	if _, res := d.run(garbage+"; (exit 6)", nil); res.Code != 6 {
 		t.Errorf("got %+v", res)
@@ -339,7 +337,7 @@ func TestClose(t *testing.T) {
 		close(started)
 		_, err := d.Run(Command{Text: "sleep 100", Stdout: os.DevNull, Stderr: os.DevNull, Mark: 1})
 		if err == nil {
-			t.Error("a command of an abandoned shell ended well")
+			t.Error("a command of an abandoned shell returned no error")
 		}
 	})
 	<-started
@@ -362,7 +360,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if _, ok := Find("no-such-shell"); ok {
-		t.Error("found what is not there")
+		t.Error("found a shell that does not exist")
 	}
 	for _, tt := range []struct {
 		called, real string
@@ -383,11 +381,11 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Every embedded text must parse in the shell it is for.
+// Every embedded script must parse in the shells that source it.
 func TestBootTextsParse(t *testing.T) {
 	for file, shells := range map[string][]string{
 		"dash.sh": {"dash", "ash"}, "dash-copy.sh": {"dash", "ash"}, "login-posix.sh": {"dash", "ash"}, "bash.sh": {"bash"}, "login-bash.sh": {"bash"},
-		"zsh.sh": {"zsh"}, "zsh-copy.sh": {"zsh"}, "zsh-exit.sh": {"zsh"}, "login-zsh.sh": {"zsh"}, "cwd-gone.sh": families,
+		"zsh.sh": {"zsh"}, "zsh-copy.sh": {"zsh"}, "zsh-exit.sh": {"zsh"}, "login-zsh.sh": {"zsh"}, "cwd-gone.sh": Names(),
 	} {
 		for _, name := range shells {
 			p, ok := Find(name)
@@ -395,7 +393,7 @@ func TestBootTextsParse(t *testing.T) {
 				t.Fatalf("no %s here", name)
 			}
 			cmd := exec.Command(p.Path, "-n", "boot/"+file)
-			cmd.Args[0] = name // busybox goes by it
+			cmd.Args[0] = name // busybox runs the applet of this name
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s in %s: %v: %s", file, name, err, out)
 			}
@@ -403,7 +401,7 @@ func TestBootTextsParse(t *testing.T) {
 	}
 	entries, err := bootFiles.ReadDir("boot")
 	if err != nil || len(entries) != 10 {
-		t.Errorf("%d texts are embedded, %v: is a new one checked above?", len(entries), err)
+		t.Errorf("%d scripts are embedded, %v: is a new one checked above?", len(entries), err)
 	}
 }
 
@@ -418,7 +416,7 @@ func TestQuote(t *testing.T) {
 				t.Errorf("%s: %q became %q, %v", name, s, out, err)
 			}
 		}
-		for _, name := range families {
+		for _, name := range Names() {
 			say(name, "", quote(s))
 		}
 		say("zsh", "", quoteZsh(s))
@@ -426,8 +424,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// Messages begin with the name that people know the shell by, in a copy of the first
-// shell too. How a command is run is not to be seen in them, nor in what is traced.
+// Messages begin with the usual name of the shell, in a copy of the first shell too.
+// Neither they nor traces show how the driver runs a command.
 func TestMessagesNameTheShell(t *testing.T) {
 	type step struct{ text, want string }
 	for name, steps := range map[string][]step{
@@ -496,7 +494,7 @@ func TestErrexit(t *testing.T) {
 }
 
 // A command that is stopped before its shell has begun with it does nothing, its shell
-// lives on, and the next command is not meant.
+// survives, and the stop does not hit the next command.
 func TestStopBeforeItBegins(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 5*time.Second)
@@ -537,7 +535,7 @@ func FuzzReport(f *testing.F) {
 			text += fmt.Sprintf(" %d", n)
 		}
 		if again, ok := parseReport([]byte(text)); !ok || again != r {
-			t.Errorf("%q does not come back: %+v", text, again)
+			t.Errorf("%q is parsed again as %+v", text, again)
 		}
 	})
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
-// TestEveryFieldOfAStateIsKept: what is added to a shellState is written and read
-// again.
+// TestEveryFieldOfAStateIsKept: every field of a shellState is written and read.
 func TestEveryFieldOfAStateIsKept(t *testing.T) {
 	var full, got shellState
 	n := 0
@@ -25,7 +24,7 @@ func TestEveryFieldOfAStateIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(full, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
-		t.Errorf("a restart loses this (-kept +found):\n%s", diff)
+		t.Errorf("a restart loses this (-saved +restored):\n%s", diff)
 	}
 }
 
@@ -54,20 +53,20 @@ func fillState(v reflect.Value, n *int) {
 	}
 }
 
-// TestAnotherSetOfScripts: a program with one more script takes over from one
-// that did not have it, and one that does not know a script keeps it.
+// TestAnotherSetOfScripts: a version with one more script takes over from one that
+// did not have it, and one that does not know a script keeps it.
 func TestAnotherSetOfScripts(t *testing.T) {
 	keep := holder.NewLocalKeeper()
-	h, err := OpenDriver(DriverConfig{Keeper: keep})
+	d, err := OpenDriver(DriverConfig{Keeper: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer d.Close()
 	var st driverState
-	if err := state.Decode(h.State(), st.fields); err != nil {
+	if err := state.Decode(d.State(), st.fields); err != nil {
 		t.Fatal(err)
 	}
-	// One of a newer program is where one of ours was, to which no other refers.
+	// A script of a newer version takes the place of one that no other refers to.
 	at := slices.IndexFunc(st.scripts, func(s scriptState) bool { return strings.HasPrefix(s.key, "gone-") })
 	removed := st.scripts[at]
 	st.scripts[at].key = "later"
@@ -86,34 +85,34 @@ func TestAnotherSetOfScripts(t *testing.T) {
 		t.Errorf("scripts %v, before %v", now.scripts, st.scripts)
 	}
 	again.clock.close()
-	if err := again.ring.unmap(); err != nil {
+	if err := again.router.ring.unmap(); err != nil {
 		t.Error(err)
 	}
 	keep.Drop(again.loadedScripts[removed.key].slot)
-	if err := closeFDs(again.statusR.fd, again.statusW.fd, again.ring.fd); err != nil {
+	if err := closeFDs(again.router.statusR.fd, again.router.statusW.fd, again.router.ring.fd); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestFailedAdoptionGivesNothingUp: what can't be taken over stays as it was, for
-// another program that can.
+// TestFailedAdoptionGivesNothingUp: what cannot be adopted stays as it was, for
+// a version that can adopt it.
 func TestFailedAdoptionGivesNothingUp(t *testing.T) {
 	keep := &counting{Keeper: holder.NewLocalKeeper()}
-	h, err := OpenDriver(DriverConfig{Keeper: keep})
+	d, err := OpenDriver(DriverConfig{Keeper: keep})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer d.Close()
 	var st driverState
-	if err := state.Decode(h.State(), st.fields); err != nil {
+	if err := state.Decode(d.State(), st.fields); err != nil {
 		t.Fatal(err)
 	}
 	for name, saved := range map[string][]byte{
-		"damaged": h.State()[:5],
+		"damaged": d.State()[:5],
 		"empty":   nil,
 		"no ring": func() []byte {
 			bad := st
-			bad.ring = 1 << 20 // nothing is there
+			bad.ring = 1 << 20 // an empty slot
 			return state.Encode(bad.fields)
 		}(),
 	} {
@@ -122,27 +121,27 @@ func TestFailedAdoptionGivesNothingUp(t *testing.T) {
 			t.Errorf("%s: adopted", name)
 		}
 		if len(keep.dropped) > 0 {
-			t.Errorf("%s: gave up %v", name, keep.dropped)
+			t.Errorf("%s: released %v", name, keep.dropped)
 		}
 	}
 	for name, change := range map[string]func(*shellState){
 		"another driver": func(st *shellState) { st.driver = 1 << 20 },
 		"no control":     func(st *shellState) { st.control = 1 << 20 },
-		"no text":        func(st *shellState) { st.hasRun, st.scripts[1] = true, 1<<20 },
+		"no text":        func(st *shellState) { st.hasRun, st.command.scripts[1] = true, 1<<20 },
 	} {
 		keep.dropped = nil
 		saved := shellState{token: "t", pid: 1, control: st.statusW, pendingStandby: copyFDsState{st.ring, st.ring}, promotionScript: st.ring}
 		change(&saved)
-		if _, err := h.Adopt(Config{}, state.Encode(saved.fields)); err == nil || errors.Is(err, unix.EFAULT) {
+		if _, err := d.Adopt(Config{Program: Program{Family: Dash}}, state.Encode(saved.fields)); err == nil || errors.Is(err, unix.EFAULT) {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if len(keep.dropped) > 0 || h.shells["t"] != nil {
-			t.Errorf("%s: gave up %v", name, keep.dropped)
+		if len(keep.dropped) > 0 || d.router.inboxes["t"] != nil {
+			t.Errorf("%s: released %v", name, keep.dropped)
 		}
 	}
 }
 
-// counting notes what is dropped.
+// counting records what is dropped.
 type counting struct {
 	holder.Keeper
 	dropped []holder.Slot
@@ -153,19 +152,50 @@ func (c *counting) Drop(slot holder.Slot) {
 	c.Keeper.Drop(slot)
 }
 
-// TestUnderWay tells a command that runs from one that is over.
+// TestUnderWay: a command that is over is not under way.
 func TestUnderWay(t *testing.T) {
 	for _, st := range []shellState{
 		{},
-		{hasRun: true, id: "e-1", stage: stageOver},
-		{hasRun: true, stage: stageSent}, // of the driver itself
+		{hasRun: true, command: commandState{id: "e-1", stage: stageOver}},
+		{hasRun: true, command: commandState{stage: stageSent}}, // of the driver itself
 	} {
 		if id, ok := UnderWay(state.Encode(st.fields)); ok {
 			t.Errorf("%+v: %q is under way", st, id)
 		}
 	}
-	st := shellState{hasRun: true, id: "e-1", stage: stageSending}
+	st := shellState{hasRun: true, command: commandState{id: "e-1", stage: stageSending}}
 	if id, ok := UnderWay(state.Encode(st.fields)); !ok || id != "e-1" {
 		t.Errorf("%q, %v", id, ok)
+	}
+}
+
+// TestUnknownFamily: a shell of a family that this version does not know is refused,
+// and nothing of it is released: a newer version may be able to drive it.
+func TestUnknownFamily(t *testing.T) {
+	keep := &counting{Keeper: holder.NewLocalKeeper()}
+	d, err := OpenDriver(DriverConfig{Keeper: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var st driverState
+	if err := state.Decode(d.State(), st.fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []Family{"", "fish", "Dash"} {
+		cfg := Config{Program: Program{Path: "/bin/sh", Family: name, Argv0: "sh"}}
+		saved := shellState{token: "t", pid: 1, control: st.statusW}
+		if _, err := d.Adopt(cfg, state.Encode(saved.fields)); !errors.Is(err, errUnknownFamily) {
+			t.Errorf("adopt %q: %v", name, err)
+		}
+		if _, err := d.Open(t.Context(), cfg); !errors.Is(err, errUnknownFamily) {
+			t.Errorf("open %q: %v", name, err)
+		}
+		if cfg.Program.IsDriven("sh -c . /proc/1/fd/3 sh") || cfg.Program.VersionArgs() != nil {
+			t.Errorf("%q is treated as a known family", name)
+		}
+	}
+	if len(keep.dropped) > 0 || len(d.router.inboxes) > 0 {
+		t.Errorf("released %v", keep.dropped)
 	}
 }

@@ -6,14 +6,14 @@ import "bytes"
 // command can't guess another session's.
 const tokenLen = 16
 
-// reportKind says what a line on the status pipe reports.
+// reportKind is what a line on the status pipe reports.
 type reportKind byte
 
 const (
 	reportReady      reportKind = 'r' // seq: the shell reads its control pipe
 	reportDone       reportKind = 'd' // seq status: a command is over
-	reportCalledExit reportKind = 'e' // seq status: a command is over that called exit, which the driver kept from ending the shell
-	reportExit       reportKind = 'x' // status: the shell is exiting, an heir may follow
+	reportCalledExit reportKind = 'e' // seq status: a command is over that called exit, which the boot script caught
+	reportExit       reportKind = 'x' // status: the shell is exiting, an exit copy may follow
 	reportExitCopy   reportKind = 'h' // pid outer: a copy with the state at exit sleeps
 	reportStandby    reportKind = 't' // pid outer: a copy with the state when asked sleeps
 )
@@ -23,12 +23,12 @@ const (
 //	TOKEN KIND NUMBER [NUMBER]
 //
 // A line begins and ends with a newline, so that a torn or forged line before
-// it cannot swallow it.
+// it cannot become a part of it.
 type report struct {
 	token string
 	kind  reportKind
 	a, b  int
-	at    uint64 // where it ended in the ring, over all laps
+	at    uint64 // where it ends in the ring, counted over all laps
 }
 
 // operands is how many numbers follow each kind.

@@ -1,4 +1,5 @@
-# The steps of the check live in .ci/run; the targets here are its short names.
+# The steps of the check are in .ci/run; the targets here are short names for
+# them.
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -6,47 +7,47 @@ LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSI
 
 .PHONY: build install quick quick-packages test check lint fuzz bench torture stories sdk dist clean
 
-build: ## the static binary, as bin/trl
+build: ## build the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
 
-install: ## the same, into GOBIN
+install: ## install it into GOBIN
 	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/trl
 
 # The packages whose tests neither start the binary nor drive shells.
 QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/cast ./internal/cli ./internal/contract \
 	./internal/drawing ./internal/freelist ./internal/journal ./internal/ledger ./internal/pty ./internal/service/... ./internal/spelling ./internal/vt
 
-quick: ## what most changes break, in less than half a minute
+quick: ## run the tests that most changes break, in less than half a minute
 	$(GO) test -short -timeout 2m -skip '^(TestMust|TestStories|TestTorture|TestImages)' $(QUICK)
 
-quick-packages: ## the names of those packages
+quick-packages: ## print the names of these packages
 	@echo $(QUICK)
 
-test: ## every test but the long tables, with the race detector
+test: ## run every test except the long tables, with the race detector
 	$(GO) test -race -short ./...
 
-check: ## everything, exactly as it is checked elsewhere
+check: ## run everything, exactly as CI does
 	./.ci/run
 
 lint: ## format and lint
 	./.ci/run lint vet
 
-stories: ## the scripts in cmd/trl/testdata/script against the real binary
+stories: ## run the scripts in cmd/trl/testdata/script against the real binary
 	./.ci/run stories
 
-sdk: ## the SDKs against the real binary, and as they are shipped
+sdk: ## test the SDKs against the real binary, and as packages
 	./.ci/run build sdk
 
-torture: ## the conformance table in every shell; RUNS=3 repeats it
+torture: ## run the conformance table in every shell; RUNS=3 repeats it
 	TRL_TORTURE_RUNS=$(or $(RUNS),1) ./.ci/run torture
 
-fuzz: ## every fuzz target; FUZZTIME=10m runs each for longer
+fuzz: ## run every fuzz target; FUZZTIME=10m runs each for longer
 	TRL_FUZZ_TIME=$(or $(FUZZTIME),1m) ./.ci/run fuzz
 
-dist: ## what a release consists of, in dist/
+dist: ## build a release in dist/
 	$(GO) run ./packaging/dist
 
-bench: ## every benchmark
+bench: ## run every benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 clean:

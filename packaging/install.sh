@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs trl for the user who runs it, without asking for more rights:
+# Installs trl for the current user, without asking for more rights:
 #
 #   curl -fsSL https://github.com/terminal-runtime/trl/releases/latest/download/install.sh | sh
 #   sh install.sh --prefix /usr/local --version v1.2.3
 #
-# It fetches the archive for this machine and the checksums of the release, and
-# places nothing before the archive was seen to be the one that was released.
-# TRL_BASE_URL is where both are, if not at the project's releases.
+# It downloads the archive for this machine and the release's checksums, and
+# installs nothing until the archive's checksum is verified. TRL_BASE_URL
+# overrides the download location of both.
 set -eu
 
 releases=https://github.com/terminal-runtime/trl/releases
@@ -17,9 +17,9 @@ usage: install.sh [--prefix DIR] [--version VERSION]
 
   --prefix DIR       install below DIR: bin/trl, the manual and completions in
                      share (default ~/.local)
-  --version VERSION  a release, as v1.2.3 (default: the latest)
+  --version VERSION  a release, such as v1.2.3 (default: the latest)
 
-TRL_BASE_URL is where the archives and checksums.txt are, if elsewhere.
+TRL_BASE_URL overrides the location of the archives and checksums.txt.
 END
 }
 
@@ -32,7 +32,7 @@ fail() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# fetch URL FILE. Not even a redirect leads out of https.
+# fetch URL FILE. Redirects must stay on https.
 fetch() {
 	if has curl; then
 		case $1 in
@@ -45,20 +45,20 @@ fetch() {
 		*) wget -q -O "$2" "$1" ;;
 		esac
 	else
-		fail "neither curl nor wget is here to fetch $1"
+		fail "neither curl nor wget is installed to fetch $1"
 	fi || fail "can't fetch $1"
 }
 
-# secure_wget URL FILE. GNU wget has no flag that keeps redirects to https, so
-# whatever is not https is sent to a proxy that does not exist. The wget of
-# busybox takes the same proxy for https, and checks no certificates anyway.
+# secure_wget URL FILE. GNU wget has no flag that keeps redirects on https, so
+# other protocols go to a proxy that does not exist. Busybox wget would use the
+# same proxy for https, and does not check certificates anyway.
 secure_wget() {
 	case $(wget --version 2>/dev/null || :) in
 	"GNU Wget"*)
 		wget -q -e use_proxy=on -e no_proxy= -e http_proxy=http://127.0.0.1:1/ -e ftp_proxy=http://127.0.0.1:1/ -O "$2" "$1"
 		;;
 	*)
-		say "this wget does not check certificates: install curl or GNU wget to be sure who made $1"
+		say "this wget does not check certificates: install curl or GNU wget to verify the origin of $1"
 		wget -q -O "$2" "$1"
 		;;
 	esac
@@ -75,22 +75,22 @@ sum() {
 	fi | cut -d ' ' -f 1
 }
 
-# platform prints the system and the processor as the archives are named.
+# platform prints the system and the processor as in the archive names.
 platform() {
 	case $(uname -s) in
 	Linux) system=linux ;;
 	Darwin) system=darwin ;;
-	*) fail "there is no trl for $(uname -s); see the sources" ;;
+	*) fail "no trl for $(uname -s); build it from source" ;;
 	esac
 	case $(uname -m) in
 	x86_64 | amd64) arch=amd64 ;;
 	aarch64 | arm64) arch=arm64 ;;
-	*) fail "there is no trl for $(uname -m) processors; see the sources" ;;
+	*) fail "no trl for $(uname -m) processors; build it from source" ;;
 	esac
 	printf '%s_%s' "$system" "$arch"
 }
 
-# place copies the files below a directory of the archive to another.
+# place FROM TO copies the files below a directory.
 place() {
 	(cd "$1" && find . -type f) | while read -r file; do
 		mkdir -p "$2/$(dirname "$file")"
@@ -115,17 +115,17 @@ main() {
 			;;
 		*)
 			usage >&2
-			fail "what is $1?"
+			fail "unknown argument $1"
 			;;
 		esac
 	done
-	# It becomes part of an address and of the name that is looked for.
+	# The version becomes part of a URL and of a file name.
 	case $version in
-	*[!0-9A-Za-z.+-]*) fail "a version is written as v1.2.3, not as $version" ;;
+	*[!0-9A-Za-z.+-]*) fail "a version looks like v1.2.3, not $version" ;;
 	esac
 	case $prefix in
 	/?*) ;;
-	*) fail "the prefix must be an absolute path: name one with --prefix" ;;
+	*) fail "the prefix must be an absolute path: set one with --prefix" ;;
 	esac
 
 	if [ -n "${TRL_BASE_URL:-}" ]; then
@@ -137,18 +137,18 @@ main() {
 	fi
 	case $base in
 	https://* | file://*) ;;
-	*) say "$base is not https: checksums from there show damage, not who made them" ;;
+	*) say "$base is not https: its checksums detect damage, not tampering" ;;
 	esac
 
 	has sha256sum || has shasum || has openssl ||
-		fail "none of sha256sum, shasum and openssl is here to check what is fetched"
+		fail "none of sha256sum, shasum and openssl is installed to verify the download"
 	target=$(platform)
 	work=$(mktemp -d "${TMPDIR:-/tmp}/install-trl.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 1' HUP INT TERM
 
 	fetch "$base/checksums.txt" "$work/checksums.txt"
-	# The name of the archive has the version, which is thereby known too.
+	# The archive's name contains the version.
 	line=$(grep "  trl_[^ /]*_$target\.tar\.gz\$" "$work/checksums.txt" || :)
 	if [ -n "$version" ]; then
 		line=$(printf '%s\n' "$line" | grep -F "  trl_${version#v}_$target.tar.gz" || :)
@@ -162,16 +162,16 @@ main() {
 	fetch "$base/$archive" "$work/$archive"
 	found=$(sum "$work/$archive")
 	[ "$found" = "$wanted" ] ||
-		fail "$archive is not what was released: its SHA-256 is $found, and should be $wanted"
+		fail "checksum mismatch: the SHA-256 of $archive is $found, want $wanted"
 
 	tar -xzf "$work/$archive" -C "$work" || fail "can't unpack $archive"
 	unpacked=$work/${archive%.tar.gz}
 
 	bin=$prefix/bin
 	mkdir -p "$bin" 2>/dev/null || :
-	[ -w "$bin" ] || fail "can't write to $bin: choose another --prefix, or run this as who can"
-	# It is tried where it will be, and takes its place in one step: a daemon
-	# that runs keeps the old one until it is told to upgrade.
+	[ -w "$bin" ] || fail "can't write to $bin: choose another --prefix, or run this as a user who can"
+	# Try the binary where it will be, and move it into place in one step: a
+	# running daemon keeps the old one until it is upgraded.
 	new=$bin/.trl.$$
 	trap 'rm -rf "$work" "$new"' EXIT
 	cp "$unpacked/trl" "$new" || fail "can't write to $bin"
@@ -179,9 +179,9 @@ main() {
 	installed=$("$new" version) || fail "the binary does not run on this machine"
 	case $installed in
 	"trl "?*) ;;
-	*) fail "the binary does not say which version of trl it is" ;;
+	*) fail "the binary does not report a version of trl" ;;
 	esac
-	[ ! -e "$bin/trl" ] || say "replacing $("$bin/trl" version 2>/dev/null || echo "$bin/trl"); a daemon that runs takes the new one when told: trl upgrade"
+	[ ! -e "$bin/trl" ] || say "replacing $("$bin/trl" version 2>/dev/null || echo "$bin/trl"); run trl upgrade to update a running daemon"
 	mv -f "$new" "$bin/trl"
 	place "$unpacked/share" "$prefix/share"
 
@@ -191,10 +191,10 @@ main() {
 	*":$bin:"*)
 		[ "$first" = "$bin/trl" ] || say "but $first comes first in PATH"
 		;;
-	*) say "it is not in PATH yet:  export PATH=\"$bin:\$PATH\"" ;;
+	*) say "it is not in your PATH yet:  export PATH=\"$bin:\$PATH\"" ;;
 	esac
-	[ "${target%_*}" = linux ] || say "sessions are served on Linux; here the client commands work, with a daemon elsewhere"
+	[ "${target%_*}" = linux ] || say "sessions run on Linux only; here you can use the client commands with a daemon elsewhere"
 }
 
-# All of it was read by now, or nothing is done.
+# This is the last line, so that a truncated script does nothing.
 main "$@"

@@ -1,5 +1,5 @@
-// Package packaging_test checks the files by which others start a daemon, with
-// the programs that will read them.
+// Package packaging_test checks the service files with the programs that read
+// them.
 package packaging_test
 
 import (
@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 // installed is where the units expect the binary.
 const installed = "/usr/bin/trl"
 
-// verify has systemd read units, in the place of which the binary is one that
-// there is, and returns its complaints.
+// verify lets systemd check units, with the path of the binary replaced by one
+// that exists, and returns its complaints.
 func verify(t *testing.T, edit func(string) string, scope string, units ...string) string {
 	t.Helper()
 	_, err := exec.LookPath("systemd-analyze")
@@ -62,16 +62,17 @@ func TestUnits(t *testing.T) {
 			if output := verify(t, asIs, scope, units...); output != "" {
 				t.Errorf("systemd says:\n%s", output)
 			}
-			// It does read them.
+			// Check that a mistake is found.
 			wrong := func(text string) string { return strings.Replace(text, "KillMode=mixed", "KillMood=mixed", 1) }
 			if output := verify(t, wrong, scope, units...); !strings.Contains(output, "KillMood") {
-				t.Errorf("systemd does not mind a key that there is not: %q", output)
+				t.Errorf("systemd accepts an unknown key: %q", output)
 			}
 		})
 	}
 }
 
-// Both units promise the same, but for what only one of them can have.
+// Both units have the same settings, except for those that only one of them can
+// have.
 func TestUnitsAgree(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^\w+=.*$`)
 	of := func(file string) []string {
@@ -89,8 +90,7 @@ func TestUnitsAgree(t *testing.T) {
 	}
 }
 
-// The agent for a Mac is what its own language says, and its command one that a
-// shell can read.
+// The launchd agent is a valid property list, and its command valid shell code.
 func TestPropertyList(t *testing.T) {
 	const file = "launchd/dev.trl.forward.plist"
 	output, err := exec.Command("python3", "-c",

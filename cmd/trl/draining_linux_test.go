@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// Who connects to a daemon that ends its sessions is told so.
+// A client that connects to a draining daemon gets an error that says so.
 func TestDrainingIsTold(t *testing.T) {
 	t.Parallel()
 	d, err := trltest.Start(trltest.Config{HTTP: true})
@@ -24,7 +24,7 @@ func TestDrainingIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It takes its grace, in which the daemon drains.
+	// The command ignores SIGTERM, so the daemon drains for its grace period.
 	stubborn := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "trap '' TERM; echo up; while :; do sleep 0.1; done"}, YieldMS: 500}
 	if res, err := before.Run(t.Context(), stubborn); err != nil || res.Stdout != "up\n" {
 		t.Fatalf("%+v, %v", res, err)
@@ -37,7 +37,7 @@ func TestDrainingIsTold(t *testing.T) {
 	}
 	for deadline := time.Now().Add(patience); health(t, d.HTTP) != http.StatusServiceUnavailable; <-time.After(pollInterval) {
 		if time.Now().After(deadline) {
-			t.Fatal("healthz says that all is well")
+			t.Fatal("healthz still reports ok")
 		}
 	}
 	for _, address := range []string{d.Socket, "http://" + d.HTTP} {

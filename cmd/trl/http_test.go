@@ -33,21 +33,21 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// cmdHTTP makes a request whose status must be as said, and leaves the body in
-// the file body:
+// cmdHTTP makes a request that must have the given status, and writes the body
+// to the file body:
 //
 //	http [-token T] [-host H] [-origin O] [-until] STATUS METHOD URL [BODY]
 //
-// With -until it is made again and again until the status is right. And
+// With -until it repeats the request until the status matches. And
 //
 //	! http HOST:PORT
 //
-// says that nobody listens there.
+// checks that nothing listens there.
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg && len(args) == 1 {
 		if conn, err := net.Dial("tcp", args[0]); err == nil {
 			conn.Close()
-			ts.Fatalf("somebody listens on %s", args[0])
+			ts.Fatalf("something listens on %s", args[0])
 		}
 		return
 	}
@@ -87,7 +87,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// site is a daemon that serves HTTP.
+// httpDaemon is a daemon that serves HTTP.
 type httpDaemon struct {
 	t      *testing.T
 	daemon *trltest.Daemon
@@ -103,7 +103,7 @@ func startHTTPDaemon(t *testing.T, args ...string) *httpDaemon {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &httpDaemon{t: t, client: http.DefaultClient}
-	s.token(dir, "--scope", "read") // without one it would not start
+	s.token(dir, "--scope", "read") // it does not start without a token
 	s.daemon, err = trltest.Start(trltest.Config{Dir: dir, Args: append([]string{"--http", "127.0.0.1:0"}, args...)})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func (s *httpDaemon) port() string {
 	return port
 }
 
-// trl runs the command line beside the daemon.
+// trl runs a command line with the daemon's environment.
 func (s *httpDaemon) trl(dir string, args ...string) []byte {
 	s.t.Helper()
 	binary, err := trltest.Binary()
@@ -142,7 +142,7 @@ func (s *httpDaemon) trl(dir string, args ...string) []byte {
 	return out
 }
 
-// token makes a token, and returns when the daemon knows it.
+// token creates a token and returns once the daemon knows it.
 func (s *httpDaemon) token(dir string, args ...string) string {
 	s.t.Helper()
 	secret := strings.TrimSpace(string(s.trl(dir, append([]string{"token", "create"}, args...)...)))
@@ -221,7 +221,7 @@ func (s *httpDaemon) follow(secret, execID, lastID string, n int, take func(api.
 	for id := ""; n > 0; {
 		line, err := in.ReadString('\n')
 		if err != nil {
-			s.t.Fatalf("the stream ends without an exit: %v", err)
+			s.t.Fatalf("the stream ended without an exit: %v", err)
 		}
 		if text, ok := strings.CutPrefix(line, "id: "); ok {
 			id = strings.TrimSpace(text)
@@ -250,8 +250,8 @@ func (s *httpDaemon) follow(secret, execID, lastID string, n int, take func(api.
 	return last, false
 }
 
-// TestEventsResumeByteForByte cuts the connection after every two events of a
-// command that writes to both streams, bytes that are no text among it.
+// TestEventsResumeByteForByte drops the connection after every two events of a
+// command that writes to both streams, including invalid UTF-8.
 func TestEventsResumeByteForByte(t *testing.T) {
 	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
@@ -297,8 +297,8 @@ func TestEventsResumeByteForByte(t *testing.T) {
 	}
 }
 
-// TestTagBoundToken has two teams on one daemon, neither of which can tell that
-// the other is there.
+// TestTagBoundToken runs two teams on one daemon; neither can tell that the
+// other exists.
 func TestTagBoundToken(t *testing.T) {
 	s := startHTTPDaemon(t)
 	dir := s.daemon.Dir
@@ -312,7 +312,7 @@ func TestTagBoundToken(t *testing.T) {
 	var ran api.ExecResult
 	s.mustCall(blue, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: theirs.SessionID, Command: "echo secret"}}, &ran)
 
-	// What is another's and what is not there are told alike.
+	// Objects of others and missing objects give the same answer.
 	for name, pair := range map[string][2]func() (int, *api.Error){
 		"session": {
 			func() (int, *api.Error) {
@@ -334,7 +334,7 @@ func TestTagBoundToken(t *testing.T) {
 		status, foreign := pair[0]()
 		otherStatus, missing := pair[1]()
 		if foreign == nil || missing == nil || foreign.Error() != missing.Error() || status != otherStatus {
-			t.Errorf("%s: %d %v, and one that is not there %d %v", name, status, foreign, otherStatus, missing)
+			t.Errorf("%s: %d %v, and a missing one %d %v", name, status, foreign, otherStatus, missing)
 		}
 	}
 	response, err := s.client.Do(s.request(t.Context(), red, "GET", "/v1/execs/"+ran.ExecID+"/stream", http.NoBody))
@@ -348,20 +348,20 @@ func TestTagBoundToken(t *testing.T) {
 	var list api.SessionListResult
 	s.mustCall(red, api.MethodSessionList, nil, &list)
 	if len(list.Sessions) != 1 || list.Sessions[0].SessionID != mine.SessionID {
-		t.Errorf("it sees %+v", list.Sessions)
+		t.Errorf("the list is %+v", list.Sessions)
 	}
 	s.mustCall(red, api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: mine.SessionID, Command: "true"}}, nil)
 
-	// Nor what the daemon is made of, and how much it has to do.
+	// Neither the daemon's configuration nor its total load is visible.
 	var stats api.SystemStats
 	s.mustCall(red, api.MethodSystemStats, nil, &stats)
 	if stats.SessionsTotal != 1 || stats.Sessions[api.StateIdle] != 1 || stats.ExecsTotal != 1 || stats.Memory != 0 || stats.BytesCaptured != 0 {
-		t.Errorf("it counts %+v", stats)
+		t.Errorf("the stats are %+v", stats)
 	}
 	var info json.RawMessage
 	s.mustCall(red, api.MethodSystemInfo, nil, &info)
 	if strings.Contains(string(info), dir) || strings.Contains(string(info), "max_sessions") || !strings.Contains(string(info), `"shells":["sh"`) {
-		t.Errorf("it is told %s", info)
+		t.Errorf("the info is %s", info)
 	}
 	if response, err = s.client.Do(s.request(t.Context(), red, "GET", "/metrics", http.NoBody)); err != nil {
 		t.Fatal(err)
@@ -375,8 +375,8 @@ func TestTagBoundToken(t *testing.T) {
 	}
 }
 
-// TestStrangersLeaveRoom has more idle connections without a token than the
-// daemon takes at once.
+// TestStrangersLeaveRoom opens more idle connections without a token than the
+// daemon accepts at once.
 func TestStrangersLeaveRoom(t *testing.T) {
 	const strangers = 1300
 	s := startHTTPDaemon(t)
@@ -404,8 +404,8 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestWatchOfTagBoundToken is told of its own sessions over a WebSocket, and of
-// no others.
+// TestWatchOfTagBoundToken checks that a watch over a WebSocket reports
+// sessions with the token's tag only.
 func TestWatchOfTagBoundToken(t *testing.T) {
 	s := startHTTPDaemon(t)
 	red, all := s.token(s.daemon.Dir, "--scope", "run", "--tag", "red"), s.token(s.daemon.Dir, "--scope", "run")
@@ -441,8 +441,8 @@ func TestWatchOfTagBoundToken(t *testing.T) {
 	}
 }
 
-// TestShutdownAnswersOverHTTP: whoever waits for a command when the daemon is
-// told to stop learns how it ended, and whoever follows it sees its exit.
+// TestShutdownAnswersOverHTTP checks that a caller waiting for a command when
+// the daemon is stopped gets the result, and that a follower sees the exit.
 func TestShutdownAnswersOverHTTP(t *testing.T) {
 	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
@@ -480,14 +480,15 @@ func TestShutdownAnswersOverHTTP(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-ran; err != nil {
-		t.Errorf("who waited got %v", err)
+		t.Errorf("the waiting call got %v", err)
 	}
 	if !<-followed {
-		t.Error("who followed saw no exit")
+		t.Error("the follower saw no exit")
 	}
 }
 
-// TestMetrics reads them, and sees that what a client makes up is no label.
+// TestMetrics reads the metrics, and checks that method names made up by
+// clients are not labels.
 func TestMetrics(t *testing.T) {
 	s := startHTTPDaemon(t)
 	secret := s.token(s.daemon.Dir, "--scope", "run")
@@ -532,7 +533,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestNoTokenInTheLog reads all that a daemon at its most talkative has to say.
+// TestNoTokenInTheLog reads the log of a daemon at debug level.
 func TestNoTokenInTheLog(t *testing.T) {
 	s := startHTTPDaemon(t, "--log-level", "debug")
 	secret := s.token(s.daemon.Dir, "--scope", "run")
@@ -548,8 +549,8 @@ func TestNoTokenInTheLog(t *testing.T) {
 	}
 }
 
-// selfSigned makes a certificate for 127.0.0.1 that is its own authority, and
-// writes it and its key to files.
+// selfSigned creates a self-signed CA certificate for 127.0.0.1, and writes it
+// and its key to files.
 func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -582,9 +583,9 @@ func selfSigned(t *testing.T) (certFile, keyFile string, pair tls.Certificate) {
 	return certFile, keyFile, pair
 }
 
-// TestTLSAndClientCertificates has the real daemon on an address that other
-// machines reach, which it takes with TLS; and shows that a token alone is not
-// enough where certificates are asked for.
+// TestTLSAndClientCertificates serves TLS on an address that other machines can
+// reach, and checks that a token alone is not enough if client certificates are
+// required.
 func TestTLSAndClientCertificates(t *testing.T) {
 	certFile, keyFile, pair := selfSigned(t)
 	s := startHTTPDaemon(t, "--http", "0.0.0.0:0", "--http-tls-cert", certFile, "--http-tls-key", keyFile, "--http-client-ca", certFile)
@@ -599,7 +600,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	secret := s.token(s.daemon.Dir, "--scope", "run")
 	if response, err := (&http.Client{Transport: without}).Get(s.url + "/healthz"); err == nil {
 		response.Body.Close()
-		t.Error("who has no certificate is let in")
+		t.Error("a client without a certificate is accepted")
 	}
 	if status, _ := s.call("trl_wrong", api.MethodSystemPing, nil, nil); status != 401 {
 		t.Errorf("a certificate without a token: %d", status)
@@ -622,7 +623,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	if _, answer, err := ws.Read(ctx); err != nil || !strings.Contains(string(answer), `"protocol":1`) {
 		t.Errorf("%s, %v", answer, err)
 	}
-	// A WebSocket that stays open does not keep the daemon.
+	// An open WebSocket does not keep the daemon from stopping.
 	ended := make(chan error, 1)
 	go func() {
 		_, _, err := ws.Read(ctx)
@@ -636,8 +637,8 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	}
 }
 
-// TestPlainHTTPToOthersMustBeMeant starts where other machines reach it because
-// it is told to, and goes by the names it is told.
+// TestPlainHTTPToOthersMustBeMeant serves plain HTTP on a public address
+// because --insecure-http is set, and accepts only the allowed host names.
 func TestPlainHTTPToOthersMustBeMeant(t *testing.T) {
 	s := startHTTPDaemon(t, "--http", "0.0.0.0:0", "--insecure-http", "--http-allowed-hosts", "build.example,other.example")
 	port := s.port()

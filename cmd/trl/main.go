@@ -1,5 +1,5 @@
-// Command trl is TRL: the daemon, its clients, the helper that the daemon starts
-// in a child before a program runs there, and the undertaker.
+// Command trl is the daemon, its command-line client, and the helper processes
+// of the daemon: the launcher of programs and the cleaner.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	// A helper has no command line of its own, and does not come back.
+	// A helper process does not return from these calls.
 	process.RunChild()
 	daemon.RunCleaner()
 	os.Exit(cli.Main(os.Args[1:]))

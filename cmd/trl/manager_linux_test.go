@@ -18,10 +18,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// patient is how long what should come at once may take on a busy machine.
+// patient is how long something immediate may take on a busy machine.
 const patient = trltest.Patience
 
-// serviceManager is the ear of one: what systemd has, played by a test.
+// serviceManager plays systemd: it receives the notifications of a service.
 type serviceManager struct {
 	t    *testing.T
 	conn *net.UnixConn
@@ -37,11 +37,12 @@ func newServiceManager(t *testing.T, name string) *serviceManager {
 	return &serviceManager{t: t, conn: conn}
 }
 
-// hear waits for a message that has an assignment like the pattern.
+// waitForMessage waits for a message with an assignment that matches the
+// pattern.
 func (m *serviceManager) waitForMessage(pattern string) string {
 	m.t.Helper()
 	wanted := regexp.MustCompile("(?m)^" + pattern + "$")
-	var heard []string
+	var others []string
 	for deadline := time.Now().Add(patient); ; {
 		if err := m.conn.SetReadDeadline(deadline); err != nil {
 			m.t.Fatal(err)
@@ -49,13 +50,13 @@ func (m *serviceManager) waitForMessage(pattern string) string {
 		buf := make([]byte, 4096)
 		n, err := m.conn.Read(buf)
 		if err != nil {
-			m.t.Fatalf("nobody said %s, but %q: %v", pattern, heard, err)
+			m.t.Fatalf("no message matches %s; got %q: %v", pattern, others, err)
 		}
 		text := string(buf[:n])
 		if wanted.MatchString(text) {
 			return text
 		}
-		heard = append(heard, text)
+		others = append(others, text)
 	}
 }
 
@@ -78,7 +79,7 @@ func daemonPID(t *testing.T, c *client.Client) int {
 	return info.PID
 }
 
-// run runs a command in a session, and returns its output.
+// run runs a command in a session and returns its output.
 func run(t *testing.T, c *client.Client, session, command string) string {
 	t.Helper()
 	result, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: command}})
@@ -97,10 +98,10 @@ func TestServiceManager(t *testing.T) {
 				name = "@trl-test-" + strconv.Itoa(os.Getpid())
 			}
 			m := newServiceManager(t, name)
-			// The holder is meant by the watchdog, and its number is not known
-			// before it is started: a variable that is not there means anyone. A
-			// quarter of its time is what the daemon has to answer itself: on a
-			// busy machine 100 ms are too few.
+			// The watchdog is for the holder, whose pid is not known before it
+			// is started: without WATCHDOG_PID it applies to any process. The
+			// daemon must answer itself within a quarter of the watchdog's
+			// time: on a busy machine 100 ms are too few.
 			d, err := trltest.Start(trltest.Config{Env: []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=8000000"}})
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +121,7 @@ func TestServiceManager(t *testing.T) {
 			m.waitForMessage("WATCHDOG=1")
 			m.waitForMessage("STATUS=1 sessions idle, 0 running, on .*")
 			if env := run(t, c, s.SessionID, "env"); strings.Contains(env, "NOTIFY") || strings.Contains(env, "WATCHDOG") || strings.Contains(env, "LISTEN") {
-				t.Errorf("a session can speak to the service manager: %s", env)
+				t.Errorf("a session can reach the service manager: %s", env)
 			}
 
 			if err := syscall.Kill(daemonPID(t, c), syscall.SIGKILL); err != nil {
@@ -144,8 +145,8 @@ func TestServiceManager(t *testing.T) {
 	}
 }
 
-// A daemon that does not answer itself, here because its holder does not, ends
-// for another to take its place. The sessions stay.
+// A daemon that does not answer itself, here because its holder does not, exits
+// to be replaced. The sessions stay.
 func TestHungDaemonIsReplaced(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	m := newServiceManager(t, name)
@@ -164,23 +165,23 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 	if err := syscall.Kill(d.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	trltest.Eventually(t, "one that hangs says so", func() bool { return strings.Contains(d.Log(), `"event":"hung"`) })
+	trltest.Eventually(t, "the hung daemon logs it", func() bool { return strings.Contains(d.Log(), `"event":"hung"`) })
 	if err := syscall.Kill(d.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	m.waitForMessage("READY=1")
 	if got := run(t, c, s.SessionID, "echo $x"); got != "kept\n" {
-		t.Errorf("afterwards the session says %q", got)
+		t.Errorf("after the restart the session prints %q", got)
 	}
 	if !strings.Contains(d.Log(), "goroutine ") {
-		t.Error("the log does not say where it hung")
+		t.Error("the log has no stack traces")
 	}
 	if err := d.Stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A watchdog that was meant for another process is not this one's.
+// A watchdog that is set for another process is ignored.
 func TestForeignWatchdog(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	m := newServiceManager(t, name)
@@ -199,9 +200,9 @@ func TestForeignWatchdog(t *testing.T) {
 	}
 }
 
-// activate starts the binary as a service manager does that has made sockets:
-// they are passed from descriptor 3 on, and LISTEN_PID is the process itself.
-// before is shell code that comes first.
+// activate starts the binary as a service manager does that created its
+// sockets: they are passed from descriptor 3 on, and LISTEN_PID is the process
+// itself. before is shell code that runs first.
 func activate(t *testing.T, dir, before string, files ...*os.File) (cmd *exec.Cmd, log func() string) {
 	t.Helper()
 	binary, err := trltest.Binary()
@@ -238,7 +239,8 @@ func newDir(t *testing.T) string {
 	return dir
 }
 
-// fileOf is a copy of a listener's or a file's descriptor, to pass on.
+// fileOf returns a duplicate of a listener's or a file's descriptor, to pass
+// on.
 func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
 	t.Helper()
 	file, err := of.File()
@@ -252,7 +254,8 @@ func fileOf(t *testing.T, of interface{ File() (*os.File, error) }) *os.File {
 func TestSocketActivation(t *testing.T) {
 	for name, before := range map[string]string{
 		"plain": "",
-		// The program then executes itself once more, to inherit it to nobody.
+		// The program then executes itself once more, so that its children
+		// don't inherit it.
 		"with an ignored signal": "trap '' INT; ",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,23 +267,23 @@ func TestSocketActivation(t *testing.T) {
 			}
 			defer l.Close()
 			cmd, log := activate(t, dir, before, fileOf(t, l))
-			c := dial(t, socket) // the kernel lets us wait until it is served
+			c := dial(t, socket) // the kernel queues the connection until it is served
 			var info api.SystemInfo
 			if err := c.Call(t.Context(), api.MethodSystemInfo, nil, &info); err != nil {
 				t.Fatalf("%v\n%s", err, log())
 			}
 			if info.Config["socket"] != socket {
-				t.Errorf("it says that it serves on %v", info.Config["socket"])
+				t.Errorf("it reports the socket %v", info.Config["socket"])
 			}
 			if _, err := os.Stat(trltest.SocketIn(dir)); err == nil {
-				t.Error("it has made a socket of its own")
+				t.Error("it created another socket")
 			}
 			s, err := c.CreateSession(t.Context(), api.SessionCreateParams{InheritEnv: api.InheritAll})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if env := run(t, c, s.SessionID, "env"); strings.Contains(env, "LISTEN_") {
-				t.Errorf("a session has what was passed: %s", env)
+				t.Errorf("a session inherits LISTEN_ variables: %s", env)
 			}
 			if err := syscall.Kill(info.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
@@ -295,13 +298,13 @@ func TestSocketActivation(t *testing.T) {
 				t.Errorf("%v\n%s", err, log())
 			}
 			if _, err := os.Stat(socket); err != nil {
-				t.Errorf("the socket was not its own: %v", err)
+				t.Errorf("it removed a socket that it did not create: %v", err)
 			}
 		})
 	}
 }
 
-// A TCP socket that is passed is for HTTP, which wants a token as ever.
+// A TCP socket that is passed serves HTTP, which still needs a token.
 func TestWebActivation(t *testing.T) {
 	dir := newDir(t)
 	unixSocket, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: filepath.Join(dir, "s")})
@@ -382,7 +385,7 @@ func TestActivationRefused(t *testing.T) {
 		"no socket":     {[]*os.File{file}, "descriptor 3, passed by the service manager (LISTEN_FDS), is not a socket"},
 		"datagrams":     {[]*os.File{fileOf(t, datagrams)}, "is not a stream socket"},
 		"not listening": {ends[:1], "does not listen"},
-		"two":           {[]*os.File{fileOf(t, listening), fileOf(t, listening)}, "descriptor 4, passed by the service manager (LISTEN_FDS), is a second one of its kind"},
+		"two":           {[]*os.File{fileOf(t, listening), fileOf(t, listening)}, "descriptor 4, passed by the service manager (LISTEN_FDS), is the second socket of its family"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, log := activate(t, newDir(t), "", c.files...)

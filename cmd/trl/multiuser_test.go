@@ -17,10 +17,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// People beside agents, in real terminals: each person has a window of tmux,
-// which is typed into and looked at as they would. The agent is a client.
+// These tests run people and an agent in real terminals: each person has a tmux
+// window, which the test types into and reads. The agent is a client.
 
-// office is a daemon, an agent, and people with windows.
+// terminalRig is a daemon, an agent, and windows of people.
 type terminalRig struct {
 	t      *testing.T
 	daemon *trltest.Daemon
@@ -53,11 +53,11 @@ func newTerminalRig(t *testing.T, programs ...string) *terminalRig {
 		}
 		o.env = append(o.env, entry)
 	}
-	// tmux keeps its socket in the daemon's directory, and nobody else's windows
-	// are touched.
+	// tmux keeps its socket in the daemon's directory, apart from other tmux
+	// servers.
 	o.env = append(o.env, "TRL_SOCKET="+daemon.Socket, "TMUX_TMPDIR="+filepath.Join(daemon.Dir, "tmp"), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
 	t.Cleanup(func() {
-		_ = o.tmux("kill-server").Run() // there may have been no window
+		_ = o.tmux("kill-server").Run() // it fails if there is no window
 		if t.Failed() {
 			t.Log("the daemon's log:\n" + daemon.Log())
 		}
@@ -79,7 +79,7 @@ func (o *terminalRig) tmux(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// trl runs a command that must succeed, and returns what it prints.
+// trl runs a command that must succeed and returns its output.
 func (o *terminalRig) trl(args ...string) string {
 	o.t.Helper()
 	cmd := exec.Command(o.binary(), args...)
@@ -99,7 +99,7 @@ func (o *terminalRig) binary() string {
 	return binary
 }
 
-// session makes a session on a terminal; with argv it is that command.
+// session creates a session on a terminal; with argv it runs that command.
 func (o *terminalRig) session(rows, cols int, argv ...string) string {
 	o.t.Helper()
 	s, err := o.agent.CreateSession(o.t.Context(), api.SessionCreateParams{
@@ -111,7 +111,7 @@ func (o *terminalRig) session(rows, cols int, argv ...string) string {
 	return s.SessionID
 }
 
-// starts begins a command as the agent does, and returns its exec.
+// start starts a command as the agent and returns its exec id.
 func (o *terminalRig) start(session, command string) string {
 	o.t.Helper()
 	r, err := o.agent.Run(o.t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session, Command: command}, YieldMS: 1})
@@ -121,7 +121,7 @@ func (o *terminalRig) start(session, command string) string {
 	return r.ExecID
 }
 
-// types is the agent typing.
+// typeText sends input as the agent.
 func (o *terminalRig) typeText(execID, text string) error {
 	_, err := o.agent.Input(o.t.Context(), api.ExecInputParams{ExecID: execID, Data: text})
 	return err
@@ -136,14 +136,14 @@ func (o *terminalRig) screen(session string) *api.SessionScreenResult {
 	return r
 }
 
-// await looks again and again until it is as it should be.
+// await polls until is returns true.
 func (o *terminalRig) await(what string, is func() bool) {
 	o.t.Helper()
 	trltest.Eventually(o.t, what, is)
 }
 
-// awaitProgram waits until a program runs in some session: a key that comes while
-// its shell is still at what comes before it is not for it.
+// awaitProgram waits until a program runs in some session: a key that arrives
+// before is read by its shell.
 func (o *terminalRig) awaitProgram(name string) {
 	o.t.Helper()
 	o.await(name+" runs", func() bool {
@@ -160,7 +160,7 @@ func (o *terminalRig) awaitProgram(name string) {
 	})
 }
 
-// window is a person's terminal, with a shell of their own in it.
+// window is a person's terminal with their own shell in it.
 type window struct {
 	*terminalRig
 	name string
@@ -171,7 +171,7 @@ func (o *terminalRig) window(name string, rows, cols int) *window {
 	w := &window{terminalRig: o, name: name}
 	w.do("new-session", "-d", "-s", name, "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows),
 		"exec env PS1='% ' bash --norc --noprofile", ";", "set-option", "-g", "status", "off")
-	w.size(rows, cols) // with the row of the status line, which is off now
+	w.size(rows, cols) // including the row of the status line, which is off now
 	w.waitFor(`^% $`)
 	return w
 }
@@ -194,7 +194,7 @@ func (w *window) keys(names ...string) {
 	w.do(append([]string{"send-keys", "-t", w.name}, names...)...)
 }
 
-// write types text.
+// typeText types text.
 func (w *window) typeText(text string) {
 	w.t.Helper()
 	w.do("send-keys", "-t", w.name, "-l", text)
@@ -207,9 +207,9 @@ func (w *window) line(text string) {
 	w.keys("Enter")
 }
 
-// prompts waits for the prompt of `trl shell` after a command, and returns its
-// pattern. It tells the status if it is not 0, and how long the command took if
-// that was more than a second, which any may on a busy machine.
+// waitForPrompt waits for the prompt of `trl shell` after a command, and
+// returns its pattern. The prompt shows the status if it is not 0, and the
+// duration if it is over a second, which it may be on a busy machine.
 func (w *window) waitForPrompt(session string, status int, dir string) (pattern string) {
 	w.t.Helper()
 	w.await(fmt.Sprintf("%s has a prompt in %s after status %d", w.name, dir, status), func() bool {
@@ -218,7 +218,7 @@ func (w *window) waitForPrompt(session string, status int, dir string) (pattern 
 			w.t.Fatal(err)
 		}
 		if len(list.Execs) == 0 {
-			return false // what was typed has not come there yet
+			return false // the input has not arrived yet
 		}
 		var notes []string
 		if status != 0 {
@@ -236,13 +236,13 @@ func (w *window) waitForPrompt(session string, status int, dir string) (pattern 
 	return pattern
 }
 
-// attaches runs `trl attach` in a window that shows nothing of an earlier one.
+// attach clears the window and runs `trl attach` in it.
 func (w *window) attach(args string) {
 	w.t.Helper()
 	w.line("clear; trl attach " + args)
 }
 
-// text is what the window shows.
+// text returns what the window shows.
 func (w *window) text() string {
 	w.t.Helper()
 	out, err := w.tmux("capture-pane", "-p", "-t", w.name).Output()
@@ -256,18 +256,19 @@ func (w *window) text() string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// windowPattern is for the lines of a window, which have no blanks at their end.
+// windowPattern compiles a pattern for the lines of a window, which have no
+// trailing blanks.
 func windowPattern(pattern string) *regexp.Regexp {
 	return regexp.MustCompile("(?m)" + strings.ReplaceAll(pattern, " $", "$"))
 }
 
-// pressesUntil presses a key until the window shows something. Two that come at
-// once are one signal.
+// pressUntil presses a key until the window shows the pattern. It paces the key
+// presses: two at once are one signal.
 func (w *window) pressUntil(key, pattern string) {
 	w.t.Helper()
 	re := windowPattern(pattern)
 	pressed := time.Time{}
-	w.await(fmt.Sprintf("%s sees %q", w.name, pattern), func() bool {
+	w.await(fmt.Sprintf("%s shows %q", w.name, pattern), func() bool {
 		if time.Since(pressed) > time.Second {
 			w.keys(key)
 			pressed = time.Now()
@@ -276,7 +277,7 @@ func (w *window) pressUntil(key, pattern string) {
 	})
 }
 
-// sees waits until a line of the window matches.
+// waitFor waits until the window matches the pattern.
 func (w *window) waitFor(pattern string) {
 	w.t.Helper()
 	re := windowPattern(pattern)
@@ -286,18 +287,18 @@ func (w *window) waitFor(pattern string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%s does not see %q, but:\n%s", w.name, pattern, last)
+			w.t.Fatalf("%s does not show %q, but:\n%s", w.name, pattern, last)
 		}
 	}
 }
 
-// shows waits until the window shows what is on the session's terminal.
+// waitForScreen waits until the window shows the session's screen.
 func (w *window) waitForScreen(session string) {
 	w.t.Helper()
 	w.await("the window is the session's screen", func() bool { return w.text() == w.screen(session).Text })
 }
 
-// format asks tmux something about the window.
+// format expands a tmux format for the window.
 func (w *window) format(f string) string {
 	w.t.Helper()
 	out, err := w.tmux("display-message", "-p", "-t", w.name, f).Output()
@@ -307,12 +308,12 @@ func (w *window) format(f string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// attached is the process of the `trl attach` in the window.
+// attached returns the process of the `trl attach` in the window.
 func (w *window) attached() int {
 	w.t.Helper()
 	var pid int
 	w.await("trl runs in the window", func() bool {
-		out, _ := exec.Command("pgrep", "-P", w.format("#{pane_pid}"), "-x", "trl").Output() // none is no match
+		out, _ := exec.Command("pgrep", "-P", w.format("#{pane_pid}"), "-x", "trl").Output() // it fails if there is no match
 		n, err := strconv.Atoi(strings.TrimSpace(string(out)))
 		pid = n
 		return err == nil

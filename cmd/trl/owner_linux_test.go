@@ -20,11 +20,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// Of two users of one daemon, its own and root, each owns what it creates,
-// whatever it calls its client.
+// Two users of one daemon, its own and root, each own what they create,
+// whatever name their client gives.
 func TestOwnersOfTwoUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		trltest.Need(t, errors.New("only root can run a daemon as somebody else"))
+		trltest.Need(t, errors.New("only root can run a daemon as another user"))
 	}
 	const uid = 65534
 	name := "uid:" + strconv.Itoa(uid)
@@ -40,7 +40,7 @@ func TestOwnersOfTwoUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "trl") // that of a test is in a directory of root's
+	binary := filepath.Join(dir, "trl") // the test binary is in a directory of root
 	if err := errors.Join(trltest.Install(built, binary), os.Chown(dir, uid, uid)); err != nil {
 		t.Fatal(err)
 	}

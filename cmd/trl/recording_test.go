@@ -21,14 +21,14 @@ import (
 	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-// event is one of a recording.
+// event is one event of a recording.
 type event struct {
 	after float64
 	kind  string
 	data  string
 }
 
-// recordingOf is what `trl exec output --cast` says: the size it begins on, and
+// recordingOf runs `trl exec output --cast` and returns the initial size and
 // the events.
 func recordingOf(t *testing.T, d *trltest.Daemon, args ...string) (size api.TTYSize, events []event) {
 	t.Helper()
@@ -59,10 +59,10 @@ func recordingOf(t *testing.T, d *trltest.Daemon, args ...string) (size api.TTYS
 	return header.Term, events
 }
 
-// wholeState is a line of the progress bar to the end of its clock.
+// wholeState matches a complete line of the progress bar, including its clock.
 var wholeState = regexp.MustCompile(`(\d+)% žluť 日 \d{10}\.\d{6}`)
 
-// confirm makes a file for each state of the progress bar once it is on the
+// confirm creates a file for each state of the progress bar once it is on the
 // screen.
 func confirm(ctx context.Context, c *client.Client, session, dir string) error {
 	for last := ""; last != "100"; {
@@ -81,9 +81,9 @@ func confirm(ctx context.Context, c *client.Client, session, dir string) error {
 	return nil
 }
 
-// A recording of a progress bar has each of its states, as far apart as they
-// were, where the text has the last one alone. Played to its end it shows what
-// the session's screen shows.
+// A recording of a progress bar contains each of its states with its timing,
+// where the text view has only the last one. Played to its end it shows the
+// session's screen.
 func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 	d, err := trltest.Start(trltest.Config{})
 	if err != nil {
@@ -101,8 +101,8 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each state says by its own clock when it is shown. The next one waits until
-	// it was seen, or a machine that is busy would take two for one.
+	// Each state contains the time at which it is shown. The next one waits
+	// until it was seen, or a busy machine would merge two.
 	seen := make(chan error, 1)
 	go func() { seen <- confirm(t.Context(), c, s.SessionID, states) }()
 	run, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `
@@ -118,7 +118,7 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, early := recordingOf(t, d, run.ExecID); early[len(early)-1].kind != "o" {
-		t.Errorf("a running command ended: %v", early)
+		t.Errorf("the recording of a running command ends: %v", early)
 	}
 	if _, err := c.ResizeSession(t.Context(), api.SessionResizeParams{SessionID: s.SessionID, Rows: 5, Cols: 30}); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		case "o":
 			_, _ = screen.Write([]byte(e.data))
 			first, _, _ := strings.Cut(screen.Text(0), "\n")
-			if !wholeState.MatchString(first) { // the rest of it comes with the next event
+			if !wholeState.MatchString(first) { // the rest is in the next event
 				continue
 			}
 			if len(frames) == 6 || len(frames) > 0 && frames[len(frames)-1] == first {
@@ -152,8 +152,8 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What comes within 10 ms has the time of the first of it; a
-			// machine that is busy reads late.
+			// Output within 10 ms gets the time of its first byte; a busy
+			// machine reads late.
 			if late := float64(info.StartedAt.UnixMilli())/1000 + clock - shown; late < -0.015 || late > 20 {
 				t.Errorf("%q is played %.3f s late", first, late)
 			}
@@ -166,11 +166,11 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		}
 	}
 	if got := events[len(events)-1]; got.kind != "x" || got.data != "0" || int64(clock*1000+0.5) != info.DurationMS {
-		t.Errorf("it ends with %+v after %.3f s; the command took %d ms", got, clock, info.DurationMS)
+		t.Errorf("the recording ends with %+v after %.3f s; the command took %d ms", got, clock, info.DurationMS)
 	}
 	for i, percent := range []string{"  0%", " 20%", " 40%", " 60%", " 80%", "100%"} {
 		if i >= len(frames) || !strings.Contains(frames[i], percent+" žluť 日") {
-			t.Errorf("frame %d of %q is not that of %s", i, frames, percent)
+			t.Errorf("frame %d of %q is not %s", i, frames, percent)
 		}
 	}
 	shown, err := c.Screen(t.Context(), api.SessionScreenParams{SessionID: s.SessionID, Format: api.ScreenANSI})
@@ -178,14 +178,14 @@ func TestRecordingShowsWhatTheScreenDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(shown.Text, string(screen.ANSI(0))); diff != "" {
-		t.Errorf("the recording ends with another screen: %s", diff)
+		t.Errorf("the recording ends with a different screen: %s", diff)
 	}
 	text, err := c.Output(t.Context(), api.ExecOutputParams{ExecID: run.ExecID, View: api.ViewText})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := text.Chunks[0].Data; strings.Contains(got, "80%") || !strings.Contains(got, "100%") {
-		t.Errorf("the text is not of the last state: %q", got)
+		t.Errorf("the text view is not the last state: %q", got)
 	}
 	if err := d.Stop(); err != nil {
 		t.Error(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// paused is a daemon that is stopped and goes on as a test wants it.
+// pausableDaemon is a daemon that the test stops and resumes with signals.
 type pausableDaemon struct {
 	t      *testing.T
 	daemon *trltest.Daemon
@@ -36,7 +36,7 @@ func newPausableDaemon(t *testing.T, d *trltest.Daemon) *pausableDaemon {
 	return p
 }
 
-// stop stops the daemon, and waits until it does nothing any more.
+// stop sends SIGSTOP to the daemon and waits until it is stopped.
 func (p *pausableDaemon) stop() {
 	p.t.Helper()
 	if err := syscall.Kill(p.pid, syscall.SIGSTOP); err != nil {
@@ -51,14 +51,14 @@ func (p *pausableDaemon) stop() {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatal("the daemon can't be stopped")
+			p.t.Fatal("the daemon was not stopped")
 		}
 	}
 }
 
 func (p *pausableDaemon) resume() { _ = syscall.Kill(p.pid, syscall.SIGCONT) }
 
-// clientProcess is a `trl` that runs beside the test.
+// clientProcess is a running `trl` process.
 type clientProcess struct {
 	t      *testing.T
 	name   string
@@ -91,7 +91,7 @@ func (p *pausableDaemon) trl(args ...string) *clientProcess {
 	}
 	near.Close()
 	go func() {
-		_ = c.cmd.Wait() // ends says how
+		_ = c.cmd.Wait() // waitForExit checks the status
 		close(c.ended)
 	}()
 	p.t.Cleanup(func() {
@@ -102,11 +102,11 @@ func (p *pausableDaemon) trl(args ...string) *clientProcess {
 	return c
 }
 
-// says waits for a line of output.
+// waitForOutput waits for a line that contains want.
 func (c *clientProcess) waitForOutput(want string) {
 	c.t.Helper()
 	if line, err := c.out.ReadString('\n'); err != nil || !strings.Contains(line, want) {
-		c.t.Fatalf("%s says %q, %v", c.name, line, err)
+		c.t.Fatalf("%s printed %q, %v", c.name, line, err)
 	}
 }
 
@@ -117,26 +117,27 @@ func (c *clientProcess) signal(sig syscall.Signal) {
 	}
 }
 
-// ends waits until it has ended with that status and said why.
+// waitForExit waits until the process has exited with the status and printed
+// why to stderr.
 func (c *clientProcess) waitForExit(status int, why string) {
 	c.t.Helper()
 	select {
 	case <-c.ended:
 	case <-time.After(patience):
-		c.t.Errorf("%s does not end", c.name)
+		c.t.Errorf("%s does not exit", c.name)
 		return
 	}
 	if got := c.cmd.ProcessState.ExitCode(); got != status || !strings.Contains(c.stderr.String(), why) {
-		c.t.Errorf("%s ended with %d and said %q, want %d and %q", c.name, got, c.stderr.String(), status, why)
+		c.t.Errorf("%s exited with %d and printed %q, want %d and %q", c.name, got, c.stderr.String(), status, why)
 	}
 }
 
-// lookAgain is how often a change is looked for.
+// pollInterval is the pause between two checks of a condition.
 const pollInterval = 10 * time.Millisecond
 
 const silentDaemonText = "the daemon does not answer"
 
-// startPaused starts a daemon that is paused by the test, and ended with it.
+// startPausableDaemon starts a daemon that is stopped when the test ends.
 func startPausableDaemon(t *testing.T, args ...string) *pausableDaemon {
 	t.Helper()
 	d, err := trltest.Start(trltest.Config{Args: args})
@@ -155,7 +156,7 @@ func startPausableDaemon(t *testing.T, args ...string) *pausableDaemon {
 	return newPausableDaemon(t, d)
 }
 
-// awaitRunning waits until commands run in so many sessions of that name.
+// awaitRunning waits until n sessions with that name run commands.
 func (p *pausableDaemon) awaitRunning(n int, name string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(patience); ; <-time.After(pollInterval) {
@@ -173,13 +174,13 @@ func (p *pausableDaemon) awaitRunning(n int, name string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("commands run in %d sessions that are called %s, not in %d", found, name, n)
+			p.t.Fatalf("%d sessions named %s run commands, want %d", found, name, n)
 		}
 	}
 }
 
-// A client neither waits for ever for the first answer of a daemon that is
-// stopped, nor needs a second signal to end.
+// A client does not wait forever for the first answer of a stopped daemon, and
+// needs no second signal to exit.
 func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 	p := startPausableDaemon(t)
 	shared, err := p.agent.CreateSession(t.Context(), api.SessionCreateParams{})
@@ -217,9 +218,9 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 	}
 	idle.signal(syscall.SIGTERM)
 	select {
-	case <-idle.ended: // nothing was left to ask the daemon
+	case <-idle.ended: // it had nothing to ask the daemon
 	case <-time.After(patience):
-		t.Errorf("%s does not end", idle.name)
+		t.Errorf("%s does not exit", idle.name)
 	}
 	for _, c := range first {
 		c.waitForExit(1, "has not answered within 10s")
@@ -230,8 +231,8 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 	<-interrupted.ended
 }
 
-// A daemon that is stopped while a client waits for the end of what it has
-// cancelled has answered before, and does not any more.
+// A daemon that is stopped while a client waits for a cancelled command to end
+// has answered before, and does not answer any more.
 func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
 	p := startPausableDaemon(t, "--log-level", "debug", "--grace-ms", "60000")
 	pings := func() int { return strings.Count(p.daemon.Log(), api.MethodSystemPing) }
@@ -244,20 +245,20 @@ func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
 	run.signal(syscall.SIGTERM)
 	for deadline := time.Now().Add(patience); pings() == before; <-time.After(pollInterval) {
 		if time.Now().After(deadline) {
-			t.Fatal("the client does not look whether the daemon is there")
+			t.Fatal("the client does not ping the daemon")
 		}
 	}
 	select {
 	case <-run.ended:
-		t.Fatalf("it ended with a daemon that answers: %s", run.stderr.String())
+		t.Fatalf("it exited although the daemon answers: %s", run.stderr.String())
 	default:
 	}
 	p.stop()
 	run.waitForExit(128+int(syscall.SIGTERM), silentDaemonText)
 }
 
-// A daemon that pauses ends no prompt: only a person does, who presses ctrl-c
-// while it does not answer.
+// A daemon that pauses does not end a prompt; only ctrl-c while it does not
+// answer does.
 func TestPauseLeavesAPromptAlone(t *testing.T) {
 	o := newTerminalRig(t)
 	p := newPausableDaemon(t, o.daemon)
@@ -268,7 +269,7 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	alice.line("echo o''ne")
 	alice.waitFor(`^/ \$ echo o''ne$`)
 	p.resume()
-	alice.waitFor(`^one\n/ \$$`) // else the key may interrupt the command that ends
+	alice.waitFor(`^one\n/ \$$`) // otherwise the key may interrupt the command that is ending
 	alice.keys("C-c")
 	alice.waitFor(`^one\n/ \$\n/ \$$`)
 	alice.line("echo tw''o")
@@ -276,7 +277,7 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	alice.line("sleep 1000")
 	o.awaitProgram("sleep")
 	p.stop()
-	alice.keys("x", "C-c") // x waits to be taken
+	alice.keys("x", "C-c") // x is still buffered
 	alice.waitFor(silentDaemonText)
 	p.resume()
 	alice.waitFor(`^% $`)
@@ -293,7 +294,7 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	bob.waitFor(`^% $`)
 	p.resume()
 
-	// The key may have reached the first one.
+	// The key may have ended the first cat.
 	id = o.session(24, 80, "cat")
 	for _, command := range []string{"trl shell --cwd /", "trl attach --write " + id} {
 		bob.line("clear; " + command)
@@ -309,7 +310,7 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	}
 }
 
-// The log says at the start that nothing ends what clients forget.
+// The log says at startup that nothing ends forgotten sessions and commands.
 func TestLogSaysThatNothingEndsByItself(t *testing.T) {
 	for _, tc := range []struct {
 		args []string

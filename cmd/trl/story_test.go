@@ -23,33 +23,34 @@ import (
 
 func TestMain(m *testing.M) { trltest.Main(m) }
 
-// TestStories runs the scripts in testdata/script against the real binary,
-// each with a directory and a socket of its own.
+// TestStories runs the scripts in testdata/script against the real binary, each
+// with its own directory and socket.
 //
-// Besides testscript's own commands the scripts have:
+// In addition to testscript's commands the scripts have:
 //
 //	daemon start [arg...]   start `trl serve --socket $TRL_SOCKET arg...`, and wait until it answers;
-//	                        with -binary FILE first, of that binary
-//	install FILE [other]    put the binary, or one of another version, at FILE
-//	daemon stop             end it by SIGTERM: it must exit 0 and leave no socket, no lock, no process
-//	daemon kill             end it by SIGKILL, as a crash would
-//	daemon ended            wait until it has ended: something else asked it to
+//	                        -binary FILE as the first argument selects the binary
+//	install FILE [other]    copy the binary, or one of another version, to FILE
+//	daemon stop             stop it with SIGTERM: it must exit 0 and leave no socket, no lock, no process
+//	daemon kill             end it with SIGKILL, like a crash
+//	daemon ended            wait until it has ended after something else stopped it
 //	status N cmd [arg...]   run a command that must exit with N
-//	until RE cmd [arg...]   run a command again and again until its stdout matches, whatever its status
+//	until RE cmd [arg...]   repeat a command until its stdout matches, whatever its status
 //	[!] json PATH VALUE     the last stdout is JSON with (without) that value at a.dotted.0.path
-//	[!] json -has PATH      the same, whatever the value
-//	json -set NAME PATH     put the value there into an environment variable
+//	[!] json -has PATH      the same, for any value
+//	json -set NAME PATH     store the value in an environment variable
 //	http …                  make an HTTP request; see cmdHTTP
 //
-// $TOKEN is a number that no other story has: a process is looked for by it, and
-// never by what another test, or another user of the machine, may run too.
+// $TOKEN is a number that no other story has: stories find processes by it,
+// never by a name that another test, or another user of the machine, may use
+// too.
 func TestStories(t *testing.T) {
 	binary, err := trltest.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A script that hangs fails, with what it did before, instead of all of them
-	// when the time of the test binary is over.
+	// A script that hangs fails with its own log, before the whole test binary
+	// times out.
 	deadline := time.Now().Add(5 * trltest.Patience)
 	if end, ok := t.Deadline(); ok && end.Before(deadline) {
 		deadline = end
@@ -86,7 +87,8 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// A script that starts a daemon must end it, for that is where leftovers show.
+// A script that starts a daemon must stop it, because that is where leftovers
+// show.
 func TestEveryStoryEndsItsDaemon(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil {
@@ -105,7 +107,8 @@ func TestEveryStoryEndsItsDaemon(t *testing.T) {
 	}
 }
 
-// story is what a script has besides its files; owned by its goroutine.
+// story is the state of a script in addition to its files; owned by its
+// goroutine.
 type story struct {
 	dir    string
 	daemon *trltest.Daemon
@@ -222,22 +225,22 @@ func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
 	switch args[0] {
 	case "-set":
 		if !has {
-			ts.Fatalf("there is no %s", path)
+			ts.Fatalf("no value at %s", path)
 		}
 		ts.Setenv(args[1], got)
 	case "-has":
 		if has == neg {
-			ts.Fatalf("%s: is there: %t", path, has)
+			ts.Fatalf("%s: present: %t", path, has)
 		}
 	default:
 		if (has && got == args[1]) == neg {
-			ts.Fatalf("%s is %q (is there: %t)", path, got, has)
+			ts.Fatalf("%s is %q (present: %t)", path, got, has)
 		}
 	}
 }
 
-// lookup returns what is at a dotted path: a string as it is, without a last
-// newline, anything else as compact JSON.
+// lookup returns the value at a dotted path: a string without its last newline,
+// anything else as compact JSON.
 func lookup(text, path string) (value string, has bool, err error) {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -293,13 +296,14 @@ func TestLookup(t *testing.T) {
 	}
 	for _, text := range []string{"", "{", "text", "{}{}"} {
 		if _, _, err := lookup(text, "a"); err == nil {
-			t.Errorf("%q is taken for JSON", text)
+			t.Errorf("%q is accepted as JSON", text)
 		}
 	}
 }
 
-// TestRunIsLive has a command wait for something that happens only after its
-// first line was seen: output that came with the result would come too late.
+// TestRunIsLive runs a command that waits for something that happens only after
+// its first line was seen: output that arrived with the result would be too
+// late.
 func TestRunIsLive(t *testing.T) {
 	daemon, err := trltest.Start(trltest.Config{})
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// A person types into a program, leaves, and comes back to the same screen.
+// A person types into a program, detaches, and attaches again to the same
+// screen.
 func TestPersonComesBack(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.session(24, 80, "bash", "--norc", "--noprofile")
@@ -27,7 +28,7 @@ func TestPersonComesBack(t *testing.T) {
 	alice.waitFor("^42$")
 	alice.waitForScreen(id)
 	alice.keys(detach)
-	alice.waitFor("detached; `trl attach " + id + "` comes back")
+	alice.waitFor("detached; `trl attach " + id + "` attaches again")
 	alice.attach("--write " + id)
 	alice.waitForScreen(id)
 	alice.line("echo $((x*8))")
@@ -40,13 +41,14 @@ func TestPersonComesBack(t *testing.T) {
 	alice.waitFor("hint: `trl screen " + id)
 }
 
-// An editor is left in the middle, and found again from windows of other sizes.
+// A person detaches from an editor and attaches again from windows of other
+// sizes.
 func TestPersonInAnEditor(t *testing.T) {
 	o := newTerminalRig(t, "vim.tiny")
 	id := o.session(20, 60)
 	file := filepath.Join(o.daemon.Dir, "tmp", "letter")
 	o.start(id, "vim.tiny -u NONE -N -i NONE "+file)
-	o.await("vim is there", func() bool { return o.screen(id).Alternate })
+	o.await("vim runs", func() bool { return o.screen(id).Alternate })
 	alice := o.window("alice", 20, 60)
 	alice.attach("--write " + id)
 	alice.waitFor(`^~$`)
@@ -65,13 +67,14 @@ func TestPersonInAnEditor(t *testing.T) {
 
 	large := o.window("large", 30, 100)
 	large.attach("--read-only " + id)
-	large.waitFor("read-only; q leaves")
+	large.waitFor("read-only; q quits")
 	before := o.screen(id).Text
 	o.await("a larger window shows it all", func() bool { return strings.HasPrefix(large.text(), before) })
 	large.keys("q")
 	large.waitFor("detached")
 
-	// Who types gives the editor their size, and takes it away with them.
+	// The terminal takes the size of the client that types, and its own size
+	// again when that client leaves.
 	large.attach("-w " + id)
 	o.await("vim has the size", func() bool { r := o.screen(id); return r.Rows == 30 && r.Cols == 100 })
 	large.waitForScreen(id)
@@ -83,7 +86,7 @@ func TestPersonInAnEditor(t *testing.T) {
 	large.keys(detach)
 	large.waitFor("detached")
 	if r := o.screen(id); r.Rows != 20 || r.Cols != 60 {
-		t.Errorf("the size is %dx%d after all have left", r.Rows, r.Cols)
+		t.Errorf("the size is %dx%d after all clients left", r.Rows, r.Cols)
 	}
 	letter, err := os.ReadFile(file)
 	if err != nil || string(letter) != "Dear Bob, hello\nmore\n日本語\n" {
@@ -91,17 +94,17 @@ func TestPersonInAnEditor(t *testing.T) {
 	}
 }
 
-// An agent and two people share a session: one types, the others look on and
-// are told who it is.
+// An agent and two people share a session: one types, the others watch and see
+// who it is.
 func TestPeopleBesideAnAgent(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.session(24, 80)
 	command := o.start(id, `while read -r line; do echo "got $line"; done`)
 	alice, bob := o.window("alice", 24, 80), o.window("bob", 24, 80)
 	alice.attach(id)
-	alice.waitFor("read-only: its commands are somebody's")
+	alice.waitFor("read-only: another client runs commands")
 	alice.line("not this")
-	alice.waitFor("--write takes over")
+	alice.waitFor("--write takes the keyboard")
 	if err := o.typeText(command, "agent 1\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -115,11 +118,11 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 
 	err := o.typeText(command, "agent 2\n")
 	if !api.IsCode(err, api.CodeSessionHeld) {
-		t.Fatalf("the agent types beside a person: %v", err)
+		t.Fatalf("the agent can type while a person does: %v", err)
 	}
 	holder, _ := api.AsError(err).Details["holder"].(string)
 	if !regexp.MustCompile(`^\S+@\S+ pts/\d+$`).MatchString(holder) {
-		t.Errorf("the agent is told that %q holds it", holder)
+		t.Errorf("the holder in the agent's error is %q", holder)
 	}
 
 	bob.attach(id)
@@ -128,7 +131,7 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 	bob.waitFor("detached")
 	bob.attach("--write " + id)
 	bob.waitFor("you are typing")
-	alice.waitFor("pts/[0-9]+ has taken over")
+	alice.waitFor("pts/[0-9]+ took the keyboard")
 	alice.line("too late")
 	bob.line("bob 1")
 	bob.waitFor("^got bob 1$")
@@ -142,11 +145,12 @@ func TestPeopleBesideAnAgent(t *testing.T) {
 	alice.keys("C-c")
 	alice.waitFor("detached")
 	if text := o.screen(id).Text; strings.Contains(text, "too late") || strings.Contains(text, "not this") {
-		t.Errorf("what was refused was typed:\n%s", text)
+		t.Errorf("refused input was typed:\n%s", text)
 	}
 }
 
-// The session's terminal follows the window of who types; others see what fits.
+// The session's terminal follows the window of the client that types; others
+// see what fits.
 func TestPersonResizesTheWindow(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.session(24, 80, "bash", "--norc", "--noprofile")
@@ -159,7 +163,7 @@ func TestPersonResizesTheWindow(t *testing.T) {
 	small.attach(id)
 	small.waitFor("8x40 of 30x100 shown")
 	alice.size(20, 60)
-	o.await("the session follows", func() bool { r := o.screen(id); return r.Rows == 20 && r.Cols == 60 })
+	o.await("the session is resized", func() bool { r := o.screen(id); return r.Rows == 20 && r.Cols == 60 })
 	alice.keys("C-l")
 	alice.line("stty size; seq 30; echo bottom")
 	alice.waitFor("^20 60$|^bottom$")
@@ -168,10 +172,10 @@ func TestPersonResizesTheWindow(t *testing.T) {
 	alice.waitForScreen(id)
 	alice.keys(detach)
 	alice.waitFor("detached")
-	o.await("the size is as it was", func() bool { r := o.screen(id); return r.Rows == 24 && r.Cols == 80 })
+	o.await("the size is restored", func() bool { r := o.screen(id); return r.Rows == 24 && r.Cols == 80 })
 }
 
-// Output that nobody can read does not keep a person from leaving.
+// Output that is too fast to read does not keep a person from leaving.
 func TestPersonInAFlood(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.session(24, 80)
@@ -203,8 +207,8 @@ func TestPersonInAFlood(t *testing.T) {
 	}
 }
 
-// Whatever ends `trl attach`, the session is free again, and the window is as
-// it was unless nothing could be done.
+// However `trl attach` ends, the keyboard is released, and the window is
+// restored unless the process was killed.
 func TestPersonIsKilled(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.session(24, 80, "bash", "--norc", "--noprofile")
@@ -216,7 +220,7 @@ func TestPersonIsKilled(t *testing.T) {
 		}
 		return string(out)
 	}
-	// A shell that edits its line has settings of its own: it must wait.
+	// A shell that edits its line changes the settings: compare while cat runs.
 	alice.line("cat")
 	sane := ""
 	o.await("cat reads", func() bool { sane = settings(); return strings.Contains(sane, " icanon") })
@@ -226,7 +230,7 @@ func TestPersonIsKilled(t *testing.T) {
 		alice.line("clear; (trl attach -w " + id + "; cat)")
 		alice.waitFor("you are typing")
 		if alice.format("#{alternate_on}") != "1" {
-			t.Error("the window's own screen is painted on")
+			t.Error("attach paints on the window's main screen")
 		}
 		out, err := exec.Command("pgrep", "-f", "trl attach -w "+id).Output()
 		if err != nil {
@@ -235,7 +239,7 @@ func TestPersonIsKilled(t *testing.T) {
 		for _, field := range strings.Fields(string(out)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "trl\n" {
-					_ = syscall.Kill(pid, sig) // it is there, for it was seen
+					_ = syscall.Kill(pid, sig) // it runs: the window shows it
 				}
 			}
 		}
@@ -250,12 +254,12 @@ func TestPersonIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.leaseHolder(id) == "" {
-		t.Error("nobody holds the session of a person who died right now")
+		t.Error("the lease ended at once after its holder was killed")
 	}
 	o.await("the keyboard is free", func() bool { return o.leaseHolder(id) == "" })
 }
 
-// A prompt of one's own: lines, statuses, programs that want a terminal.
+// A person at their own prompt: lines, statuses, programs that need a terminal.
 func TestPersonAtAShell(t *testing.T) {
 	o := newTerminalRig(t, "vim.tiny")
 	alice := o.window("alice", 24, 80)
@@ -280,7 +284,7 @@ func TestPersonAtAShell(t *testing.T) {
 	o.awaitProgram("sleep")
 	alice.keys("C-c")
 	alice.waitForPrompt(own, 130, "/usr/lib")
-	alice.keys("Up", "C-c") // a line that is not wanted after all
+	alice.keys("Up", "C-c") // discard the line
 	alice.waitFor(`^\[130.* \$\n\[130.* \$$`)
 	alice.line("sleep 500 &")
 	alice.waitFor("it left processes running: [0-9]+ ")
@@ -289,7 +293,7 @@ func TestPersonAtAShell(t *testing.T) {
 	alice.line("echo status $?")
 	alice.waitFor("^status 7$")
 	if left := o.trl("session", "list", "-q"); left != "" {
-		t.Errorf("the shell's session is left: %s", left)
+		t.Errorf("the shell's session still exists: %s", left)
 	}
 
 	alice.line("clear; trl shell --cwd /")
@@ -298,7 +302,7 @@ func TestPersonAtAShell(t *testing.T) {
 	alice.line("to a cat")
 	alice.waitFor("^to a cat\nto a cat$")
 	alice.keys(detach)
-	alice.waitFor("runs on in (s-[a-z0-9]+); `trl attach --write s-")
+	alice.waitFor("keeps running in (s-[a-z0-9]+); `trl attach --write s-")
 	id := o.trl("session", "list", "-q")
 	alice.attach("--write " + id)
 	alice.waitFor("^to a cat\nto a cat$")
@@ -332,7 +336,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.line("echo $word $line; read -r more; stty size")
 	alice.waitFor("waiting for the command that runs")
 	if err := o.typeText(busy, "from the agent\n"); err != nil {
-		t.Fatalf("a person who waits keeps the agent from typing: %v", err)
+		t.Fatalf("the agent can't type while a person waits: %v", err)
 	}
 	alice.waitFor("^secret from the agent$")
 	o.await("the person has the keyboard", func() bool { r := o.screen(id); return o.leaseHolder(id) != "" && r.Rows == 30 && r.Cols == 90 })
@@ -341,7 +345,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := o.typeText(info.ExecID, "meddling\n"); !api.IsCode(err, api.CodeSessionHeld) {
-		t.Errorf("the agent types into the person's command: %v", err)
+		t.Errorf("the agent can type into the person's command: %v", err)
 	}
 	alice.line("mine")
 	alice.waitFor("^30 90$")
@@ -354,14 +358,14 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 
 	waits := o.start(id, "read line")
 	alice.line("clear; echo never")
-	alice.waitFor("ctrl-c gives up")
+	alice.waitFor("ctrl-c cancels")
 	alice.keys("C-c")
 	given := alice.waitForPrompt(id, 143, "/usr")
 	alice.typeText("echo neither")
-	alice.keys("Enter", "C-c") // before it is told to wait
-	alice.waitFor("^" + given + ` echo neither\n.*ctrl-c gives up$`)
+	alice.keys("Enter", "C-c") // before it reports that it waits
+	alice.waitFor("^" + given + ` echo neither\n.*ctrl-c cancels$`)
 	again := alice.waitForPrompt(id, 143, "/usr")
-	alice.waitFor("^" + given + ` echo neither\n.*ctrl-c gives up\n(.*\n)*` + again + "$")
+	alice.waitFor("^" + given + ` echo neither\n.*ctrl-c cancels\n(.*\n)*` + again + "$")
 	if err := o.typeText(waits, "\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +385,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.line("clear; trl shell " + pipes)
 	alice.waitFor(`^/ \$$`)
 	alice.line("cat; tty")
-	o.awaitProgram("cat") // else it may be typed in part before the terminal shows it
+	o.awaitProgram("cat") // otherwise part of the line may be typed before the terminal echoes
 	alice.line("a line")
 	alice.waitFor("^a line\na line$")
 	alice.keys("C-d")
@@ -402,10 +406,10 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 	alice.line("clear; sleep 1000; echo on")
 	o.awaitProgram("sleep")
 	alice.keys(detach)
-	alice.waitFor("runs on in " + pipes + "; `trl exec output --follow e-")
+	alice.waitFor("keeps running in " + pipes + "; `trl exec output --follow e-")
 }
 
-// Without a terminal there are other ways.
+// Without a terminal the errors suggest other commands.
 func TestNobodyAtATerminal(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.trl("session", "create")
@@ -429,24 +433,24 @@ func TestNobodyAtATerminal(t *testing.T) {
 	alice.waitFor(`write a key such as ctrl-\\`)
 	direct := o.session(24, 80, "cat")
 	alice.line("clear; trl shell " + direct)
-	alice.waitFor("is one command and no shell")
+	alice.waitFor("runs a single command, not a shell")
 	alice.line("clear; trl attach --detach-key ctrl-t " + direct)
 	alice.waitFor("ctrl-t detaches")
-	alice.keys(detach) // is an ordinary key now, which ends cat
+	alice.keys(detach) // now an ordinary key, which ends cat
 	alice.waitFor("has ended: its command was killed by SIGQUIT")
 }
 
-// A person takes the tour to its end, and another leaves it.
+// One person takes the tour to its end, another leaves it.
 func TestPersonTakesTheTour(t *testing.T) {
 	o := newTerminalRig(t)
 	alice := o.window("alice", 40, 100)
 	alice.line("trl quickstart")
 	for i, key := range []string{"Enter", "Enter", "Space", "Enter", "x", "Enter"} {
-		if key == "x" { // is no answer
+		if key == "x" { // not an answer
 			alice.keys(key)
 			key = "Enter"
 		}
-		alice.waitFor(fmt.Sprintf(`(?s)%d/7 .*\[Enter goes on, q ends\]$`, i+1))
+		alice.waitFor(fmt.Sprintf(`(?s)%d/7 .*\[Enter continues, q quits\]$`, i+1))
 		alice.keys(key)
 	}
 	alice.waitFor(`has the rest\.\n% $`)
@@ -456,16 +460,16 @@ func TestPersonTakesTheTour(t *testing.T) {
 	bob := o.window("bob", 40, 100)
 	for _, key := range []string{"q", "C-c", "C-d"} {
 		bob.line("clear; NO_COLOR=1 trl quickstart")
-		bob.waitFor(`(?s)1/7 .*\[Enter goes on, q ends\]$`)
+		bob.waitFor(`(?s)1/7 .*\[Enter continues, q quits\]$`)
 		bob.keys(key)
 		bob.waitFor(`^% $`)
 		bob.line("clear; echo status $?")
 		bob.waitFor("^status 0$")
 	}
-	// While a command runs the key is a signal.
+	// While a command runs, ctrl-c is a signal.
 	bob.line("clear; trl quickstart; echo status $?")
 	for i := range 3 {
-		bob.waitFor(fmt.Sprintf(`(?s)%d/7 .*\[Enter goes on, q ends\]$`, i+1))
+		bob.waitFor(fmt.Sprintf(`(?s)%d/7 .*\[Enter continues, q quits\]$`, i+1))
 		bob.keys("Enter")
 	}
 	bob.waitFor(`4321 & sleep 4321`)

@@ -32,20 +32,20 @@ const (
 	mallory = 64002
 )
 
-// victims are those who must not be deceived.
+// victims are the users that mallory attacks.
 var victims = map[string]int{"root": root, "alice": alice}
 
 // machine is the part of a machine that these users share.
 type machine struct {
 	t      *testing.T
-	dir    string // root's, and everybody may look into it
-	binary string // root's
+	dir    string // owned by root, readable by all
+	binary string // owned by root
 }
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		trltest.Need(t, errors.New("only root can be several users"))
+		trltest.Need(t, errors.New("only root can run processes as several users"))
 	}
 	built, err := trltest.Binary()
 	if err != nil {
@@ -63,7 +63,7 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// mkdir makes a directory of a user.
+// mkdir creates a directory owned by a user.
 func (m *machine) mkdir(uid int, mode fs.FileMode, names ...string) string {
 	m.t.Helper()
 	dir := filepath.Join(append([]string{m.dir}, names...)...)
@@ -73,7 +73,7 @@ func (m *machine) mkdir(uid int, mode fs.FileMode, names ...string) string {
 	return dir
 }
 
-// write makes a file of a user.
+// write creates a file owned by a user.
 func (m *machine) write(uid int, mode fs.FileMode, path, text string) string {
 	m.t.Helper()
 	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chown(path, uid, uid), os.Chmod(path, mode)); err != nil {
@@ -82,7 +82,7 @@ func (m *machine) write(uid int, mode fs.FileMode, path, text string) string {
 	return path
 }
 
-// home is where a user's own things are.
+// home returns a user's home directory.
 func (m *machine) home(uid int) string {
 	m.t.Helper()
 	dir := filepath.Join(m.dir, "home-"+strconv.Itoa(uid))
@@ -92,7 +92,7 @@ func (m *machine) home(uid int) string {
 	return dir
 }
 
-// as makes a command of a user.
+// as returns a command that runs as a user.
 func (m *machine) as(uid int, name string, args ...string) *exec.Cmd {
 	m.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -103,7 +103,7 @@ func (m *machine) as(uid int, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// trl runs a command line of a user to its end, and returns all that it wrote.
+// trl runs a command line as a user to its end, and returns all its output.
 func (m *machine) trl(uid int, args ...string) (said string, err error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), patient)
@@ -119,12 +119,12 @@ func (m *machine) trl(uid int, args ...string) (said string, err error) {
 	err = cmd.Wait()
 	hung.Stop()
 	if !stop() {
-		err = nil // it went on, as one does that serves
+		err = nil // it kept running, as a daemon does
 	}
 	return out.String(), err
 }
 
-// refused runs a command line that must fail with the words.
+// mustRefuse runs a command line that must fail with the given words.
 func (m *machine) mustRefuse(uid int, words string, args ...string) {
 	m.t.Helper()
 	if said, err := m.trl(uid, args...); err == nil || !strings.Contains(said, words) {
@@ -132,7 +132,7 @@ func (m *machine) mustRefuse(uid int, words string, args ...string) {
 	}
 }
 
-// does runs a command line that must succeed, and returns what it wrote.
+// mustRun runs a command line that must succeed, and returns its output.
 func (m *machine) mustRun(uid int, args ...string) string {
 	m.t.Helper()
 	said, err := m.trl(uid, args...)
@@ -142,7 +142,7 @@ func (m *machine) mustRun(uid int, args ...string) string {
 	return strings.TrimSpace(said)
 }
 
-// server is a daemon of a user, by the process that holds its sessions.
+// server is a daemon of a user; the process is its holder.
 type server struct {
 	*exec.Cmd
 	log    bytes.Buffer
@@ -181,7 +181,8 @@ func (m *machine) serve(uid int, binary, socket string, args ...string) *server 
 	}
 }
 
-// stranger is mallory's process behind a socket. It tells what it is sent.
+// impostor is mallory's process behind a socket. It reports how many bytes it
+// is sent.
 type impostor struct {
 	*exec.Cmd
 	said *bufio.Scanner
@@ -190,8 +191,8 @@ type impostor struct {
 
 const impostorVariable = "TRL_TEST_STRANGER"
 
-// As the stranger this test program listens on descriptor 3, and writes a line
-// for each connection with the number of bytes that came over it.
+// As the impostor this test program listens on descriptor 3, and prints the
+// number of bytes that each connection sent.
 func init() {
 	if os.Getenv(impostorVariable) == "" {
 		return
@@ -219,8 +220,8 @@ func init() {
 
 const olderVariable = "TRL_TEST_OLDER"
 
-// As an older daemon this test program serves on descriptor 3, and knows nothing
-// but what `trl upgrade` asks before it asks for the upgrade.
+// As an older daemon this test program serves on descriptor 3, and knows only
+// the methods that `trl upgrade` calls before the upgrade.
 func init() {
 	if os.Getenv(olderVariable) == "" {
 		return
@@ -232,7 +233,7 @@ func init() {
 				ID     json.RawMessage `json:"id"`
 				Method string          `json:"method"`
 			}
-			_ = json.Unmarshal(lines.Bytes(), &request) // what it is not, it does not know
+			_ = json.Unmarshal(lines.Bytes(), &request) // invalid requests get an error below
 			answer := `"error":{"code":-32601,"message":"no such method","data":{"code":"METHOD_NOT_FOUND"}}`
 			switch request.Method {
 			case api.MethodSystemInfo:
@@ -257,8 +258,9 @@ func init() {
 	os.Exit(1)
 }
 
-// An older daemon, which does not know system.upgrade, is sent SIGHUP by way of
-// its holder: here that is this process. What the lock names is not run.
+// `trl upgrade` sends an older daemon, which does not know system.upgrade, a
+// SIGHUP through its holder: here that is this process. The program named in
+// the lock is not run.
 func TestUpgradeOfAnOlderDaemon(t *testing.T) {
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -289,7 +291,7 @@ func TestUpgradeOfAnOlderDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "listening\n" {
-			t.Fatalf("the daemon says %q, %v", line, err)
+			t.Fatalf("the daemon printed %q, %v", line, err)
 		}
 		t.Cleanup(func() {
 			_ = cmd.Process.Kill() // it may have ended
@@ -313,19 +315,19 @@ func TestUpgradeOfAnOlderDaemon(t *testing.T) {
 	select {
 	case <-signals:
 	case err := <-ended:
-		t.Fatalf("nobody was signalled: %v\n%s", err, out.String())
+		t.Fatalf("no signal was sent: %v\n%s", err, out.String())
 	}
-	_ = first.Process.Kill() // as its holder does when it has checked the program
+	_ = first.Process.Kill() // as its holder does after checking the program
 	start()
 	if err := <-ended; err != nil || !strings.Contains(out.String(), "older has taken over from older") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	if _, err := os.Stat(mark); err == nil {
-		t.Error("the program that the lock names was run")
+		t.Error("the program named in the lock was run")
 	}
 }
 
-// strangerAt makes a socket of owner at path, at which mallory listens.
+// impostorAt creates a socket of owner at path, on which mallory listens.
 func (m *machine) impostorAt(path string, owner int) *impostor {
 	m.t.Helper()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -353,15 +355,15 @@ func (m *machine) impostorAt(path string, owner int) *impostor {
 	})
 	s := &impostor{Cmd: cmd, said: bufio.NewScanner(out), path: path}
 	if !s.said.Scan() || s.said.Text() != "listening" {
-		m.t.Fatalf("the stranger says %q", s.said.Text())
+		m.t.Fatalf("the impostor printed %q", s.said.Text())
 	}
 	return s
 }
 
-// got returns how many bytes others have sent to the stranger.
+// got returns how many bytes clients have sent to the impostor.
 func (s *impostor) got(t *testing.T) (bytes int) {
 	t.Helper()
-	// It takes one connection after the other: this is the last.
+	// It accepts one connection at a time: this is the last.
 	const last = 54321
 	conn, err := net.Dial("unix", s.path)
 	if err == nil {
@@ -381,11 +383,11 @@ func (s *impostor) got(t *testing.T) (bytes int) {
 		}
 		bytes += n
 	}
-	t.Fatal("the stranger has ended")
+	t.Fatal("the impostor has exited")
 	return 0
 }
 
-// startOf is when a process was started, in the nanoseconds that a lock has.
+// startOf returns when a process was started, in nanoseconds as in a lock.
 func startOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -400,12 +402,12 @@ func startOf(t *testing.T, pid int) int64 {
 	return ticks * int64(10*time.Millisecond)
 }
 
-// lockText is what the lock of a holder says.
+// lockText returns the contents of a holder's lock.
 func lockText(host string, started int64, program string) string {
 	return fmt.Sprintf("trl-holder %s %d 2 1 1\n%s\n", host, started, program)
 }
 
-// hostOf is a name of a host whose parent is that process.
+// hostOf returns a host name whose parent is that process.
 func hostOf(pid int) string { return fmt.Sprintf("%d-0001-%x", pid, pidNamespace()) }
 
 func pidNamespace() uint64 {
@@ -416,8 +418,8 @@ func pidNamespace() uint64 {
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-// evil is a program that leaves a mark when it is run, and says that it could
-// take over.
+// maliciousProgram creates a program that leaves a mark when it is run, and
+// claims that it could take over.
 func (m *machine) maliciousProgram() (program string, ran func() bool) {
 	dir := m.mkdir(mallory, 0o777, "evil")
 	program = m.write(mallory, 0o755, filepath.Join(dir, "program"), "#!/bin/sh\n: >"+dir+"/ran.$$\necho trl-can-read 1 99 v9\n")
@@ -427,8 +429,8 @@ func (m *machine) maliciousProgram() (program string, ran func() bool) {
 	}
 }
 
-// A socket in a directory that others can write to is refused, sticky or not, by
-// daemons and by clients: there another user may have been first.
+// Daemons and clients refuse a socket in a directory that others can write to,
+// sticky or not: another user may have created it first.
 func TestSocketAmongStrangers(t *testing.T) {
 	for name, uid := range victims {
 		for kind, mode := range map[string]fs.FileMode{"sticky": 0o777 | fs.ModeSticky, "plain": 0o777} {
@@ -472,8 +474,8 @@ func TestStrangerBehindTheSocket(t *testing.T) {
 	}
 }
 
-// Root may use a daemon of another user in that user's own directory; nobody else
-// may, and a third user's process there is refused to root too.
+// Root may use a daemon of another user in that user's own directory; no one
+// else may, and root refuses a third user's process there too.
 func TestRootUsesADaemonOfAnother(t *testing.T) {
 	m := newMachine(t)
 	socket := filepath.Join(m.mkdir(alice, 0o755, "own"), "s")
@@ -483,7 +485,7 @@ func TestRootUsesADaemonOfAnother(t *testing.T) {
 	}
 	id := m.mustRun(root, "--socket", socket, "session", "create")
 	m.mustRun(root, "--socket", socket, "run", "-s", id, "--", "n=5")
-	if said := m.mustRun(root, "--socket", socket, "upgrade"); !strings.Contains(said, "1 session lives on") {
+	if said := m.mustRun(root, "--socket", socket, "upgrade"); !strings.Contains(said, "1 session continues") {
 		t.Error(said)
 	}
 	if said := m.mustRun(root, "--socket", socket, "stop", "--keep"); !strings.Contains(said, fmt.Sprintf("kept by process %d", s.Process.Pid)) {
@@ -492,7 +494,7 @@ func TestRootUsesADaemonOfAnother(t *testing.T) {
 	m.mustRefuse(root, "belongs to another user", "serve", "--socket", socket)
 	m.serve(alice, m.binary, socket)
 	if said := m.mustRun(alice, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != "5" {
-		t.Errorf("the session says %q", said)
+		t.Errorf("the session printed %q", said)
 	}
 	m.mustRefuse(mallory, "", "--socket", socket, "run", "--", "true")
 	if said := m.mustRun(root, "--socket", socket, "stop"); !strings.Contains(said, "1 session is ended") {
@@ -500,9 +502,9 @@ func TestRootUsesADaemonOfAnother(t *testing.T) {
 	}
 	<-s.exited
 	socket = filepath.Join(filepath.Dir(socket), "third")
-	stranger := m.impostorAt(socket, alice)
+	third := m.impostorAt(socket, alice)
 	m.mustRefuse(root, "belongs to another user (uid 64002)", "--socket", socket, "run", "--", "true")
-	if n := stranger.got(t); n > 0 {
+	if n := third.got(t); n > 0 {
 		t.Errorf("mallory was sent %d bytes", n)
 	}
 }
@@ -535,12 +537,12 @@ func TestWhatALockNamesIsVerified(t *testing.T) {
 			m.mustRefuse(uid, not, "--socket", alone, "stop")
 			m.mustRefuse(uid, not, "--socket", alone, "stop", "--keep")
 			m.mustRefuse(uid, not, "serve", "--socket", alone)
-			// where it seems to wait for one
+			// where a daemon seems to be awaited
 			m.write(uid, 0o600, alone+".lock", strings.Replace(text, " 2 1 1\n", " 2 0 0\n", 1))
 			m.mustRefuse(uid, not, "--socket", alone, "stop")
 			m.mustRefuse(uid, not, "serve", "--socket", alone)
 
-			// beside one
+			// with a daemon
 			socket := filepath.Join(dir, "s")
 			s := m.serve(uid, m.binary, socket)
 			m.write(uid, 0o600, socket+".lock", text)
@@ -548,7 +550,7 @@ func TestWhatALockNamesIsVerified(t *testing.T) {
 			m.mustRefuse(uid, not, "--socket", socket, "stop", "--keep")
 			select {
 			case <-ended:
-				t.Error("a process that has nothing to do with it was signalled")
+				t.Error("an unrelated process was signalled")
 			case <-s.exited:
 				t.Error("the daemon has ended")
 			default:
@@ -557,7 +559,7 @@ func TestWhatALockNamesIsVerified(t *testing.T) {
 	}
 }
 
-// What a lock says of the dead does not end the sessions of the living.
+// A lock that names a live host as dead does not end its sessions.
 func TestLivingHostIsNotEnded(t *testing.T) {
 	for name, uid := range victims {
 		for _, cgroup := range []string{"auto", "off"} {
@@ -566,16 +568,16 @@ func TestLivingHostIsNotEnded(t *testing.T) {
 				dir := m.mkdir(uid, 0o755, "own")
 				socket, other := filepath.Join(dir, "s"), filepath.Join(dir, "other")
 				s := m.serve(uid, m.binary, socket, "--cgroup", cgroup)
-				card, err := os.ReadFile(socket + ".lock")
+				lock, err := os.ReadFile(socket + ".lock")
 				if err != nil {
 					t.Fatal(err)
 				}
-				host := strings.Fields(string(card))[1]
+				host := strings.Fields(string(lock))[1]
 				began := startOf(t, s.Process.Pid)
 				for i, started := range []int64{began, 1} {
-					words := []string{"it does not hold the sessions of this socket", "nothing of it was ended"}[i]
-					// Without a session there is nothing to tell it by but its number
-					// and its undertaker.
+					words := []string{"it does not hold the sessions of this socket", "nothing was killed"}[i]
+					// Without a session it can be recognised only by its number
+					// and its cleaner.
 					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
 					m.mustRefuse(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
 					id := m.mustRun(uid, "--socket", socket, "session", "create")
@@ -583,7 +585,7 @@ func TestLivingHostIsNotEnded(t *testing.T) {
 					m.write(uid, 0o600, other+".lock", lockText(host, started, m.binary))
 					m.mustRefuse(uid, words, "serve", "--socket", other, "--cgroup", cgroup)
 					if said := m.mustRun(uid, "--socket", socket, "run", "-s", id, "--", "echo $n"); said != strconv.Itoa(i) {
-						t.Errorf("the session says %q", said)
+						t.Errorf("the session printed %q", said)
 					}
 				}
 				m.mustRun(uid, "--socket", socket, "run", "--", "true")
@@ -592,7 +594,8 @@ func TestLivingHostIsNotEnded(t *testing.T) {
 	}
 }
 
-// Directories above the socket, and the configuration file, count as well.
+// The directories above the socket and the configuration file are checked as
+// well.
 func TestPathsOfOthers(t *testing.T) {
 	for name, uid := range victims {
 		t.Run(name, func(t *testing.T) {
@@ -624,8 +627,8 @@ func TestPathsOfOthers(t *testing.T) {
 	}
 }
 
-// An upgrade runs the program at the path by which the holder was started, if
-// nobody else could have put it there, and never one that a file names.
+// An upgrade runs the program at the path from which the holder was started, if
+// no one else could have put it there, and never one that a file names.
 func TestProgramOfAnUpgrade(t *testing.T) {
 	for name, uid := range victims {
 		t.Run(name, func(t *testing.T) {
@@ -641,16 +644,16 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 				_, rest, _ := strings.Cut(m.mustRun(uid, "--socket", socket, "--json", "info"), `"pid": `)
 				return strings.Split(rest, ",")[0]
 			}
-			for i := range 2 { // also when the holder has become another program
+			for i := range 2 { // also after the holder has executed another program
 				before := pid()
-				card, err := os.ReadFile(socket + ".lock")
+				lock, err := os.ReadFile(socket + ".lock")
 				if err != nil {
 					t.Fatal(err)
 				}
-				first, _, _ := strings.Cut(string(card), "\n")
+				first, _, _ := strings.Cut(string(lock), "\n")
 				m.write(uid, 0o600, socket+".lock", first+"\n"+program+"\n")
 				if said := m.mustRun(uid, "--socket", socket, "upgrade"); !strings.Contains(said, "has taken over") || ran() {
-					t.Errorf("upgrade %d: %s; the program that the lock names ran: %t", i, said, ran())
+					t.Errorf("upgrade %d: %s; the program named in the lock ran: %t", i, said, ran())
 				}
 				if now := pid(); now == before {
 					t.Errorf("upgrade %d: the daemon is the same", i)
@@ -665,7 +668,7 @@ func TestProgramOfAnUpgrade(t *testing.T) {
 				}
 				m.mustRefuse(uid, words, "--socket", socket, "upgrade", "--timeout", "10s")
 				if now := pid(); now != before {
-					t.Errorf("%s: it was replaced all the same", words)
+					t.Errorf("%s: the daemon was replaced anyway", words)
 				}
 				if err := errors.Join(os.Chown(path, uid, uid), os.Chmod(path, info.Mode())); err != nil {
 					t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// attachOptions is what `trl attach` was told.
+// attachOptions are the flags of `trl attach`.
 type attachOptions struct {
 	write, readOnly bool
 	detach          keyFlag
@@ -24,19 +24,20 @@ func (a *app) attachCommand() *cobra.Command {
 	o := attachOptions{detach: defaultDetach}
 	cmd := &cobra.Command{
 		Use:   "attach SESSION",
-		Short: "Look at a session's terminal, and type on it",
-		Long: "Show the terminal of a session that was made with --tty, and type on it, until the\n" +
-			"detach key is pressed. The session goes on.\n\n" +
-			"While you type, others are refused and told who you are. It is read-only if the\n" +
-			"session is a shell, which is somebody's, if somebody else is typing, or has within\n" +
-			"the last minute: then q leaves, and --write takes over.",
+		Short: "Show a session's terminal and type on it",
+		Long: "Show the terminal of a session that was created with --tty. You type on it until\n" +
+			"you press the detach key; the session keeps running.\n\n" +
+			"While you type, other clients can't, and they see your name. It is read-only when\n" +
+			"the session is a shell (another client runs commands in it), or when someone else\n" +
+			"is typing or typed within the last minute. Then q quits, and --write takes the\n" +
+			"keyboard.",
 		Example:           "  trl attach $id\n  trl attach --write $id        # take the keyboard from whoever has it",
 		ValidArgsFunction: a.completeSessions,
 	}
 	cmd.DisableFlagsInUseLine = true
-	cmd.Flags().BoolVarP(&o.write, "write", "w", false, "type, and take the keyboard from whoever has it")
-	cmd.Flags().BoolVarP(&o.readOnly, "read-only", "r", false, "only look")
-	cmd.Flags().Var(&o.detach, "detach-key", "the `KEY` that detaches")
+	cmd.Flags().BoolVarP(&o.write, "write", "w", false, "take the keyboard, from another client if necessary")
+	cmd.Flags().BoolVarP(&o.readOnly, "read-only", "r", false, "never type")
+	cmd.Flags().Var(&o.detach, "detach-key", "detach with `KEY`")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if o.write && o.readOnly {
 			return usage("--write and --read-only exclude each other")
@@ -46,11 +47,11 @@ func (a *app) attachCommand() *cobra.Command {
 	return cmd
 }
 
-// keyFlag is a key on the command line, such as ctrl-\. It is the byte that the
-// key sends.
+// keyFlag is a control key on the command line, such as ctrl-\. Its value is
+// the byte that the key sends.
 type keyFlag byte
 
-// defaultDetach is ctrl-\, which few programs want and shells don't.
+// defaultDetach is ctrl-\: few programs use it, and shells don't.
 const defaultDetach keyFlag = 0x1c
 
 func (k *keyFlag) String() string {
@@ -60,10 +61,10 @@ func (k *keyFlag) String() string {
 	return "ctrl-" + strings.ToLower(string(rune(*k|0x40)))
 }
 
-// Type is what stands for the value in the help.
+// Type returns the placeholder for the value in help texts.
 func (*keyFlag) Type() string { return "key" }
 
-// Set reads the value.
+// Set parses a key name such as ctrl-t or ^t.
 func (k *keyFlag) Set(text string) error {
 	name, ok := strings.CutPrefix(strings.ToLower(text), "ctrl-")
 	if !ok {
@@ -77,8 +78,8 @@ func (k *keyFlag) Set(text string) error {
 	return nil
 }
 
-// attachment is a person at a session's terminal. Its fields belong to the
-// goroutine of attach.
+// attachment is a user attached to a session's terminal. Its fields belong to
+// the goroutine that runs attach.
 type attachment struct {
 	app     *app
 	options *attachOptions
@@ -88,14 +89,15 @@ type attachment struct {
 	display *display
 	keys    *keyboard
 
-	typing  bool   // what is typed goes to the session
-	reason  string // it does not: why
-	exec    string // the command that runs; "": none
+	typing  bool   // keys go to the session
+	reason  string // why not, if typing is false
+	exec    string // the running command; "" if there is none
 	updates chan update
-	done    chan error // the follower has ended
+	done    chan error // receives the follower's error when it returns
 }
 
-// told is something that the attachment hears of from another goroutine.
+// update is a message to the attachment from another goroutine. One field is
+// set.
 type update struct {
 	info  *api.SessionInfo
 	event *api.SessionEvent
@@ -105,9 +107,9 @@ type update struct {
 func (a *app) attach(ctx context.Context, o *attachOptions, session string) error {
 	if !isTerminal(a.stdin) || !isTerminal(a.stdout) {
 		return localError{api.Errorf(api.CodeInvalidRequest, "`trl attach` needs a terminal as its stdin and stdout").
-			WithHint("`trl screen %s` prints what is on the session's terminal, and `trl exec output --follow EXEC` what a command writes", session)}
+			WithHint("`trl screen %s` prints the session's screen; `trl exec output --follow EXEC` prints a command's output", session)}
 	}
-	ctx, cancel := context.WithCancel(ctx) // when the keyboard is given back too
+	ctx, cancel := context.WithCancel(ctx) // canceled after the keyboard is released
 	defer cancel()
 	c, err := a.connect(ctx)
 	if err != nil {
@@ -131,27 +133,29 @@ func (a *app) attach(ctx context.Context, o *attachOptions, session string) erro
 	return t.finish(t.run(ctx, *info.TTY))
 }
 
-// attachable refuses a session that has nothing to attach to.
+// attachable returns an error for a session that cannot be attached to.
 func attachable(info *api.SessionInfo) error {
 	id := visible(info.SessionID)
 	if info.TTY == nil {
-		hint := fmt.Sprintf("`trl exec list %s` lists its commands, and `trl exec output --follow EXEC` follows one", id)
+		hint := fmt.Sprintf("`trl exec list %s` lists its commands; `trl exec output --follow EXEC` follows one", id)
 		if len(info.Argv) == 0 {
-			hint += fmt.Sprintf("; `trl shell %s` works in it", id)
+			hint += fmt.Sprintf("; `trl shell %s` opens a prompt in it", id)
 		}
 		return localError{api.Errorf(api.CodeInvalidRequest, "session %s has no terminal", id).WithHint("%s", hint)}
 	}
 	if info.State == api.StateTerminated {
 		return localError{api.Errorf(api.CodeSessionTerminated, "session %s %s", id, (&sessionEnded{info.Terminated}).Error()).
-			WithHint("`trl screen %s` prints what was on its terminal last", id)}
+			WithHint("`trl screen %s` prints its last screen", id)}
 	}
 	return nil
 }
 
-// recently is for how long a session counts as somebody's who has typed in it.
+// recentTyping is how long after the last key a session counts as in use by
+// whoever typed.
 const recentTyping = time.Minute
 
-// decide takes the keyboard, if that disturbs nobody or is what was asked for.
+// claimKeyboard takes the keyboard if the options ask for it, or if that
+// disturbs no one.
 func (t *attachment) claimKeyboard(ctx context.Context, info *api.SessionInfo) error {
 	o := t.options
 	switch {
@@ -164,9 +168,9 @@ func (t *attachment) claimKeyboard(ctx context.Context, info *api.SessionInfo) e
 	case info.Held != nil:
 		t.reason = visible(info.Held.Holder) + " is typing"
 	case len(info.Argv) == 0:
-		t.reason = "its commands are somebody's"
+		t.reason = "another client runs commands"
 	case info.TypedAt != nil && time.Since(info.TypedAt.Time) < recentTyping:
-		t.reason = fmt.Sprintf("somebody typed %s ago", formatDuration(time.Since(info.TypedAt.Time)))
+		t.reason = fmt.Sprintf("someone typed %s ago", formatDuration(time.Since(info.TypedAt.Time)))
 	default:
 		err := t.keys.take(ctx, false)
 		by, held := leaseHolder(err)
@@ -179,10 +183,10 @@ func (t *attachment) claimKeyboard(ctx context.Context, info *api.SessionInfo) e
 	return nil
 }
 
-// run shows the session, whose terminal has a size, until the person leaves or it
-// ends.
+// run shows the session, whose terminal has the given size, until the user
+// leaves or the session ends.
 func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
-	defer t.keys.release() // before it is said that the person has left
+	defer t.keys.release() // before the message about detaching
 	local, err := t.app.newLocalTerminal()
 	if err != nil {
 		return err
@@ -193,24 +197,25 @@ func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
 		size = local.size()
 	}
 	t.local, t.display = local, newDisplay(local, size)
-	t.app.exitTerminalIfDaemonSilent(ctx, t.client, local, "") // the display says what undoes it
+	t.app.exitTerminalIfDaemonSilent(ctx, t.client, local, "") // the display resets the terminal itself
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tell := func(what update) {
+	send := func(u update) {
 		select {
-		case t.updates <- what:
+		case t.updates <- u:
 		case <-ctx.Done():
 		}
 	}
-	t.keys.onError = func(err error) { tell(update{err: err}) }
+	t.keys.onError = func(err error) { send(update{err: err}) }
 	t.keys.setExec(t.exec)
 	if t.typing {
-		// An error is told by what is typed; the size is only how it looks.
+		// Ignore the error: typing reports it, and the size only affects the
+		// look.
 		_ = t.keys.resize(ctx, size)
 	}
 	t.keys.run(ctx, local.start)
 	f := follower{client: t.client, session: t.session, display: t.display, notify: func(info *api.SessionInfo, event *api.SessionEvent) {
-		tell(update{info: info, event: event})
+		send(update{info: info, event: event})
 	}}
 	local.start(func() { t.done <- f.run(ctx) })
 	local.start(t.display.run)
@@ -221,11 +226,11 @@ func (t *attachment) run(ctx context.Context, size api.TTYSize) error {
 	return err
 }
 
-// errDetached is how an attachment ends by the person's wish.
+// errDetached reports that the user detached.
 var errDetached = errors.New("detached")
 
-// resizePause is how long a window has to keep its size before the session
-// hears of it: programs redraw everything each time.
+// resizeDelay is how long a window must keep its size before the session is
+// resized: programs redraw everything each time.
 const resizeDelay = 50 * time.Millisecond
 
 func (t *attachment) loop(ctx context.Context) error {
@@ -249,31 +254,31 @@ func (t *attachment) loop(ctx context.Context) error {
 			size := t.local.size()
 			t.display.resize(size)
 			if t.typing {
-				t.local.start(func() { _ = t.keys.resize(ctx, size) }) // as above
+				t.local.start(func() { _ = t.keys.resize(ctx, size) }) // as in run
 			}
-		case what := <-t.updates:
-			t.handleUpdate(what)
+		case u := <-t.updates:
+			t.handleUpdate(u)
 		case err := <-t.done:
 			return err
 		}
 	}
 }
 
-// typed does what the person wants with keys.
+// handleKeys sends keys to the session, or acts on those that leave.
 func (t *attachment) handleKeys(b []byte) error {
 	before, _, detach := strings.Cut(string(b), string(rune(t.options.detach)))
 	switch {
 	case !t.typing:
-		// Several keys come at once when this program was kept waiting.
+		// Several keys arrive at once if this program was kept waiting.
 		if detach || strings.HasSuffix(before, "q") || strings.HasSuffix(before, "\x03") {
 			return errDetached
 		}
 		t.display.notice(t.statusText())
 		return nil
 	case before != "" && t.exec == "":
-		t.display.notice(fmt.Sprintf("no command is running: what you type goes nowhere (`trl shell %s` runs one)", t.session))
+		t.display.notice(fmt.Sprintf("no command is running, so your keys are dropped (`trl shell %s` runs one)", t.session))
 	case before != "" && !t.keys.enqueue([]byte(before)):
-		t.display.notice("the program does not read what is typed: this was not taken")
+		t.display.notice("the program does not read its input; your last keys were dropped")
 	}
 	if detach {
 		return errDetached
@@ -281,20 +286,20 @@ func (t *attachment) handleKeys(b []byte) error {
 	return nil
 }
 
-// hear takes in what happened.
-func (t *attachment) handleUpdate(what update) {
+// handleUpdate applies an update from another goroutine.
+func (t *attachment) handleUpdate(u update) {
 	switch {
-	case what.err != nil:
-		t.inputRefused(what.err)
-	case what.info != nil:
-		t.setExec(what.info.ExecID, what.info.State)
+	case u.err != nil:
+		t.inputRefused(u.err)
+	case u.info != nil:
+		t.setExec(u.info.ExecID, u.info.State)
 		if t.typing {
 			t.keys.recheck()
-		} else if !t.options.readOnly && what.info.Held != nil {
-			t.reason = visible(what.info.Held.Holder) + " is typing"
+		} else if !t.options.readOnly && u.info.Held != nil {
+			t.reason = visible(u.info.Held.Holder) + " is typing"
 		}
-	case what.event != nil:
-		t.handleEvent(what.event)
+	case u.event != nil:
+		t.handleEvent(u.event)
 	}
 }
 
@@ -309,7 +314,7 @@ func (t *attachment) handleEvent(e *api.SessionEvent) {
 	case api.EventHeld:
 		if t.typing {
 			if e.Holder != t.keys.holder {
-				t.keys.recheck() // it may be from before this hold
+				t.keys.recheck() // the event may predate this lease
 			}
 			return
 		}
@@ -317,12 +322,13 @@ func (t *attachment) handleEvent(e *api.SessionEvent) {
 		t.display.notice(t.statusText())
 	case api.EventReleased:
 		if !t.typing {
-			t.reason = "nobody is typing now"
+			t.reason = "no one is typing now"
 		}
 	}
 }
 
-// runs notes which command runs, if any.
+// setExec records which command runs; exec is ignored unless the session is
+// running.
 func (t *attachment) setExec(exec string, state api.State) {
 	if state != api.StateRunning {
 		exec = ""
@@ -331,13 +337,13 @@ func (t *attachment) setExec(exec string, state api.State) {
 	t.keys.setExec(exec)
 }
 
-// refused says why something was not typed.
+// inputRefused tells the user why keys were not sent.
 func (t *attachment) inputRefused(err error) {
 	if lost, ok := errors.AsType[errLeaseLost](err); ok {
 		t.typing = false
-		t.reason = "the keyboard was given up"
+		t.reason = "the keyboard was released"
 		if lost.by != "" {
-			t.reason = lost.by + " has taken over"
+			t.reason = lost.by + " took the keyboard"
 		}
 		t.display.notice(t.statusText())
 		return
@@ -347,12 +353,13 @@ func (t *attachment) inputRefused(err error) {
 		message = visible(refused.Message)
 	}
 	if unreachable(err) {
-		message = "the connection to the daemon is lost, and maybe what you typed last"
+		message = "lost the connection to the daemon, and maybe your last keys"
 	}
 	t.display.notice(message)
 }
 
-// describe says who types, and how to leave. It fits in 80 columns, mostly.
+// statusText says who types and how to leave. It fits in 80 columns unless a
+// name is long.
 func (t *attachment) statusText() string {
 	var parts []string
 	if t.display != nil {
@@ -364,24 +371,25 @@ func (t *attachment) statusText() string {
 	case t.typing:
 		parts = append(parts, fmt.Sprintf("you are typing; %s detaches", t.options.detach.String()))
 	case t.options.readOnly:
-		parts = append(parts, "read-only; q leaves")
+		parts = append(parts, "read-only; q quits")
 	default:
-		parts = append(parts, "read-only: "+t.reason+"; q leaves, --write takes over")
+		parts = append(parts, "read-only: "+t.reason+". q quits, --write takes the keyboard")
 	}
 	if t.exec == "" {
-		parts = append(parts, "no command runs")
+		parts = append(parts, "no command is running")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// leave says how it ended, now that the terminal is the person's again.
+// finish reports how the attachment ended. The terminal must have been
+// restored.
 func (t *attachment) finish(err error) error {
 	if ended, ok := errors.AsType[*sessionEnded](err); ok {
 		fmt.Fprintf(t.app.stderr, "trl: session %s %s\n", t.session, ended.Error())
 		return nil
 	}
 	if errors.Is(err, errDetached) {
-		fmt.Fprintf(t.app.stderr, "trl: detached; `trl attach %s` comes back\n", t.session)
+		fmt.Fprintf(t.app.stderr, "trl: detached; `trl attach %s` attaches again\n", t.session)
 		return nil
 	}
 	return err

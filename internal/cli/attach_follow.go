@@ -10,18 +10,18 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// follower keeps a display true to a session, through the end of a command and
-// the beginning of the next, changes of size, gaps, and lost connections.
+// follower keeps a display up to date with a session, across commands, changes
+// of size, gaps, and lost connections.
 type follower struct {
 	client  *client.Client
 	session string
 	display *display
-	// happened is told how the session is, first by an info and then by events.
-	// It is called by one goroutine.
+	// notify receives the session's state: first an info, then events. It is
+	// called from one goroutine.
 	notify func(*api.SessionInfo, *api.SessionEvent)
 }
 
-// sessionEnded is how following a session ends if nobody ends it before.
+// sessionEnded is the error that following returns when the session ends.
 type sessionEnded struct{ terminated *api.Terminated }
 
 func (e *sessionEnded) Error() string {
@@ -41,22 +41,22 @@ func (e *sessionEnded) Error() string {
 	return "has ended"
 }
 
-// What is shown has fallen behind, and is to be fetched anew.
+// The display is out of date and must be fetched again.
 var (
-	errStale    = errors.New("the screen must be fetched anew")
+	errStale    = errors.New("the screen must be fetched again")
 	errNextExec = errors.New("another command has started")
 )
 
 const (
-	// awayTime is how long a daemon that can't be reached is looked for: a
-	// laptop that changes its network, a daemon behind a tunnel that is made anew.
+	// reconnectTimeout is how long to look for a daemon that can't be reached:
+	// a laptop changes its network, or a tunnel to the daemon is reestablished.
 	reconnectTimeout  = time.Minute
 	reconnectInterval = 500 * time.Millisecond
 )
 
 // run follows the session until it ends, or ctx does.
 func (f *follower) run(ctx context.Context) error {
-	var since time.Time // of a connection that is lost
+	var since time.Time // when the connection was lost; zero if it is not
 	for {
 		err := f.watch(ctx, func() { since = time.Time{} })
 		if ctx.Err() != nil || !unreachable(err) {
@@ -68,15 +68,15 @@ func (f *follower) run(ctx context.Context) error {
 		if time.Since(since) > reconnectTimeout {
 			return err
 		}
-		f.display.notice("the connection to the daemon is lost; trying again")
+		f.display.notice("lost the connection to the daemon; reconnecting")
 		if !pause(ctx, reconnectInterval) {
 			return ctx.Err()
 		}
 	}
 }
 
-// unreachable reports whether an error says nothing but that the daemon can't
-// be reached now.
+// unreachable reports whether err means only that the daemon can't be reached
+// now.
 func unreachable(err error) bool {
 	return errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)
 }
@@ -92,7 +92,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watch follows the session for as long as it is told what happens to it.
+// watch follows the session while its event stream lasts. It calls works each
+// time the screen has been fetched.
 func (f *follower) watch(ctx context.Context, works func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -118,7 +119,7 @@ func (f *follower) watch(ctx context.Context, works func()) error {
 			}
 		}
 	})
-	past := "" // the command whose output is over, for another has started
+	past := "" // the previous command, if another one has started
 	for {
 		at, err := f.fetchScreen(ctx, past)
 		if err != nil {
@@ -137,12 +138,13 @@ func (f *follower) watch(ctx context.Context, works func()) error {
 }
 
 const (
-	// A command is known to run a moment before the terminal is its own.
+	// A command counts as running a moment before its output is the terminal's.
 	execStartTimeout  = time.Second
 	execStartInterval = 5 * time.Millisecond
 )
 
-// fetch gets the screen, of a later command than the one that is past.
+// fetchScreen returns the screen. If past is not empty it waits a moment for
+// the screen of a later command.
 func (f *follower) fetchScreen(ctx context.Context, past string) (*api.SessionScreenResult, error) {
 	for began := time.Now(); ; {
 		at, err := f.client.Screen(ctx, api.SessionScreenParams{SessionID: f.session, Format: api.ScreenANSI})
@@ -155,7 +157,7 @@ func (f *follower) fetchScreen(ctx context.Context, past string) (*api.SessionSc
 	}
 }
 
-// inform tells how the session is now.
+// notifyInfo reports the session's current state.
 func (f *follower) notifyInfo(ctx context.Context) error {
 	info, err := f.client.SessionInfo(ctx, api.SessionParams{SessionID: f.session})
 	if err != nil {
@@ -168,13 +170,13 @@ func (f *follower) notifyInfo(ctx context.Context) error {
 	return nil
 }
 
-// until shows what is written after a screen, until that is not the way any
-// more: errStale or errNext.
+// streamUntilStale shows the output that follows the screen at, until the
+// screen must be fetched again: errStale or errNextExec.
 func (f *follower) streamUntilStale(ctx context.Context, at *api.SessionScreenResult, events <-chan *api.SessionEvent, lost <-chan error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	written := make(chan error, 1)
 	f.display.terminal.start(func() { written <- f.followOutput(ctx, at) })
-	// Nothing old may be shown after the screen that is fetched next.
+	// Output from before must not be shown after the next screen.
 	defer func() {
 		cancel()
 		<-written
@@ -218,7 +220,7 @@ func (f *follower) ended(ctx context.Context, event *api.SessionEvent) error {
 	return &sessionEnded{&api.Terminated{Reason: event.Reason}}
 }
 
-// written shows what is written after a screen.
+// followOutput shows what is written after the screen at.
 func (f *follower) followOutput(ctx context.Context, at *api.SessionScreenResult) error {
 	for {
 		if at.ExecID == "" { // no command has run yet
@@ -234,10 +236,11 @@ func (f *follower) followOutput(ctx context.Context, at *api.SessionScreenResult
 	}
 }
 
-// lookTime is how often a screen is fetched whose next output is not known.
+// refetchInterval is how often the screen is fetched when its next output can't
+// be streamed.
 const refetchInterval = 500 * time.Millisecond
 
-// look has the screen fetched after a while, if nothing happens before.
+// waitForRefetch waits for refetchInterval and returns errStale.
 func (f *follower) waitForRefetch(ctx context.Context) error {
 	if !pause(ctx, refetchInterval) {
 		return ctx.Err()
@@ -245,27 +248,28 @@ func (f *follower) waitForRefetch(ctx context.Context) error {
 	return errStale
 }
 
-// errFlood says that more is written than a person can see.
-var errFlood = errors.New("output comes faster than it can be seen")
+// errFlood reports that output arrives faster than a person can read.
+var errFlood = errors.New("output arrives faster than it can be shown")
 
 const (
-	// More than floodBytes within floodTime are not fetched to be scrolled away:
-	// whole screens are, a few dozen times a second. It is ten times what a
-	// large screen that is redrawn all the time takes.
+	// More than floodBytes within floodWindow are not streamed just to be
+	// scrolled away: whole screens are fetched instead, a few dozen times a
+	// second. The limit is ten times what a large screen that redraws
+	// constantly needs.
 	floodBytes     = 512 << 10
 	floodWindow    = 200 * time.Millisecond
 	sampleInterval = 33 * time.Millisecond
 )
 
-// stream shows output byte by byte: that of the command, and then what the
-// processes that it left write.
+// stream shows output byte by byte: that of the command, then that of processes
+// it left running.
 func (f *follower) stream(ctx context.Context, at *api.SessionScreenResult) error {
 	st, err := f.client.Attach(ctx, api.ExecAttachParams{ExecID: at.ExecID, From: at.Offset})
 	if err != nil {
 		if api.IsCode(err, api.CodeOutputGone) {
 			return errStale
 		}
-		if api.IsCode(err, api.CodeExecNotFound) { // it was long ago, and is forgotten
+		if api.IsCode(err, api.CodeExecNotFound) { // it has expired
 			return f.waitForRefetch(ctx)
 		}
 		return err
@@ -290,7 +294,7 @@ func (f *follower) stream(ctx context.Context, at *api.SessionScreenResult) erro
 	return f.followAfterExit(ctx, st.ExecID(), st.Next())
 }
 
-// chunk shows a piece of output.
+// showChunk shows a piece of output and returns its length.
 func (f *follower) showChunk(chunk api.Chunk) (int, error) {
 	switch chunk.Type {
 	case api.ChunkExit:
@@ -306,7 +310,7 @@ func (f *follower) showChunk(chunk api.Chunk) (int, error) {
 	return len(data), nil
 }
 
-// rest shows what is written after the end of a command.
+// followAfterExit shows what is written after the command's exit.
 func (f *follower) followAfterExit(ctx context.Context, exec string, from int64) error {
 	for {
 		got, err := f.client.Output(ctx, api.ExecOutputParams{ExecID: exec, From: from, WaitMS: pollWait})
@@ -330,8 +334,8 @@ func (f *follower) followAfterExit(ctx context.Context, exec string, from int64)
 	}
 }
 
-// sample shows whole screens until the output pauses. Then the screen is not
-// likely to be in the middle of an escape sequence, and streaming can go on.
+// sampleScreens shows whole screens until the output pauses. The screen is then
+// unlikely to be in the middle of an escape sequence, and streaming can resume.
 func (f *follower) sampleScreens(ctx context.Context, at *api.SessionScreenResult) (*api.SessionScreenResult, error) {
 	for {
 		if !pause(ctx, sampleInterval) {

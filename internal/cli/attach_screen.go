@@ -10,35 +10,37 @@ import (
 )
 
 const (
-	// frameTime is how often a person's terminal is painted at most: no screen
-	// shows more, and a flood of output costs no more than this.
+	// frameInterval is the shortest time between two paints of the local
+	// terminal: no screen shows more, and a flood of output costs no more than
+	// this.
 	frameInterval = time.Second / 60
-	// noticeTime is how long a notice hides a part of the screen: long enough
-	// to be read twice.
+	// noticeDuration is how long a notice covers a part of the screen: long
+	// enough to be read twice.
 	noticeDuration = 4 * time.Second
-	// syncTime is how long a program may be in the middle of a redraw before
-	// what there is of it is shown: it may have died there.
+	// syncTimeout is how long a program may be in the middle of a synchronized
+	// redraw before the partial screen is shown: the program may have died
+	// there.
 	syncTimeout = 150 * time.Millisecond
 )
 
-// display shows a session's screen on a person's terminal. Any goroutine may
-// call it; what it shows is painted by the one in run alone, so that a terminal
-// that takes nothing holds up nobody else.
+// display shows a session's screen on the local terminal. It is safe for
+// concurrent use. Only the goroutine in run paints, so that a terminal that
+// accepts no output blocks no one else.
 type display struct {
 	terminal *localTerminal
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below, except wake
 	screen      *vt.Screen
 	view        *vt.View
 	overlay     vt.Painting
-	noticeUntil time.Time // when the notice goes away; zero: there is none
-	syncSince   time.Time // since when the program has been redrawing; zero: it is not
-	finished    bool      // the terminal was given back
+	noticeUntil time.Time // when the notice disappears; zero if there is none
+	syncSince   time.Time // start of a synchronized redraw; zero if there is none
+	finished    bool      // the terminal has been restored
 
-	wake chan struct{} // something is to be painted
+	wake chan struct{} // there is something to paint
 }
 
-// newDisplay makes a display for a session's terminal of that size.
+// newDisplay returns a display for a session's terminal of the given size.
 func newDisplay(to *localTerminal, of api.TTYSize) *display {
 	size := to.size()
 	return &display{
@@ -47,7 +49,7 @@ func newDisplay(to *localTerminal, of api.TTYSize) *display {
 	}
 }
 
-// change does something to what is shown.
+// update calls fn with mu held and wakes the painter.
 func (d *display) update(fn func()) {
 	d.mu.Lock()
 	fn()
@@ -58,16 +60,16 @@ func (d *display) update(fn func()) {
 	}
 }
 
-// feed takes what was written to the session's terminal.
+// feed applies bytes that were written to the session's terminal.
 func (d *display) feed(b []byte) {
 	d.update(func() {
-		_, _ = d.screen.Write(b) // it takes everything
-		d.screen.Answers()       // whom a program asks, the daemon decides
+		_, _ = d.screen.Write(b) // it never fails
+		d.screen.Answers()       // discard them: the daemon answers the program's queries
 		d.trackSync()
 	})
 }
 
-// replace takes the session's screen as it is now.
+// setScreen replaces the screen with a fetched one.
 func (d *display) setScreen(r *api.SessionScreenResult) {
 	screen := vt.New(vt.Config{Rows: r.Rows, Cols: r.Cols})
 	_, _ = screen.Write([]byte(r.Text))
@@ -86,12 +88,12 @@ func (d *display) trackSync() {
 	}
 }
 
-// resize makes room for a person's terminal of another size.
+// resize adapts the view to a new size of the local terminal.
 func (d *display) resize(size api.TTYSize) {
 	d.update(func() { d.view.Resize(size.Rows, size.Cols) })
 }
 
-// cropped reports whether the person's terminal shows a part of the screen only.
+// cropped reports whether the local terminal shows only a part of the screen.
 func (d *display) cropped() (shown, of api.TTYSize, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,17 +102,18 @@ func (d *display) cropped() (shown, of api.TTYSize, is bool) {
 	return api.TTYSize{Rows: rows, Cols: cols}, of, rows < of.Rows || cols < of.Cols
 }
 
-// notice shows a line for a while.
+// notice shows a line for noticeDuration.
 func (d *display) notice(text string) {
 	d.update(func() { d.overlay.Notice, d.noticeUntil = text, time.Now().Add(noticeDuration) })
 }
 
-// status says what is shown where there is room, and whether the person types.
+// status sets the status line, shown where there is room, and whether the user
+// types.
 func (d *display) status(text string, typing bool) {
 	d.update(func() { d.overlay.Status, d.overlay.Typing = text, typing })
 }
 
-// run paints until the terminal takes no more.
+// run paints until writing to the terminal fails.
 func (d *display) run() {
 	d.mu.Lock()
 	begin := d.view.Begin()
@@ -120,9 +123,9 @@ func (d *display) run() {
 	for err == nil {
 		out, again := d.paint()
 		if err = d.terminal.write(out); err != nil {
-			return // who is to know hears that the terminal is gone
+			return // the reader notices as well that the terminal is gone
 		}
-		time.Sleep(frameInterval) // the next frame; nothing waits for this
+		time.Sleep(frameInterval) // pace frames; no one waits for this
 		if again == 0 {
 			<-d.wake
 			continue
@@ -134,8 +137,8 @@ func (d *display) run() {
 	}
 }
 
-// paint returns what to write now, and when to paint even if nothing happens; 0
-// is never.
+// paint returns what to write now, and when to paint again even if nothing
+// happens; 0 means never.
 func (d *display) paint() (out []byte, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,11 +159,11 @@ func (d *display) paint() (out []byte, again time.Duration) {
 			return nil, again
 		}
 	}
-	// Of its own, for it is written while end may use the view.
+	// A copy, because it is written while end may use the view.
 	return bytes.Clone(d.view.Paint(d.screen, d.overlay)), again
 }
 
-// end returns what gives the terminal back; nothing is painted after it.
+// end returns the bytes that restore the terminal; nothing is painted after it.
 func (d *display) end() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()

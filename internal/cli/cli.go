@@ -1,9 +1,8 @@
-// Package cli is the command line of TRL.
+// Package cli implements the command line of TRL.
 //
-// But for `serve`, which runs the daemon, every command is a client as any
-// other: it speaks through the client package and has no way around it. What a
-// command writes for people is a table or a line; with --json it is the
-// daemon's answer as it came.
+// Except for `serve`, which runs the daemon, every command is a client like any
+// other: it uses the client package and has no other access. Commands print a
+// table or a line for people, and with --json the daemon's answer unchanged.
 package cli
 
 import (
@@ -28,8 +27,8 @@ import (
 // version is set by the linker; see buildVersion.
 var version string
 
-// buildVersion is the version of this binary: the one it was linked with, or
-// that of the module it was installed from.
+// buildVersion returns the version of this binary: the one it was linked with,
+// or that of the module it was installed from.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -40,21 +39,21 @@ func buildVersion() string {
 	return "devel"
 }
 
-// app is one run of the program: where it reads and writes, and what was said
-// on its command line. Commands are its methods.
+// app is one run of the program: its streams and its global flags. Commands are
+// its methods.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environment    daemon.Environment
 	exit           func(status int) // ends the process at once
 
-	socket        string // --socket; "" if not given
-	address       string // --address, likewise
+	socket        string // --socket; "" if not set
+	address       string // --address; "" if not set
 	json          bool   // --json
-	heldDaemon    bool   // this is the daemon of a holder
-	checkOnly     bool   // it only says whether it could be
-	resumedHolder bool   // this is a holder that was another program before
-	holderStarted bool   // Hold was reached
+	heldDaemon    bool   // run as the daemon of a holder
+	checkOnly     bool   // only report whether this binary can be the daemon
+	resumedHolder bool   // run as a holder that executed this binary
+	holderStarted bool   // becomeHolder was called
 }
 
 // Main runs the program and returns its exit status.
@@ -90,21 +89,21 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "trl",
 		Short: "Shell sessions for AI agents",
-		Long: "TRL runs commands in shell sessions that keep their directory, their variables\n" +
-			"and their processes under control. `trl serve` is the daemon; the other commands\n" +
-			"speak to it.",
-		Example: "  trl quickstart                   take a tour of a minute\n" +
+		Long: "TRL runs commands in shell sessions that keep their directory and variables, and\n" +
+			"keeps track of every process they start. `trl serve` runs the daemon; the other\n" +
+			"commands talk to it.",
+		Example: "  trl quickstart                   take a one-minute tour\n" +
 			"  trl serve --detach               start the daemon\n" +
 			"  trl run -- ls -l                 run one command\n" +
-			"  id=$(trl session create)         start a session\n" +
+			"  id=$(trl session create)         create a session\n" +
 			"  trl run -s $id -- 'cd /usr; ls'  run a command in it\n" +
-			"  trl session destroy $id          end it, with all its processes",
+			"  trl session destroy $id          destroy it and all its processes",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's Unix socket is at `PATH` (also TRL_SOCKET)")
-	root.PersistentFlags().StringVar(&a.address, "address", "", "the daemon is at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the\ntoken in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print the daemon's answer, and errors, as JSON")
+	root.PersistentFlags().StringVar(&a.socket, "socket", "", "connect to the daemon's Unix socket at `PATH` (also TRL_SOCKET)")
+	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with\nthe token in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, suggestFlag(cmd, err)) })
 	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
 		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
@@ -115,12 +114,12 @@ func (a *app) rootCommand() *cobra.Command {
 	return root
 }
 
-// group makes a command that only has others under it: alone it shows its
-// help, and a word that is none of them is an error.
+// group turns cmd into a command that only has subcommands: alone it prints its
+// help, and an unknown subcommand is an error.
 func (a *app) group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.DisableFlagsInUseLine = true
-	cmd.SuggestionsMinimumDistance = 2 // slips of the pen
+	cmd.SuggestionsMinimumDistance = 2 // typos
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cmd.Help()
@@ -133,25 +132,25 @@ func (a *app) group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// action is a command that takes what args says and then does something; an
-// error of fn is a failure and not wrong usage.
+// action returns a RunE function that checks the arguments with args and then
+// calls fn; an error of fn is a failure, not wrong usage.
 func action(args cobra.PositionalArgs, fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, words []string) error {
-		if err := args(cmd, words); err != nil {
+	return func(cmd *cobra.Command, list []string) error {
+		if err := args(cmd, list); err != nil {
 			return err
 		}
-		return asFailure(fn(cmd.Context(), words))
+		return asFailure(fn(cmd.Context(), list))
 	}
 }
 
-// words wants exactly the arguments that are named.
+// exactArgs requires exactly the named arguments.
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return usage("%s is missing", names[len(args)])
 		}
 		if len(args) > len(names) {
-			return usage("%q is one argument too many", args[len(names)])
+			return usage("unexpected argument %q", args[len(names)])
 		}
 		for i, name := range names {
 			if err := checkKind(name, args[i]); err != nil {
@@ -162,8 +161,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// socketPath is where the daemon is: a flag, a variable, the configuration
-// file or the default, in this order.
+// socketPath returns the daemon's socket: from the flag, the environment, the
+// configuration file or the default, in this order.
 func (a *app) socketPath() (string, error) {
 	flags := map[string]string{}
 	if a.socket != "" {
@@ -176,7 +175,7 @@ func (a *app) socketPath() (string, error) {
 	return cfg.Socket, nil
 }
 
-// daemonAddress is where the daemon is, if not on a socket of this machine.
+// daemonAddress returns the daemon's address, or "" if it is on a local socket.
 func (a *app) daemonAddress() string {
 	if a.address == "" && a.socket == "" {
 		return os.Getenv(daemon.AddressVariable)
@@ -184,7 +183,7 @@ func (a *app) daemonAddress() string {
 	return a.address
 }
 
-// connect opens a connection to the daemon, and waits until it answers.
+// connect opens a connection to the daemon and waits until it answers.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if address := a.daemonAddress(); address != "" {
 		c, err := client.DialWith(ctx, address, client.Options{Patience: dialPatience, Token: os.Getenv(daemon.TokenVariable)})
@@ -205,25 +204,26 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 		return nil, a.noDaemonError(path, err)
 	}
 	if c, err = checkedClient(ctx, c, path); errors.Is(err, client.ErrNoDaemon) {
-		return nil, a.noDaemonError(path, err) // it has gone since
+		return nil, a.noDaemonError(path, err) // it has gone since the dial
 	}
 	return c, err
 }
 
-// greeted is a connection to a daemon that has answered.
+// checkedClient returns c once the daemon has answered, and closes it
+// otherwise.
 func checkedClient(ctx context.Context, c *client.Client, where string) (*client.Client, error) {
 	if err := pingDaemon(ctx, c, where); err != nil {
-		_ = c.Close() // it says nothing that err does not
+		_ = c.Close() // err says more
 		return nil, err
 	}
 	return c, nil
 }
 
-// patience is how long a daemon that went away is looked for: a person waits.
+// dialPatience is how long to look for a daemon that went away: a person waits.
 const dialPatience = 3 * time.Second
 
-// ask calls one method on a connection of its own. The answer is printed as it
-// is with --json, and else shown by show.
+// callAndShow calls one method on a new connection. With --json it prints the
+// raw answer, otherwise it calls show.
 func callAndShow[T any](ctx context.Context, a *app, method string, params any, show func(*T) error) error {
 	c, err := a.connect(ctx)
 	if err != nil {
@@ -244,8 +244,8 @@ func callAndShow[T any](ctx context.Context, a *app, method string, params any, 
 	return show(&result)
 }
 
-// printJSON writes one JSON value, indented: programs don't mind, and people
-// look at it too, on a terminal that must not obey what is in it.
+// printJSON writes one indented JSON value: programs don't mind, and people
+// read it on a terminal, which must not interpret its contents.
 func (a *app) printJSON(raw json.RawMessage) error {
 	var out bytes.Buffer
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
@@ -256,7 +256,7 @@ func (a *app) printJSON(raw json.RawMessage) error {
 	return err
 }
 
-// isTerminal says whether a person is at the other end.
+// isTerminal reports whether stream is a terminal.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -11,11 +11,11 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// completePatience is how long a completion may ask the daemon: a person waits
-// at the prompt, and is offered what was found by then.
+// completionTimeout is how long a completion may ask the daemon: a person waits
+// at the prompt and is offered what was found by then.
 const completionTimeout = time.Second
 
-// completeSessions offers the ids of the living sessions.
+// completeSessions offers the ids of sessions that have not ended.
 func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	a.eachSession(func(_ context.Context, _ *client.Client, s *api.Session) {
@@ -26,14 +26,14 @@ func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]s
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeExecs offers the ids of the commands of the living sessions, each
-// with how it ended.
+// completeExecs offers the ids of the commands of those sessions, each with its
+// outcome.
 func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	a.eachSession(func(ctx context.Context, c *client.Client, s *api.Session) {
 		list, err := c.ExecList(ctx, api.SessionParams{SessionID: s.SessionID})
 		if err != nil {
-			return // it has just ended, or time is up
+			return // it has just ended, or the time is up
 		}
 		for _, e := range list.Execs {
 			if strings.HasPrefix(e.ExecID, prefix) {
@@ -44,8 +44,8 @@ func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]stri
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// eachSession calls fn for each living session. Where there is no daemon there
-// is nothing to offer, and no place to say so.
+// eachSession calls fn for each session that has not ended. Without a daemon
+// there is nothing to offer, and a completion can't report errors.
 func (a *app) eachSession(fn func(context.Context, *client.Client, *api.Session)) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()

@@ -20,14 +20,14 @@ func (a *app) doctorCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check this machine and its daemon, and say what to do",
-		Long: "Check this machine, and the daemon on it if there is one: what it needs of the\n" +
-			"kernel, limits, permissions, directories, shells. Nothing is changed.\n\n" +
-			"A note is something to know, a problem something to mend, with a command for it.\n" +
-			"The exit status is 1 if there is a problem. Run it as the user that runs the daemon.",
+		Short: "Check this machine and its daemon for problems",
+		Long: "Check this machine, and its daemon if one is running: kernel features, limits,\n" +
+			"permissions, directories, shells. It changes nothing.\n\n" +
+			"A note is good to know; a problem needs fixing and comes with a command to run.\n" +
+			"The exit status is 1 if there is a problem. Run it as the user who runs the daemon.",
 		Example: "  trl doctor\n  sudo -u trl trl --socket /run/trl/trl.sock doctor",
 	}
-	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE` of the daemon (also TRL_CONFIG)")
+	cmd.Flags().StringVar(&file, "config", "", "the daemon's configuration `FILE` (also TRL_CONFIG)")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		return a.showFindings(a.examine(ctx, file))
 	})
@@ -46,13 +46,13 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 		if !refused {
 			found = append(found, doctor.Finding{Check: "settings", Grade: doctor.Problem, Message: err.Error(), Run: "trl serve --help"})
 		}
-		// What the file does not spoil still counts.
+		// Settings that the file does not break still count.
 		if cfg, err = daemon.Load(daemon.Sources{Flags: flags, Environment: a.environment, File: os.DevNull}); err != nil {
 			cfg = daemon.Defaults(a.environment)
 		}
 		cfg.File = ""
 		if refused {
-			cfg.File = refusal.Path // the doctor says what is wrong with it
+			cfg.File = refusal.Path // the doctor reports what is wrong with it
 		}
 	}
 	return append(found, doctor.Examine(ctx, doctor.Target{

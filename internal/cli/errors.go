@@ -19,17 +19,17 @@ import (
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
-// The exit statuses that are not a command's. `run` has its own for failures
-// of TRL, so that they are told from those of the command.
+// Exit statuses that are not a command's. `run` has its own status for failures
+// of TRL, to distinguish them from the command's.
 const (
 	statusFailed    = 1
 	statusUsage     = 2
-	statusTimedOut  = 124 // as of timeout(1)
-	statusRunFailed = 125 // as of env(1) and timeout(1)
-	statusSignal    = 128 // and the number of the signal
+	statusTimedOut  = 124 // as timeout(1) does
+	statusRunFailed = 125 // as env(1) and timeout(1) do
+	statusSignal    = 128 // plus the signal number
 )
 
-// failure is an error of a command that was called rightly.
+// failure is an error of a command whose usage was correct.
 type failure struct {
 	err    error
 	status int
@@ -38,7 +38,8 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// failed marks an error as a failure, unless it is marked already.
+// asFailure wraps err in a failure, unless it already determines the exit
+// status.
 func asFailure(err error) error {
 	if err == nil || hasExitStatus(err) {
 		return err
@@ -57,12 +58,12 @@ func hasExitStatus(err error) bool {
 	return ok
 }
 
-// exitStatus ends the program with a status and without a word.
+// exitStatus exits with a status and prints nothing.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// usageError is a command line that makes no sense.
+// usageError reports an invalid command line.
 type usageError struct{ message string }
 
 func (e *usageError) Error() string { return e.message }
@@ -71,10 +72,10 @@ func usage(format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...)}
 }
 
-// meant is the flag that was meant by one that does not exist.
+// suggestFlag returns a suggestion for the unknown flag in err, or "".
 func suggestFlag(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || len(unknown.GetSpecifiedName()) < 3 { // of one letter any other is near
+	if !ok || len(unknown.GetSpecifiedName()) < 3 { // any letter is close to a single letter
 		return ""
 	}
 	var known []string
@@ -85,38 +86,39 @@ func suggestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// checkKind says so if an id is one of another kind of thing.
+// checkKind returns an error if id is of another kind: an exec for a session,
+// or the reverse.
 func checkKind(kind, id string) error {
 	switch {
 	case kind == "EXEC" && strings.HasPrefix(id, "s-"):
-		return usage("%s is a session; `trl exec list %s` shows its commands", id, id)
+		return usage("%s is a session; `trl exec list %s` lists its commands", id, id)
 	case kind == "SESSION" && strings.HasPrefix(id, "e-"):
-		return usage("%s is a command; `trl session list` shows the sessions", id)
+		return usage("%s is a command; `trl session list` lists the sessions", id)
 	}
 	return nil
 }
 
-// localError is an error of this program's own, in the form of the daemon's.
-// For people it goes without its code.
+// localError is an error of this program in the form of the daemon's. It is
+// printed without its code.
 type localError struct{ api *api.Error }
 
 func (e localError) Error() string { return e.api.Error() }
 func (e localError) Unwrap() error { return e.api }
 
-// refused is the error of a path, or of a process behind it, that is another
-// user's.
+// refusalError reports a path, or a process behind it, that belongs to another
+// user.
 func refusalError(r *trust.Refusal) error {
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s", r.Message).WithHint("%s", r.Hint)}
 }
 
-// noDaemon explains why there is no connection.
+// noDaemonError explains why there is no connection.
 func (a *app) noDaemonError(path string, err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
 		return refusalError(refusal)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s is another user's, or its directory is", path).
-			WithHint("run this as that user, as in `sudo -u USER trl …`; or `trl serve --socket PATH &` starts a daemon of your own")}
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s or its directory belongs to another user", path).
+			WithHint("run this as that user, as in `sudo -u USER trl …`, or start your own daemon: `trl serve --socket PATH &`")}
 	}
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot reach a daemon on %s: %w", path, err)}
@@ -131,13 +133,13 @@ func (a *app) noDaemonError(path string, err error) error {
 	return localError{none}
 }
 
-// notThere is that nobody could be reached at an address that was given.
+// unreachableError reports that nothing could be reached at the given address.
 func unreachableError(err error) *api.Error {
 	return api.Errorf(api.CodeRuntimeUnavailable, "%w", err).
-		WithHint("the address is http://HOST:PORT, where `trl serve --http HOST:PORT` serves, or unix:PATH")
+		WithHint("use http://HOST:PORT for a daemon started with `trl serve --http HOST:PORT`, or unix:PATH")
 }
 
-// report says what went wrong, and returns the exit status.
+// report prints err and returns the exit status.
 func (a *app) report(at *cobra.Command, err error) int {
 	if err == nil {
 		return 0
@@ -150,12 +152,12 @@ func (a *app) report(at *cobra.Command, err error) int {
 		return f.status
 	}
 	a.printError(localError{api.Errorf(api.CodeInvalidParams, "%w", err).
-		WithHint("`%s --help` shows how it is used", at.CommandPath())})
+		WithHint("run `%s --help`", at.CommandPath())})
 	return statusUsage
 }
 
-// printError writes an error for a person, or with --json as the error object
-// of the contract.
+// printError prints err for a person, or with --json as the contract's error
+// object.
 func (a *app) printError(err error) {
 	var e *api.Error
 	showCode := false
@@ -164,9 +166,9 @@ func (a *app) printError(err error) {
 	case ok:
 		e = local.api
 	case errors.Is(err, client.ErrNoDaemon):
-		e = unreachableError(err) // over HTTP the first call finds out
+		e = unreachableError(err) // over HTTP only the first call notices
 	case errors.Is(err, client.ErrClosed) && !api.IsCode(err, api.CodeUnauthorized):
-		// The daemon may have said why before it closed, which err repeats.
+		// The daemon may have given a reason before it closed; err repeats it.
 		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}
 	default:
 		if e, showCode = errors.AsType[*api.Error](err); !showCode {
@@ -182,7 +184,7 @@ func (a *app) printError(err error) {
 	fmt.Fprint(a.stderr, describe(e, showCode))
 }
 
-// describe is an error in a line, and its hint in another.
+// describe formats an error as one line, followed by a line for its hint.
 func describe(e *api.Error, showCode bool) string {
 	var b strings.Builder
 	b.WriteString("trl: " + visible(e.Message))
@@ -203,8 +205,8 @@ func describe(e *api.Error, showCode bool) string {
 	return b.String()
 }
 
-// forPeople puts a hint that was written for a caller of the API into the
-// words of the command line.
+// forPeople rewrites a hint for callers of the API in terms of the command
+// line.
 func forPeople(hint string) string {
 	return strings.NewReplacer(
 		api.MethodSessionCreate, "`trl session create`",

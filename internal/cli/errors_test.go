@@ -12,16 +12,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
-// What keeps a person from a daemon is told with the next thing to type.
+// An error that keeps a user from a daemon comes with the next command to type.
 func TestHintsAboutSockets(t *testing.T) {
 	a := &app{}
 	for want, err := range map[string]error{
 		"hint: run this as that user":       a.noDaemonError("/run/x", fmt.Errorf("dial: %w", fs.ErrPermission)),
 		"hint: `trl serve --detach` starts": a.noDaemonError("/run/x", client.ErrNoDaemon),
-		"hint: it can be used as it":        serveError(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
+		"hint: use it as it is":             serveError(fmt.Errorf("%w on /run/x", daemon.ErrServing)),
 		"hint: `trl serve --socket":         serveError(fmt.Errorf("listen: %w", fs.ErrPermission)),
 		"trl: something else\n":             serveError(errors.New("something else")),
-		"hint: the address is http://":      client.ErrNoDaemon,
+		"hint: use http://HOST:PORT":        client.ErrNoDaemon,
 	} {
 		var out bytes.Buffer
 		a.stderr = &out
@@ -31,6 +31,6 @@ func TestHintsAboutSockets(t *testing.T) {
 		}
 	}
 	if serveError(nil) != nil {
-		t.Error("no error became one")
+		t.Error("serveError(nil) is not nil")
 	}
 }

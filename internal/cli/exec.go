@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) execCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "exec", Short: "Look at the commands of a session, and cancel one"}
+	cmd := &cobra.Command{Use: "exec", Short: "List, read and cancel the commands of a session"}
 	cmd.AddCommand(a.execListCommand(), a.execOutputCommand(), a.execCancelCommand())
 	return a.group(cmd)
 }
@@ -21,7 +21,7 @@ func (a *app) execCommand() *cobra.Command {
 func (a *app) execListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "list SESSION",
-		Short:             "List what runs and has run in a session",
+		Short:             "List the commands of a session",
 		Aliases:           []string{"ls"},
 		ValidArgsFunction: a.completeSessions,
 		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
@@ -39,7 +39,8 @@ func (a *app) showExecs(list *api.ExecListResult) error {
 	return t.flush()
 }
 
-// ending is how a command ended, or that it has not, in few words.
+// outcomeText describes in a few words how a command ended, or its state if it
+// has not.
 func outcomeText(e *api.ExecResult) string {
 	if e.State != api.ExecExited {
 		return string(e.State)
@@ -66,25 +67,24 @@ func (a *app) execOutputCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "output EXEC",
 		Short: "Print the output of a command, byte for byte",
-		Long: "Print the output of a command, byte for byte: its stdout to stdout, its stderr to\n" +
-			"stderr. With --json it is one answer of the daemon; the next one begins --from\n" +
-			"its \"next\".\n\n" +
-			"With --cast it is a recording that asciinema plays (asciicast v3), with the times\n" +
-			"at which the output came. Output of pipes is shown on 80x24.",
+		Long: "Print a command's output, byte for byte: its stdout to stdout, its stderr to stderr.\n" +
+			"With --json you get one answer of the daemon; pass its \"next\" to --from to continue.\n\n" +
+			"With --cast you get a recording for asciinema (asciicast v3) with the original\n" +
+			"timing. Output of pipes is shown on 80x24.",
 		Example: "  trl exec output $exec\n" +
 			"  trl exec output --cast $exec > build.cast   # asciinema play build.cast",
 		ValidArgsFunction: a.completeExecs,
 	}
-	cmd.Flags().BoolVar(&stdout, "stdout", false, "only its stdout")
-	cmd.Flags().BoolVar(&stderr, "stderr", false, "only its stderr")
-	cmd.Flags().BoolVar(&text, "text", false, "without escape sequences and with progress bars folded")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
-	cmd.Flags().Int64Var(&from, "from", 0, "begin at this `OFFSET`")
-	cmd.Flags().BoolVar(&cast, "cast", false, "as a recording for asciinema, with its times")
+	cmd.Flags().BoolVar(&stdout, "stdout", false, "only stdout")
+	cmd.Flags().BoolVar(&stderr, "stderr", false, "only stderr")
+	cmd.Flags().BoolVar(&text, "text", false, "strip escape sequences and fold progress bars")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the command ends")
+	cmd.Flags().Int64Var(&from, "from", 0, "start at `OFFSET`")
+	cmd.Flags().BoolVar(&cast, "cast", false, "print a recording for asciinema, with timing")
 	cmd.RunE = action(exactArgs("EXEC"), func(ctx context.Context, args []string) error {
 		if cast {
 			if other := firstSetFlag(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
-				return usage("--cast and --%s exclude each other: a recording is the whole output in a form of its own", other)
+				return usage("--cast and --%s exclude each other: a recording is the whole output in its own format", other)
 			}
 			return a.record(ctx, args[0], follow)
 		}
@@ -106,7 +106,7 @@ func (a *app) execOutputCommand() *cobra.Command {
 			return err
 		}
 		defer c.Close()
-		if follow && !text { // text is made of whole answers
+		if follow && !text { // the text view needs whole answers
 			st, err := c.Attach(ctx, api.ExecAttachParams{ExecID: params.ExecID, From: from})
 			if err != nil {
 				return err
@@ -122,7 +122,7 @@ func (a *app) execOutputCommand() *cobra.Command {
 	return cmd
 }
 
-// chunks writes chunks of output where they belong.
+// chunks returns a writer that sends each chunk to its stream.
 func (a *app) chunks() chunkWriter {
 	return chunkWriter{stdout: a.stdout, stderr: a.stderr}
 }
@@ -131,7 +131,7 @@ type chunkWriter struct{ stdout, stderr io.Writer }
 
 func (w chunkWriter) write(chunk api.Chunk) error {
 	if chunk.Type == api.ChunkGap {
-		fmt.Fprintf(w.stderr, "trl: %d bytes of output are missing here: they were not kept, for a quota or a full disk\n", chunk.Bytes)
+		fmt.Fprintf(w.stderr, "trl: %d bytes of output are missing here: dropped because of a quota or a full disk\n", chunk.Bytes)
 		return nil
 	}
 	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
@@ -148,7 +148,8 @@ func (w chunkWriter) write(chunk api.Chunk) error {
 	return nil
 }
 
-// writeError says that the reader of our output is gone, or its disk is full.
+// writeError reports that our output can't be written: its reader is gone, or
+// the disk is full.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return "write the output: " + e.err.Error() }
@@ -157,8 +158,8 @@ func (e *writeError) Unwrap() error { return e.err }
 func (a *app) execCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "cancel EXEC|SESSION",
-		Short:             "End a running command; its session lives on",
-		Long:              "End a running command, named by itself or by its session, which lives on. It\nreturns when the command is gone.",
+		Short:             "Cancel a running command; its session continues",
+		Long:              "Cancel a running command, given by its id or its session's. The session continues.\nIt returns once the command is gone.",
 		ValidArgsFunction: a.completeSessions,
 		RunE: action(exactArgs("EXEC or SESSION"), func(ctx context.Context, args []string) error {
 			params := api.ExecCancelParams{ExecID: args[0]}
@@ -167,7 +168,7 @@ func (a *app) execCancelCommand() *cobra.Command {
 			}
 			return callAndShow(ctx, a, api.MethodExecCancel, params, func(result *api.ExecCancelResult) error {
 				if !result.Cancelled {
-					fmt.Fprintf(a.stderr, "trl: %s had ended already\n", visible(result.ExecID))
+					fmt.Fprintf(a.stderr, "trl: %s had already ended\n", visible(result.ExecID))
 				}
 				return nil
 			})

@@ -15,7 +15,7 @@ import (
 func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",
-		Short: "Show the daemon and what it can do here",
+		Short: "Show the daemon's version, settings and capabilities",
 		RunE: action(exactArgs(), func(ctx context.Context, _ []string) error {
 			return callAndShow(ctx, a, api.MethodSystemInfo, nil, a.showInfo)
 		}),
@@ -49,7 +49,7 @@ func (a *app) showInfo(info *api.SystemInfo) error {
 func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
-		Short: "Count what the daemon does and holds",
+		Short: "Show daemon counters and memory use",
 		RunE: action(exactArgs(), func(ctx context.Context, _ []string) error {
 			return callAndShow(ctx, a, api.MethodSystemStats, nil, a.showStats)
 		}),
@@ -60,9 +60,9 @@ func (a *app) showStats(stats *api.SystemStats) error {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.stdout)
 	t.row("up", formatMilliseconds(stats.UptimeMS))
-	t.row("sessions", fmt.Sprintf("%d idle, %d running, %d ended and kept, %d in all",
+	t.row("sessions", fmt.Sprintf("%d idle, %d running, %d ended and kept, %d in total",
 		stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], stats.Sessions[api.StateTerminated], stats.SessionsTotal))
-	t.row("commands", fmt.Sprintf("%d running, %d kept, %d in all", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
+	t.row("commands", fmt.Sprintf("%d running, %d kept, %d in total", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
 	t.row("output", fmt.Sprintf("%s captured; %s held in memory, %s on disk",
 		formatSize(stats.BytesCaptured), formatSize(stats.JournalMemory), formatSize(stats.JournalSpilled)))
 	t.row("memory", formatSize(stats.Memory))
@@ -75,7 +75,7 @@ func (a *app) showStats(stats *api.SystemStats) error {
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program",
+		Short: "Print the version",
 		RunE: action(exactArgs(), func(context.Context, []string) error {
 			if !a.json {
 				fmt.Fprintln(a.stdout, "trl "+buildVersion())

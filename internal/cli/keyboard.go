@@ -16,48 +16,51 @@ import (
 )
 
 const (
-	// holdTTL is how long a session waits for a person whose machine or line
-	// has died: as long as a lost connection is looked for, a few times over.
+	// leaseTTL is how long the keyboard stays taken after the user's machine or
+	// connection has died: a few times as long as a lost connection is looked
+	// for.
 	leaseTTL = 15 * time.Second
-	// renewal leaves two attempts more before the hold ends.
+	// renewInterval leaves two more attempts before the lease expires.
 	renewInterval = leaseTTL / 3
-	// maxTyped is how much waits for a program that does not read: a large
-	// paste. What comes after it is not taken.
+	// maxQueuedInput is how much input is queued for a program that does not
+	// read: a large paste. Input beyond it is rejected.
 	maxQueuedInput = 4 << 20
 )
 
-// keyboard is the keyboard of a session: whether this program holds it, and
-// what is typed on it. It is safe for concurrent use.
+// keyboard is this program's access to a session's keyboard: the lease, if it
+// has one, and the input to send. It is safe for concurrent use.
 type keyboard struct {
 	client         *client.Client
 	session        string
-	holder         string // who this is, for others
-	answersQueries bool   // the person's terminal answers queries itself
-	// trouble is told what kept something from being typed, or that the hold is
-	// lost (errNotHeld). It is called by a goroutine of the keyboard's own.
+	holder         string // the name that other clients see
+	answersQueries bool   // the local terminal answers queries itself
+	// onError receives errors of sending input, and errLeaseLost when the lease
+	// is lost. It is called from the keyboard's own goroutines.
 	onError func(error)
 
 	mu         sync.Mutex
-	lease      string      // "": not held
-	size       api.TTYSize // that the session was given with this hold; zero: none
-	exec       string      // whom to type to; "": nobody
-	queue      []byte      // typed and not yet sent
-	eof        bool        // after that, the end of input
+	lease      string      // "" without a lease
+	size       api.TTYSize // the size set under this lease; zero if none
+	exec       string      // receives the input; "" if there is none
+	queue      []byte      // input not yet sent
+	eof        bool        // send the end of input after queue
 	sendReady  chan struct{}
 	renewReady chan struct{}
 }
 
-// errNotHeld says that the hold is another's now, or nobody's.
-type errLeaseLost struct{ by string } // by "": it ran out
+// errLeaseLost reports that the lease has expired or was taken by another
+// client.
+type errLeaseLost struct{ by string } // by is "" if it expired
 
 func (e errLeaseLost) Error() string {
 	if e.by == "" {
-		return "the hold of the keyboard has ended"
+		return "the keyboard lease has expired"
 	}
 	return e.by + " has taken the keyboard"
 }
 
-// heldBy turns the daemon's refusal into who is the reason for it.
+// leaseHolder returns who holds the keyboard, if err is the daemon's refusal
+// for that reason.
 func leaseHolder(err error) (by string, held bool) {
 	refused, ok := errors.AsType[*api.Error](err)
 	if !ok || refused.Code != api.CodeSessionHeld {
@@ -74,9 +77,10 @@ func newKeyboard(c *client.Client, session string) *keyboard {
 	}
 }
 
-// holderName says who sits here, and at which terminal, as `who` shows it.
+// holderName returns the user, host and terminal of this program, in the style
+// of `who`.
 func holderName() string {
-	name := "somebody"
+	name := "someone"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}
@@ -93,7 +97,7 @@ func holderName() string {
 	return fmt.Sprintf("%.*s@%.*s %s", room, visible(name), room, visible(host), where)
 }
 
-// run sends what is typed, and keeps the hold, until ctx is done.
+// run sends queued input and renews the lease until ctx is done.
 func (k *keyboard) run(ctx context.Context, start func(func())) {
 	start(func() {
 		tick := time.NewTicker(renewInterval)
@@ -127,7 +131,7 @@ func notify(c chan struct{}) {
 	}
 }
 
-// take takes the hold, from whoever has it if force.
+// take acquires the lease; with force it takes it from another client.
 func (k *keyboard) take(ctx context.Context, force bool) error {
 	r, err := k.client.Hold(ctx, api.SessionHoldParams{
 		SessionID: k.session, Holder: k.holder, Force: force, TTLMS: leaseTTL.Milliseconds(), Answers: k.answersQueries,
@@ -141,14 +145,14 @@ func (k *keyboard) take(ctx context.Context, force bool) error {
 	return nil
 }
 
-// held returns the lease; "" if there is none.
+// currentLease returns the lease, or "" if there is none.
 func (k *keyboard) currentLease() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lease
 }
 
-// lose notes that the hold of that lease is no more, and whether it still was.
+// dropLease forgets the lease and reports whether it was still the current one.
 func (k *keyboard) dropLease(lease string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +163,7 @@ func (k *keyboard) dropLease(lease string) bool {
 	return true
 }
 
-// recheck asks whether the hold is still this program's.
+// recheck verifies in the background that the lease is still this program's.
 func (k *keyboard) recheck() { notify(k.renewReady) }
 
 func (k *keyboard) renew(ctx context.Context) {
@@ -173,8 +177,9 @@ func (k *keyboard) renew(ctx context.Context) {
 	k.handleRefusal(ctx, lease, err)
 }
 
-// refused looks whether an error means that the hold is lost. One that ran out,
-// as while this machine slept, is taken again if nobody else has.
+// handleRefusal reports whether err means that the lease is lost. A lease that
+// expired, for example while this machine slept, is acquired again if no other
+// client has it.
 func (k *keyboard) handleRefusal(ctx context.Context, lease string, err error) bool {
 	by, is := leaseHolder(err)
 	if !is {
@@ -188,7 +193,7 @@ func (k *keyboard) handleRefusal(ctx context.Context, lease string, err error) b
 	}
 	if by == "" && k.take(ctx, false) == nil {
 		if size != (api.TTYSize{}) {
-			_ = k.resize(ctx, size) // else the next change of the window does it
+			_ = k.resize(ctx, size) // if it fails, the next window change retries
 		}
 		return true
 	}
@@ -196,7 +201,7 @@ func (k *keyboard) handleRefusal(ctx context.Context, lease string, err error) b
 	return true
 }
 
-// resize gives the session's terminal the size of the person's.
+// resize sets the session's terminal to the given size.
 func (k *keyboard) resize(ctx context.Context, size api.TTYSize) error {
 	lease := k.currentLease()
 	if lease == "" {
@@ -219,7 +224,8 @@ func (k *keyboard) resize(ctx context.Context, size api.TTYSize) error {
 	return nil
 }
 
-// to says whom to type to; "" is nobody. What was typed for another is dropped.
+// setExec selects the exec that receives input; "" means none. Input queued for
+// another one is dropped.
 func (k *keyboard) setExec(exec string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +234,7 @@ func (k *keyboard) setExec(exec string) {
 	}
 }
 
-// press types. It does not wait, and says whether there is room for it.
+// enqueue queues input without waiting, and reports whether there was room.
 func (k *keyboard) enqueue(b []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -240,7 +246,7 @@ func (k *keyboard) enqueue(b []byte) bool {
 	return true
 }
 
-// end types the end of input, after what was typed before.
+// enqueueEOF queues the end of input.
 func (k *keyboard) enqueueEOF() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -248,7 +254,7 @@ func (k *keyboard) enqueueEOF() {
 	notify(k.sendReady)
 }
 
-// send sends what was typed since the last time, in one call.
+// send sends the queued input in one call, as far as it fits.
 func (k *keyboard) send(ctx context.Context) {
 	k.mu.Lock()
 	params := api.ExecInputParams{ExecID: k.exec, Lease: k.lease, EOF: k.eof}
@@ -271,10 +277,10 @@ func (k *keyboard) send(ctx context.Context) {
 	}
 }
 
-// partingTime bounds what is done for others after a person has left.
+// releaseTimeout bounds calls that are made for others after the user has left.
 const releaseTimeout = time.Second
 
-// release gives the keyboard back. If it can't, it ends by itself.
+// release returns the lease. If the call fails, the lease expires by itself.
 func (k *keyboard) release() {
 	lease := k.currentLease()
 	if !k.dropLease(lease) {

@@ -17,14 +17,14 @@ import (
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
-// docsCommand is for who packages TRL, and in no help.
+// docsCommand is for packagers, and hidden from the help.
 func (a *app) docsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "docs", Short: "Write what is shipped with this program", Hidden: true}
+	cmd := &cobra.Command{Use: "docs", Short: "Write the documentation that ships with this program", Hidden: true}
 	manual := &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual, a page for every command",
-		Long: "Write the manual into a directory, a page for every command. The pages have the\n" +
-			"date of SOURCE_DATE_EPOCH if that is set, and depend on nothing else here.",
+		Short: "Write the manual, one page per command",
+		Long: "Write the manual to a directory, one page per command. The pages are dated by\n" +
+			"SOURCE_DATE_EPOCH if it is set, and depend on nothing else on this machine.",
 		Example: "  trl docs man share/man/man1",
 	}
 	manual.RunE = action(exactArgs("DIR"), func(_ context.Context, args []string) error {
@@ -34,7 +34,7 @@ func (a *app) docsCommand() *cobra.Command {
 	return a.group(cmd)
 }
 
-// writeManual writes the pages of every command that is shown.
+// writeManual writes a page for every visible command.
 func writeManual(dir string) error {
 	date, err := manualDate()
 	if err != nil {
@@ -43,8 +43,8 @@ func writeManual(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// Of nobody's environment: the defaults that a page names are those of any
-	// user, wherever it is written.
+	// Use a neutral environment: the defaults on a page are those of any user,
+	// wherever it is written.
 	root := (&app{environment: daemon.Environment{Home: "~", Variables: []string{"TMPDIR=/var/tmp"}}}).rootCommand()
 	root.InitDefaultCompletionCmd()
 	var write func(*cobra.Command) error
@@ -67,24 +67,24 @@ func writeManual(dir string) error {
 	return write(root)
 }
 
-// manualDate is what pages are dated: that of the sources, if who builds them
-// says so, or two builds of one source would differ.
+// manualDate returns the date of the pages: that of the sources if
+// SOURCE_DATE_EPOCH is set, or two builds of one source would differ.
 func manualDate() (string, error) {
 	date := time.Now()
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil {
-			return "", fmt.Errorf("SOURCE_DATE_EPOCH is no number of seconds")
+			return "", fmt.Errorf("SOURCE_DATE_EPOCH is not a number of seconds")
 		}
 		date = time.Unix(seconds, 0)
 	}
 	return date.UTC().Format(time.DateOnly), nil
 }
 
-// pageName is that of a command's page: trl-session-create.
+// pageName returns the name of a command's page, such as trl-session-create.
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manualPage is a page in the language of man(7).
+// manualPage is a page in man(7) markup.
 type manualPage struct {
 	bytes.Buffer
 	date string
@@ -92,7 +92,7 @@ type manualPage struct {
 
 func (p *manualPage) write(cmd *cobra.Command) {
 	fmt.Fprintf(p, ".TH %s 1 %s \"TRL %s\" \"TRL manual\"\n", roff(strings.ToUpper(pageName(cmd))), p.date, roff(buildVersion()))
-	// Words that are typed are neither hyphenated nor spread.
+	// Do not hyphenate or stretch text that is to be typed.
 	p.WriteString(".nh\n.ad l\n.SH NAME\n")
 	fmt.Fprintf(p, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	p.synopsis(cmd)
@@ -162,27 +162,27 @@ func (p *manualPage) flags(flags *pflag.FlagSet) {
 	})
 }
 
-// general is what the page of the program itself has besides.
+// commonSections writes the sections that only the program's own page has.
 func (p *manualPage) commonSections() {
 	p.WriteString(".SH ENVIRONMENT\n")
 	p.entries([][2]string{
-		{"TRL_SOCKET", "where the daemon's socket is, as --socket"},
-		{daemon.AddressVariable, "where the daemon is, as --address"},
-		{daemon.TokenVariable, "the token for a daemon that is reached over HTTP"},
+		{"TRL_SOCKET", "the daemon's socket, as --socket"},
+		{daemon.AddressVariable, "the daemon's address, as --address"},
+		{daemon.TokenVariable, "the token for a daemon over HTTP"},
 		{"TRL_…", "every setting of the daemon; see trl-serve(1)"},
 	})
 	p.WriteString(".SH FILES\n")
 	p.entries([][2]string{
-		{"~/.config/trl/config.toml", "settings of the daemon, and where clients find it"},
+		{"~/.config/trl/config.toml", "settings of the daemon, and its address for clients"},
 		{"/etc/trl/config.toml", "the same, for root"},
 	})
 	p.WriteString(".SH EXIT STATUS\n")
 	p.entries([][2]string{
-		{"0", "it was done"},
-		{strconv.Itoa(statusFailed), "it failed; the message says why, and the hint what to do"},
-		{strconv.Itoa(statusUsage), "the command line makes no sense"},
+		{"0", "success"},
+		{strconv.Itoa(statusFailed), "failure; the message says why, and the hint what to do"},
+		{strconv.Itoa(statusUsage), "invalid command line"},
 	})
-	p.text("`trl run` has the status of its command; see trl-run(1).")
+	p.text("`trl run` exits with the status of its command; see trl-run(1).")
 }
 
 func (p *manualPage) entries(rows [][2]string) {
@@ -214,7 +214,7 @@ func (p *manualPage) seeAlso(cmd *cobra.Command) {
 	}
 }
 
-// text writes paragraphs, and what is indented as it is.
+// text writes paragraphs; indented ones are kept verbatim.
 func (p *manualPage) text(text string) {
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
@@ -232,7 +232,7 @@ func (p *manualPage) text(text string) {
 	}
 }
 
-// afterHeading says whether the last line is a heading, which begins a
+// afterHeading reports whether the last line is a heading, which starts a
 // paragraph by itself.
 func (p *manualPage) afterHeading() bool {
 	lines := bytes.Split(bytes.TrimSuffix(p.Bytes(), []byte("\n")), []byte("\n"))
@@ -247,11 +247,11 @@ func (p *manualPage) verbatim(lines []string) {
 	p.WriteString(".fi\n")
 }
 
-// roff makes text mean itself on a page. What is between backticks is bold.
+// roff escapes text for roff. Text between backticks becomes bold.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`, "…", `\&...`, "→", `\(->`).Replace(text)
 	parts := strings.Split(text, "`")
-	if len(parts)%2 == 1 { // every one that opens is closed
+	if len(parts)%2 == 1 { // the backticks are balanced
 		for i := 1; i < len(parts); i += 2 {
 			parts[i] = `\fB` + parts[i] + `\fR`
 		}

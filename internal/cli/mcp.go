@@ -17,11 +17,11 @@ import (
 	"github.com/terminal-runtime/trl/internal/mcp"
 )
 
-// secretPrefix is before the names of secrets in the environment of `trl mcp`.
+// secretPrefix precedes the names of secrets in the environment of `trl mcp`.
 // Variables of TRL are never passed on to commands.
 const secretPrefix = "TRL_SECRET_"
 
-// mcpOptions is what `trl mcp` was told.
+// mcpOptions are the flags of `trl mcp`.
 type mcpOptions struct {
 	scope, shell string
 	structured   string
@@ -33,21 +33,21 @@ func (a *app) mcpCommand() *cobra.Command {
 	var o mcpOptions
 	cmd := &cobra.Command{
 		Use:   "mcp",
-		Short: "Serve the Model Context Protocol on stdin and stdout, for an agent",
-		Long: "Serve the Model Context Protocol on stdin and stdout, for an agent that starts this\n" +
-			"command. Its tools run commands in sessions of the daemon; if none runs, one is\n" +
-			"started in the background.\n\n" +
-			"Sessions belong to a scope, by default the directory this is started in: an agent\n" +
-			"that was killed and comes back there finds its sessions again.\n\n" +
-			"Variables named TRL_SECRET_NAME are secrets, which the model can give to commands\n" +
-			"by NAME and never sees.",
+		Short: "Serve MCP to an agent on stdin and stdout",
+		Long: "Serve the Model Context Protocol (MCP) on stdin and stdout, to the agent that starts\n" +
+			"this command. Its tools run commands in sessions of the daemon; if no daemon is\n" +
+			"running, it starts one in the background.\n\n" +
+			"Sessions belong to a scope, by default the current directory: an agent that was\n" +
+			"killed and restarted there finds its sessions again.\n\n" +
+			"A variable named TRL_SECRET_NAME is a secret: the model can pass it to commands by\n" +
+			"NAME, and never sees its value.",
 		Example: "  claude mcp add trl -- trl mcp\n  codex mcp add trl -- trl mcp",
 	}
-	cmd.Flags().StringVar(&o.scope, "scope", "", "whose sessions these are; default: the current directory")
-	cmd.Flags().StringVar(&o.shell, "shell", "", "`SHELL` of new sessions; default bash, or sh where there is none")
-	cmd.Flags().StringArrayVar(&o.env, "env", nil, "variable `NAME` or NAME=VALUE for new sessions, besides PATH, HOME, LANG\nand the like; may be given several times")
-	cmd.Flags().StringVar(&o.structured, "structured", string(mcp.StructuredAuto), "who gets structured content beside the text: always, never, or auto:\nclients that do not hide the text behind it")
-	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "fail if no daemon runs, instead of starting one")
+	cmd.Flags().StringVar(&o.scope, "scope", "", "scope of the sessions (default: the current directory)")
+	cmd.Flags().StringVar(&o.shell, "shell", "", "`SHELL` of new sessions (default bash, or sh if there is no bash)")
+	cmd.Flags().StringArrayVar(&o.env, "env", nil, "pass variable `NAME` or NAME=VALUE to new sessions, in addition to PATH, HOME,\nLANG and the like; may be repeated")
+	cmd.Flags().StringVar(&o.structured, "structured", string(mcp.StructuredAuto), "structuredContent in results: auto, always or never; auto omits it for clients\nthat would hide the text")
+	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "fail if no daemon is running, instead of starting one")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error { return a.serveMCP(ctx, o) })
 	return cmd
 }
@@ -56,7 +56,7 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 	switch s := mcp.Structured(o.structured); s {
 	case mcp.StructuredAuto, mcp.StructuredAlways, mcp.StructuredNever:
 	default:
-		return usage("--structured is always, never or auto")
+		return usage("--structured must be auto, always or never")
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -83,7 +83,7 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 	return mcp.ServeStdio(ctx, cfg)
 }
 
-// mcpConfig is how this agent's sessions are made.
+// mcpConfig returns the configuration of this agent's sessions.
 func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 	cfg := mcp.Config{
 		Version: buildVersion(), Scope: o.scope, Shell: o.shell, Structured: mcp.Structured(o.structured),
@@ -101,8 +101,8 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 		if secret, ok := strings.CutPrefix(name, secretPrefix); ok && secret != "" && value != "" {
 			cfg.Secrets[secret] = value
 		} else if api.IsBaseEnv(name) && name != "TERM" && name != "SHELL" {
-			// As the agent has it, and not as the daemon was started with. What
-			// the terminal is and which shell runs there is the session's own.
+			// Use the agent's value, not the one that the daemon was started
+			// with. The terminal type and the shell are the session's own.
 			cfg.Env[name] = value
 		}
 	}
@@ -111,15 +111,15 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 		cfg.Env[name] = value
 	}
 	if a.daemonAddress() != "" {
-		cfg.Cwd, cfg.Env = "", added // another machine has other directories
+		cfg.Cwd, cfg.Env = "", added // paths of this machine mean nothing there
 	}
 	return cfg, err
 }
 
-// findRuntimeDir takes the usual directory for the one that XDG_RUNTIME_DIR would
-// name, if that is not set: agents that pass few variables on are to find the
-// daemon that a person's shell finds, and to start one there. Where that variable
-// plays no part, or a daemon is found without it, nothing changes.
+// findRuntimeDir sets XDG_RUNTIME_DIR to dir, its usual value, if the variable
+// is unset: an agent that passes on few variables should find, or start, the
+// daemon that the user's shell finds. Nothing changes if the variable plays no
+// role or a daemon is found without it.
 func (a *app) findRuntimeDir(ctx context.Context, dir string) {
 	const variable = "XDG_RUNTIME_DIR"
 	info, err := os.Stat(dir)
@@ -128,7 +128,7 @@ func (a *app) findRuntimeDir(ctx context.Context, dir string) {
 	}
 	before, err := a.socketPath()
 	if err != nil {
-		return // which is told by who needs it
+		return // the next use of the path reports it
 	}
 	other := *a
 	other.environment.Variables = append(slices.Clip(other.environment.Variables), variable+"="+dir)
@@ -140,21 +140,22 @@ func (a *app) findRuntimeDir(ctx context.Context, dir string) {
 	}
 }
 
-// ownDirectory says whether it is a directory of this user, where nobody else can
-// put anything.
+// isPrivateDir reports whether info is a directory of this user that no one
+// else can write to.
 func isPrivateDir(info os.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.IsDir() && info.Mode().Perm()&0o022 == 0 && int(owner.Uid) == os.Geteuid()
 }
 
-// persistentRuntime is a client that starts the daemon again when it has ended.
+// persistentRuntime is a client that restarts the daemon after it has ended.
 type persistentRuntime struct {
 	app    *app
 	client *client.Client
 	start  bool
 }
 
-// Attach follows the output of an exec.
+// Attach follows the output of an exec and calls fn for each chunk until fn
+// returns false.
 func (r *persistentRuntime) Attach(ctx context.Context, params api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
 	st, err := r.client.Attach(ctx, params)
 	if err != nil {
@@ -176,11 +177,11 @@ func (r *persistentRuntime) Attach(ctx context.Context, params api.ExecAttachPar
 	return nil
 }
 
-// Call calls a method.
+// Call calls a method. If there is no daemon it starts one and tries again.
 func (r *persistentRuntime) Call(ctx context.Context, method string, params, result any) error {
 	err := r.client.Call(ctx, method, params, result)
 	if !r.start || !errors.Is(err, client.ErrNoDaemon) {
-		return err // else nobody has got the call
+		return err // with ErrNoDaemon the call was not sent, so it can be repeated
 	}
 	if err := r.app.ensureDaemon(ctx); err != nil {
 		return err

@@ -27,8 +27,8 @@ func TestRuntimeDirectoryIsFound(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		"there":                {mine, nil, filepath.Join(mine, "trl", "trl.sock")},
-		"not there":            {filepath.Join(mine, "no"), nil, without},
+		"exists":               {mine, nil, filepath.Join(mine, "trl", "trl.sock")},
+		"does not exist":       {filepath.Join(mine, "no"), nil, without},
 		"others can write":     {open, nil, without},
 		"the variable is set":  {mine, []string{"XDG_RUNTIME_DIR=/run/other"}, "/run/other/trl/trl.sock"},
 		"another place is set": {mine, []string{"TRL_SOCKET=/run/set.sock"}, "/run/set.sock"},

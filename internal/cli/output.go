@@ -7,15 +7,15 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// outputCalls is what copying output needs of a client.
+// outputClient is the part of a client that copying output needs.
 type outputClient interface {
 	Output(context.Context, api.ExecOutputParams) (*api.ExecOutputResult, error)
 	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
 }
 
-// followed copies the output of an exec as it comes, and returns how it ended
-// and how many bytes quota had dropped before they were copied. only names the
-// stream that is wanted; empty is all.
+// copyStream copies the output of an exec as it arrives. It returns the result
+// and the number of bytes that were dropped by a quota before they were copied.
+// only selects a stream; "" means all.
 func copyStream(st *client.Stream, to chunkWriter, only api.ChunkType) (result *api.ExecResult, missing int64, err error) {
 	for chunk, err := range st.Chunks() {
 		if err != nil {
@@ -26,36 +26,36 @@ func copyStream(st *client.Stream, to chunkWriter, only api.ChunkType) (result *
 				return nil, missing, err
 			}
 		}
-		missing += chunk.Bytes // only a gap has them
+		missing += chunk.Bytes // only set in a gap
 	}
 	return st.Result(), missing, nil
 }
 
 const (
-	// pollWait is how long one question for more output waits at the daemon.
-	// Longer would gain nothing: an empty answer is a few hundred bytes.
+	// pollWait is how long one request for more output waits at the daemon.
+	// Longer gains nothing: an empty answer is a few hundred bytes.
 	pollWait = 30_000 // ms
 	// pollBytes is how much one answer carries. It is one JSON object, which
 	// both sides hold in memory.
 	pollBytes = 1 << 20
 )
 
-// chunkSink is where chunks of output go.
+// chunkSink receives chunks of output.
 type chunkSink interface{ write(chunk api.Chunk) error }
 
-// output copies the output of one exec.
+// outputCopier copies the output of one exec.
 type outputCopier struct {
 	client outputClient
 	to     chunkSink
-	params api.ExecOutputParams // From moves on
-	follow bool                 // until the command has ended; else what is there
+	params api.ExecOutputParams // From advances
+	follow bool                 // copy until the command ends, not only what is there
 
-	missing int64 // bytes that quota had dropped before they were copied
+	missing int64 // bytes dropped by a quota before they were copied
 }
 
-// copy writes the output, and returns the result of a command that has ended.
-// It does not wait for processes that the command has left running and that
-// still hold its output: what they write after its end is not the command's.
+// copy writes the output, and returns the result if the command has ended. It
+// does not wait for processes that the command left running and that still hold
+// its output: what they write after its end is not the command's.
 func (o *outputCopier) copy(ctx context.Context) (*api.ExecResult, error) {
 	most := int64(pollBytes)
 	o.params.MaxBytes = &most
@@ -72,7 +72,7 @@ func (o *outputCopier) copy(ctx context.Context) (*api.ExecResult, error) {
 			if err := o.to.write(chunk); err != nil {
 				return nil, err
 			}
-			o.missing += chunk.Bytes // only a gap has them
+			o.missing += chunk.Bytes // only set in a gap
 		}
 		moved := got.Next > o.params.From
 		o.params.From = got.Next

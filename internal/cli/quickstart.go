@@ -16,10 +16,10 @@ func (a *app) quickstartCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "quickstart",
-		Short: "Take a tour of a minute, by commands that are run",
-		Long: "Show what TRL does by commands that are run, each with what it prints. The tour\n" +
-			"has a daemon of its own in a temporary directory, and leaves nothing behind.\n" +
-			"Enter goes on, q ends it.",
+		Short: "Take a one-minute tour that runs real commands",
+		Long: "Show what TRL does, with real commands and their output. The tour runs its own\n" +
+			"daemon in a temporary directory and leaves nothing behind.\n" +
+			"Press Enter to continue, q to quit.",
 		Example: "  trl quickstart\n  trl quickstart --yes    # without asking",
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before each step")
@@ -41,7 +41,7 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 	} else {
 		person, err := a.newLocalTerminal()
 		if err != nil {
-			return usage("the tour waits for a key, and %v; `trl quickstart --yes` does not ask", err)
+			return usage("the tour waits for keys, but %v; `trl quickstart --yes` does not ask", err)
 		}
 		defer person.close()
 		defer person.restoreOnPanic()
@@ -61,15 +61,15 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 	return err
 }
 
-// styled says whether what is written may be more than text.
+// styled reports whether output may contain colours and styles.
 func (a *app) styled() bool {
 	return isTerminal(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// goOn waits for a key: Enter or space for yes, q or what else ends a program
-// for no.
+// awaitEnter waits for a key: Enter or space returns true; q, ctrl-c or ctrl-d
+// returns false.
 func (t *localTerminal) awaitEnter(ctx context.Context) (bool, error) {
-	fmt.Fprint(t.out, "\n[Enter goes on, q ends] ")
+	fmt.Fprint(t.out, "\n[Enter continues, q quits] ")
 	defer fmt.Fprintln(t.out)
 	defer t.makeCooked()
 	if err := t.makeRaw(); err != nil {

@@ -2,31 +2,31 @@ package cli
 
 import "strings"
 
-// commandText makes the text for the shell out of the words on the command
-// line. One word is text already: pipes, variables and all. Several are a
-// command with its arguments, each of which arrives as it was given.
-func commandText(words []string) string {
-	if len(words) == 1 {
-		return words[0]
+// commandText returns the shell code for the arguments of `trl run`. A single
+// argument is shell code already, with pipes, variables and all. Several are a
+// program and its arguments, which are passed unchanged.
+func commandText(args []string) string {
+	if len(args) == 1 {
+		return args[0]
 	}
-	return quoteAll(words)
+	return quoteAll(args)
 }
 
-// quoteAll makes a line of words that the shell reads back as they are.
-func quoteAll(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
+// quoteAll returns a line that the shell reads back as these words.
+func quoteAll(args []string) string {
+	quoted := make([]string, len(args))
+	for i, word := range args {
 		quoted[i] = quote(word)
 	}
 	return strings.Join(quoted, " ")
 }
 
-// plain are the characters that mean nothing to any shell, wherever they are
-// in a word.
+// plain are the characters that no shell treats specially, wherever they are in
+// a word.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:@,"
 
-// quote makes a word that every POSIX shell, and zsh, reads back as s. A word
-// that needs no quotes has none.
+// quote returns a word that every POSIX shell, and zsh, reads back as s. It
+// adds quotes only if they are needed.
 func quote(s string) string {
 	if s != "" && strings.Trim(s, plain) == "" {
 		return s

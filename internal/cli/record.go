@@ -8,8 +8,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/cast"
 )
 
-// record writes the output of an exec as a recording: what there is of it now,
-// or with follow all of it, as it comes.
+// record writes the output of an exec as a recording: what exists now, or with
+// follow everything until the command ends.
 func (a *app) record(ctx context.Context, exec string, follow bool) error {
 	c, err := a.connect(ctx)
 	if err != nil {
@@ -24,8 +24,8 @@ func (a *app) record(ctx context.Context, exec string, follow bool) error {
 			return err
 		}
 		if now.State == api.ExecQueued {
-			return localError{api.Errorf(api.CodeInvalidRequest, "there is nothing to record: the command has not begun").
-				WithHint("--follow waits for it")}
+			return localError{api.Errorf(api.CodeInvalidRequest, "nothing to record yet: the command has not started").
+				WithHint("use --follow to wait for it")}
 		}
 	}
 	o := outputCopier{client: c, to: r, params: api.ExecOutputParams{ExecID: exec, Times: true}, follow: follow}
@@ -36,12 +36,12 @@ func (a *app) record(ctx context.Context, exec string, follow bool) error {
 	return r.end(result)
 }
 
-// recording begins with its first chunk, or at the end: before, a command that
-// waits for its turn has no start.
+// recording starts its cast with the first chunk, or at the end: a queued
+// command has no start time before.
 type recording struct {
 	info   func() (*api.ExecResult, error)
 	stdout io.Writer
-	cast   *cast.Writer // nil until it has begun
+	cast   *cast.Writer // nil until the first chunk
 }
 
 func (r *recording) begin() error {
@@ -63,7 +63,7 @@ func (r *recording) write(chunk api.Chunk) error {
 	return r.cast.Chunk(chunk)
 }
 
-// end ends the recording of an exec that is over; result is nil if it is not.
+// end finishes the recording; result is nil if the exec is still running.
 func (r *recording) end(result *api.ExecResult) error {
 	if err := r.begin(); err != nil || result == nil {
 		return err
@@ -71,7 +71,8 @@ func (r *recording) end(result *api.ExecResult) error {
 	return r.cast.End(result)
 }
 
-// outputOf is our output to who writes it elsewhere: its errors say what failed.
+// stdoutWriter turns write errors into writeError, for packages that write our
+// output.
 type stdoutWriter struct{ w io.Writer }
 
 func (o stdoutWriter) Write(p []byte) (int, error) {

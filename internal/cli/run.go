@@ -18,7 +18,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// runOptions is what `trl run` was told.
+// runOptions are the flags of `trl run`.
 type runOptions struct {
 	shellFlags    shellFlags
 	session       string
@@ -34,13 +34,13 @@ func (a *app) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARG...]",
-		Short: "Run a command, in a session or in one of its own",
-		Long: "Run a command. Its output, its input and its exit status are those of `trl run`.\n" +
-			"Without -s it has a session of its own, which is ended with it.\n\n" +
-			"One word is text for the shell; several are a command and its arguments, which\n" +
-			"the command gets as they are.\n\n" +
-			"Exit status: that of the command, 124 if it timed out, 125 if TRL failed or lost\n" +
-			"output, 128 and the number of the signal if one ended it or `trl run`.",
+		Short: "Run a command, in a session or on its own",
+		Long: "Run a command. `trl run` passes on its stdin and prints the command's output. Without\n" +
+			"-s the command gets its own session, which ends with it.\n\n" +
+			"A single argument is shell code; several are a program and its arguments, passed\n" +
+			"unchanged.\n\n" +
+			"The exit status is the command's, 124 if it timed out, 125 if TRL failed or lost\n" +
+			"output, and 128 plus the signal number if a signal ended it or `trl run`.",
 		Example: "  trl run -- ls 'a file'\n" +
 			"  trl run -- 'ls | wc -l'\n" +
 			"  trl run -s $id --timeout 5m -- make test\n" +
@@ -48,16 +48,17 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in the session `ID`")
+	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in session `ID`")
 	o.shellFlags.register(cmd)
-	durationVar(cmd, &o.timeout, "timeout", "end the command when it takes longer; 0 is never")
-	durationVar(cmd, &o.idle, "idle-timeout", "end the command when it wrote nothing for so long")
-	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait while the session runs another command")
-	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin: the command finds it empty")
-	cmd.Flags().BoolVar(&o.merge, "merge", false, "write stderr to stdout, in the order of the writes")
-	cmd.Flags().StringVar(&o.label, "label", "", "call it `NAME` in lists, where its text is not shown")
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "say what the command left running")
-	// After its first word everything is the command's, `trl run ls -l` too.
+	durationVar(cmd, &o.timeout, "timeout", "cancel the command after this time; 0 means never")
+	durationVar(cmd, &o.idle, "idle-timeout", "cancel the command when it writes nothing for this long")
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait if the session is running another command")
+	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin; the command's stdin is empty")
+	cmd.Flags().BoolVar(&o.merge, "merge", false, "merge stderr into stdout, in the order written")
+	cmd.Flags().StringVar(&o.label, "label", "", "show it as `NAME` in lists, which do not show its text")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "report what the command left running")
+	// Everything after the first argument belongs to the command, as in `trl
+	// run ls -l`.
 	cmd.Flags().SetInterspersed(false)
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
 	cmd.RunE = action(checkRun(&o), func(ctx context.Context, args []string) error {
@@ -70,7 +71,7 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// must is for what can fail by a mistake in this package alone.
+// must panics on errors that only a mistake in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
@@ -80,35 +81,35 @@ func must(err error) {
 func checkRun(o *runOptions) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 || len(args) == 1 && args[0] == "" {
-			return usage("which command? write it after --, as in `trl run -- ls -l`")
+			return usage("COMMAND is missing; write it after --, as in `trl run -- ls -l`")
 		}
 		if err := checkKind("SESSION", o.session); err != nil {
 			return err
 		}
 		if o.session != "" && o.shellFlags.shell != "" {
-			return usage("--shell is for a new session, and %s has its shell already", o.session)
+			return usage("--shell is for a new session, but %s already has its shell", o.session)
 		}
 		return nil
 	}
 }
 
-// oneShotTTL ends the session of a `trl run` that was itself killed and could
-// not do it. While it lives the session is idle for milliseconds only.
+// oneShotTTL ends the session of a `trl run` that was killed and could not do
+// so itself. While `trl run` lives, the session is idle for milliseconds only.
 const oneShotTTL = 5 * time.Minute
 
-// running is one run of `trl run`. Its fields are set before the goroutines
-// that read them start, but for made.
+// runInvocation is one run of `trl run`. Its fields are set before the
+// goroutines that read them start, except for created.
 type runInvocation struct {
 	app        *app
 	options    *runOptions
 	client     *client.Client
-	ownSession bool // the command has a session to itself
+	ownSession bool // the session was created for the command
 	exec       string
 
 	signals     chan os.Signal
-	interrupted context.Context // done at the first signal, which is its cause
+	interrupted context.Context // canceled by the first signal, which is its cause
 
-	created atomic.Pointer[string] // the session that was made for the command
+	created atomic.Pointer[string] // the session created for the command
 }
 
 func (a *app) run(ctx context.Context, o *runOptions, command string) error {
@@ -123,8 +124,8 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	defer c.Close()
 	r := &runInvocation{app: a, options: o, client: c, ownSession: o.session == ""}
 
-	// A reader of our output that goes away must not kill us before the
-	// session is ended.
+	// If the reader of our output goes away, SIGPIPE must not kill us before
+	// the session is destroyed.
 	signal.Ignore(syscall.SIGPIPE)
 	r.signals = make(chan os.Signal, 4)
 	signal.Notify(r.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -169,23 +170,24 @@ func (r *runInvocation) createSession(ctx context.Context, env map[string]string
 	return err
 }
 
-// endSession destroys the session that was made for the command.
+// endSession destroys the session that was created for the command.
 func (r *runInvocation) endSession(ctx context.Context, force bool) {
 	id := *r.created.Load()
 	_, err := r.client.DestroySession(ctx, api.SessionDestroyParams{SessionID: id, Force: force})
 	r.app.reportLeftover(id, err)
 }
 
-// leftBehind says that a session could not be ended, unless it is gone.
+// reportLeftover reports that a session could not be destroyed, unless it is
+// gone.
 func (a *app) reportLeftover(id string, err error) {
-	if err != nil && !errors.Is(err, client.ErrClosed) && // with the daemon the session is gone too
+	if err != nil && !errors.Is(err, client.ErrClosed) && // the session is gone with the daemon
 		!api.IsCode(err, api.CodeShuttingDown) && !api.IsCode(err, api.CodeSessionTerminated) && !api.IsCode(err, api.CodeSessionNotFound) {
-		a.printError(fmt.Errorf("session %s is left behind: %w", id, err))
+		a.printError(fmt.Errorf("session %s is still there: %w", id, err))
 	}
 }
 
-// command runs the command to its end. The error is its exit status, or what
-// kept it from ending.
+// command runs the command to its end. The error is its exit status, or why its
+// end is not known.
 func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams) error {
 	if sig, ok := r.signalled(); ok {
 		return exitStatus(statusSignal + int(sig))
@@ -206,7 +208,7 @@ func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams
 	var result *api.ExecResult
 	var missing int64
 	if r.app.json {
-		st.Close() // the result has the output
+		st.Close() // the result contains the output
 		result, err = r.printResult(ctx, params)
 	} else if result, missing, err = copyStream(st, r.app.chunks(), ""); err == nil {
 		r.printRemarks(result)
@@ -219,7 +221,7 @@ func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams
 		status = statusSignal + int(sig)
 	}
 	if status == 0 && missing > 0 {
-		status = statusRunFailed // who pipes the output on must not take it for whole
+		status = statusRunFailed // a pipeline must not take incomplete output for complete
 	}
 	if status != 0 {
 		return exitStatus(status)
@@ -227,7 +229,7 @@ func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams
 	return nil
 }
 
-// start starts the command, or puts it into the queue of its session.
+// start starts the command, or queues it in its session.
 func (r *runInvocation) start(ctx context.Context, params api.ExecStreamParams) (*client.Stream, error) {
 	st, err := r.client.Stream(ctx, params)
 	if sig, ok := r.signalled(); ok && err != nil {
@@ -237,7 +239,7 @@ func (r *runInvocation) start(ctx context.Context, params api.ExecStreamParams) 
 }
 
 // printResult waits for the end of the command and prints its result. The call
-// has the key of the one that started it, and so runs nothing.
+// repeats the key of the one that started the command, so it runs nothing.
 func (r *runInvocation) printResult(ctx context.Context, params api.ExecStreamParams) (*api.ExecResult, error) {
 	var raw json.RawMessage
 	again := api.ExecRunParams{ExecCommand: params.ExecCommand}
@@ -251,11 +253,13 @@ func (r *runInvocation) printResult(ctx context.Context, params api.ExecStreamPa
 	return &result, r.app.printJSON(raw)
 }
 
-// broken is the end of a command whose output could not be brought home.
+// streamError returns the error of a command whose output could not be copied
+// to the end.
 func (r *runInvocation) streamError(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*writeError](err); ok {
-		// Nobody reads: the command would be told by SIGPIPE, and so ends here.
-		_, _ = r.client.Cancel(ctx, api.ExecCancelParams{ExecID: r.exec}) // it has ended by itself, or the daemon has
+		// No one reads the output. Locally SIGPIPE would end the command, so
+		// cancel it.
+		_, _ = r.client.Cancel(ctx, api.ExecCancelParams{ExecID: r.exec}) // an error means that it, or the daemon, has ended
 		if errors.Is(err, syscall.EPIPE) {
 			return exitStatus(statusSignal + int(syscall.SIGPIPE))
 		}
@@ -263,7 +267,7 @@ func (r *runInvocation) streamError(ctx context.Context, err error) error {
 	}
 	if errors.Is(err, client.ErrClosed) || api.IsCode(err, api.CodeExecNotFound) || api.IsCode(err, api.CodeShuttingDown) {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon went away while the command ran").
-			WithHint("whether the command had ended is not known; `trl serve` starts the daemon again")}
+			WithHint("the command may still have finished; `trl serve` starts the daemon again")}
 	}
 	return err
 }

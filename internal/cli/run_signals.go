@@ -10,23 +10,23 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// signalError is the cause of an interrupted run.
+// signalError is the cancellation cause of an interrupted run.
 type signalError struct{ signal syscall.Signal }
 
 func (e signalError) Error() string { return e.signal.String() }
 
-// signalled is the signal that this run got, if any.
+// signalled returns the signal that interrupted this run, if any.
 func (r *runInvocation) signalled() (syscall.Signal, bool) {
 	cause, ok := errors.AsType[signalError](context.Cause(r.interrupted))
 	return cause.signal, ok
 }
 
-// lastGrace bounds what is still done for a person who pressed Ctrl-C twice.
+// finalTimeout bounds the cleanup after the user pressed Ctrl-C twice.
 const finalTimeout = 2 * time.Second
 
-// watchSignals ends the command at the first signal; if the daemon does not
-// answer, the program ends without it. At the second it gives up waiting for
-// that: a session of the command's own is killed, and the program ends even if
+// watchSignals cancels the command at the first signal; if the daemon does not
+// answer, the program exits without it. At the second signal it stops waiting:
+// it kills the session if that was created for the command, and exits even if
 // the reader of its output blocks it. ctx is done when the run is.
 func (r *runInvocation) watchSignals(ctx context.Context, interrupt context.CancelCauseFunc) {
 	first := signalNumber(<-r.signals)
@@ -41,15 +41,15 @@ func (r *runInvocation) watchSignals(ctx context.Context, interrupt context.Canc
 	r.app.exit(statusSignal + int(signalNumber(second)))
 }
 
-// cancelWhenInterrupted passes the signal on as a cancellation.
+// cancelWhenInterrupted turns the first signal into a cancellation.
 func (r *runInvocation) cancelWhenInterrupted(done context.Context) {
 	select {
 	case <-r.interrupted.Done():
 	case <-done.Done():
 		return
 	}
-	// An error means that the command or the daemon is gone: what waits for
-	// the command's end learns it by itself.
+	// An error means that the command or the daemon is gone, which the stream
+	// reports.
 	_, _ = r.client.Cancel(done, api.ExecCancelParams{ExecID: r.exec})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// commandStatus is the exit status for how a command ended.
+// commandStatus returns the exit status for a command's result.
 func commandStatus(e *api.ExecResult) int {
 	code := -1
 	switch {
@@ -23,16 +23,16 @@ func commandStatus(e *api.ExecResult) int {
 	case e.TimedOut:
 		return statusTimedOut
 	case e.Cancelled && code <= 0:
-		// A command that was told to end and then claims success was still
-		// not let finish.
+		// A cancelled command that claims success was still not allowed to
+		// finish.
 		return statusSignal + int(syscall.SIGTERM)
 	case code < 0:
-		return statusRunFailed // its shell is gone, and nobody knows
+		return statusRunFailed // its shell is gone, and the status is unknown
 	}
 	return code
 }
 
-// remark says on stderr what the command's own output can't.
+// printRemarks prints to stderr what the command's output does not show.
 func (r *runInvocation) printRemarks(e *api.ExecResult) {
 	_, ours := r.signalled()
 	remarks(e, remarkOptions{
@@ -40,15 +40,15 @@ func (r *runInvocation) printRemarks(e *api.ExecResult) {
 	}, func(text string) { fmt.Fprintf(r.app.stderr, "trl: %s\n", text) })
 }
 
-// remarked is what is known to who reads remarks about a command.
+// remarkOptions selects the remarks about a command.
 type remarkOptions struct {
-	ownSession      bool // its session is ended with it
-	cancelledByUser bool // that it was cancelled: they did it
-	verbose         bool // they want to know also what is only worth knowing
+	ownSession      bool // its session ends with it
+	cancelledByUser bool // the user cancelled it, so don't mention it
+	verbose         bool // include remarks that are not about failures
 }
 
-// remarks tells what the output of a command can't. What went wrong is always
-// told; what is only worth knowing is for a person who looks.
+// remarks calls tell with what the output of a command does not show. Failures
+// are always reported; the rest only if to.verbose is set.
 func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 	say := func(format string, args ...any) { tell(fmt.Sprintf(format, args...)) }
 	switch {
@@ -57,7 +57,7 @@ func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 	case e.Cancelled && !to.cancelledByUser:
 		say("the command was cancelled")
 	case e.Outcome == api.OutcomeShellDied:
-		say("the shell died under the command")
+		say("the command's shell died")
 	case e.Outcome == api.OutcomeOOMKilled:
 		say("the command was killed because memory ran out")
 	}
@@ -65,7 +65,7 @@ func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 		return
 	}
 	if len(e.Survivors) > 0 && to.ownSession {
-		say("it left processes, which are ended with it: %s", processNames(e.Survivors))
+		say("it left processes, which end with its session: %s", processNames(e.Survivors))
 	} else if len(e.Survivors) > 0 {
 		say("it left processes running: %s", processNames(e.Survivors))
 	}
@@ -74,14 +74,14 @@ func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 		if e.RolledBackTo != "" {
 			since = "after " + visible(e.RolledBackTo)
 		}
-		say("the state of the shell was lost: it is as it was %s", since)
+		say("the shell's state was lost; it is back to what it was %s", since)
 	}
 }
 
-// maxNamed is how many processes are named in one line.
+// maxProcessNames is how many processes one line names.
 const maxProcessNames = 5
 
-// names lists processes in a line.
+// processNames lists processes in one line.
 func processNames(processes []api.Process) string {
 	var named []string
 	for i, p := range processes {

@@ -12,35 +12,35 @@ import (
 )
 
 func (a *app) screenCommand() *cobra.Command {
-	var ansi, picture, pixels bool
+	var ansi, svg, png bool
 	var title string
 	var scrollback int
 	cmd := &cobra.Command{
 		Use:   "screen SESSION",
-		Short: "Print what is on a session's terminal",
-		Long: "Print what is on the terminal of a session that was made with --tty, as text.\n" +
-			"With --json it is rows of runs with their colors, with --svg or --png a picture\n" +
-			"for documents and reports, which needs nothing besides it.",
+		Short: "Print a session's screen",
+		Long: "Print the screen of a session that was created with --tty, as text. With --json you\n" +
+			"get rows of text runs with their colors, with --svg or --png an image that needs no\n" +
+			"other files.",
 		Example: "  trl screen $id\n" +
 			"  trl screen --ansi $id                # with colors, for a terminal of the same size\n" +
-			"  trl screen --svg $id > screen.svg    # as a picture",
+			"  trl screen --svg $id > screen.svg    # as an image",
 		ValidArgsFunction: a.completeSessions,
 	}
-	cmd.Flags().BoolVar(&ansi, "ansi", false, "as bytes that make this terminal look the same")
-	cmd.Flags().IntVar(&scrollback, "scrollback", 0, "with up to `LINES` that have scrolled away")
-	cmd.Flags().BoolVar(&picture, "svg", false, "as a picture (SVG)")
-	cmd.Flags().BoolVar(&pixels, "png", false, "as a picture (PNG)")
-	cmd.Flags().StringVar(&title, "title", "", "with this `TEXT` in the bar of the picture; '' for no bar (default: the terminal's\ntitle, if it has one)")
+	cmd.Flags().BoolVar(&ansi, "ansi", false, "print escape sequences that reproduce the screen")
+	cmd.Flags().IntVar(&scrollback, "scrollback", 0, "include up to `LINES` that have scrolled off")
+	cmd.Flags().BoolVar(&svg, "svg", false, "print an SVG image")
+	cmd.Flags().BoolVar(&png, "png", false, "print a PNG image")
+	cmd.Flags().StringVar(&title, "title", "", "show `TEXT` in the title bar of the SVG; '' for no bar (default: the terminal's title,\nif it has one)")
 	cmd.RunE = action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
-		if pixels {
+		if png {
 			if other := firstSetFlag(cmd, "json", "ansi", "scrollback", "svg", "title"); other != "" {
-				return usage("--png and --%s exclude each other: it is a picture of what is on the screen now, without a bar", other)
+				return usage("--png and --%s exclude each other: the image shows the current screen, without a title bar", other)
 			}
 			return a.drawScreen(ctx, args[0], drawing.PNG)
 		}
-		if picture {
+		if svg {
 			if other := firstSetFlag(cmd, "json", "ansi", "scrollback"); other != "" {
-				return usage("--svg and --%s exclude each other: a picture is of what is on the screen now", other)
+				return usage("--svg and --%s exclude each other: the image shows the current screen", other)
 			}
 			return a.svg(ctx, args[0], func(r *api.SessionScreenResult) string {
 				if cmd.Flags().Changed("title") {
@@ -50,7 +50,7 @@ func (a *app) screenCommand() *cobra.Command {
 			})
 		}
 		if cmd.Flags().Changed("title") {
-			return usage("--title is of the picture that --svg makes")
+			return usage("--title needs --svg")
 		}
 		params := api.SessionScreenParams{SessionID: args[0], Format: api.ScreenText, Scrollback: scrollback}
 		switch {
@@ -76,7 +76,7 @@ func (a *app) svg(ctx context.Context, session string, title func(*api.SessionSc
 	return a.drawScreen(ctx, session, func(r *api.SessionScreenResult) ([]byte, error) { return drawing.SVG(r, title(r)), nil })
 }
 
-// picture prints a session's screen as it is drawn.
+// drawScreen prints a session's screen as rendered by draw.
 func (a *app) drawScreen(ctx context.Context, session string, draw func(*api.SessionScreenResult) ([]byte, error)) error {
 	params := api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON}
 	return callAndShow(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {

@@ -20,34 +20,35 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
-		Long: "Run the daemon until SIGTERM or Ctrl-C; then its sessions are ended, with all\n" +
-			"their processes. A second signal does not wait for them. SIGHUP does what\n" +
-			"`trl upgrade` does. Where `trl stop --keep` has left sessions, they go on.\n\n" +
+		Long: "Run the daemon until SIGTERM or Ctrl-C. It then ends its sessions and all their\n" +
+			"processes; a second signal does not wait for them. SIGHUP does what `trl upgrade`\n" +
+			"does. Sessions that `trl stop --keep` left behind continue.\n\n" +
 			"Every setting has one name: max_sessions in the configuration file,\n" +
-			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags come first, then\n" +
-			"the environment, then the file, which is ~/.config/trl/config.toml, or for root\n" +
-			"/etc/trl/config.toml.",
+			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags take precedence over\n" +
+			"the environment, and the environment over the file, which is\n" +
+			"~/.config/trl/config.toml, or /etc/trl/config.toml for root.",
 		Example: "  trl serve --detach\n  trl serve --socket ~/trl.sock --log-level debug",
 	}
-	cmd.Flags().SortFlags = false // in the order in which they are documented
+	cmd.Flags().SortFlags = false // keep the order of the documentation
 	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
-	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one connection on stdin and stdout, and end with it")
-	cmd.Flags().BoolVar(&detach, "detach", false, "start it in the background, and return when it answers")
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one connection on stdin and stdout, and exit with it")
+	cmd.Flags().BoolVar(&detach, "detach", false, "start in the background, and return when it answers")
 	defaults := daemon.Defaults(a.environment)
 	for _, s := range daemon.Settings() {
 		if s.Key != "socket" { // a flag of every command
 			flag := cmd.Flags().VarPF(&settingFlag{setting: s, text: s.Value(&defaults), to: flags}, s.Flag(), "", s.Usage)
 			if s.IsSwitch() {
-				flag.NoOptDefVal = "true" // so that the name alone will do
+				flag.NoOptDefVal = "true" // the name alone sets it
 			}
 		}
 	}
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		if detach && stdio {
-			return usage("--stdio is for who starts it: it can't go with --detach")
+			return usage("--stdio and --detach exclude each other: stdio serves the process that starts it")
 		}
-		// Before anything else runs: it may start this program again. A holder
-		// that became this program was clean before, and has what must not be lost.
+		// Prepare must come first, because it may execute this program again. A
+		// holder that executed this binary was prepared before, and has state
+		// that must not be lost.
 		if !a.resumedHolder && !a.checkOnly && !detach {
 			if err := daemon.Prepare(a.environment); err != nil {
 				return err
@@ -81,7 +82,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// notServing says what to do where a daemon can't have its socket.
+// serveError adds a hint to the error of a daemon that can't have its socket.
 func serveError(err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
 		return refusalError(refusal)
@@ -89,22 +90,22 @@ func serveError(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, daemon.ErrServing):
-		hint = "it can be used as it is, see `trl info`; `trl serve --socket PATH` starts another beside it, `trl stop` ends it"
+		hint = "use it as it is (`trl info`), start another with `trl serve --socket PATH`, or end it with `trl stop`"
 	case errors.As(err, new(*daemon.OtherSettingsError)):
-		hint = "`trl serve` without flags gives them a daemon again; `trl stop` ends the sessions, and then any flags will do; what is in the configuration file applies"
+		hint = "run `trl serve` without flags to continue them, or `trl stop` to end them and then use any flags; the configuration file still applies"
 	case errors.Is(err, fs.ErrPermission):
-		hint = "`trl serve --socket PATH` serves in a directory of your own; `trl doctor` says what else is in the way"
+		hint = "`trl serve --socket PATH` uses a directory of yours; `trl doctor` checks for other problems"
 	default:
 		return err
 	}
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%w", err).WithHint("%s", hint)}
 }
 
-// hold makes this process the holder.
+// becomeHolder turns this process into the holder.
 func (a *app) becomeHolder(cfg daemon.Config) error {
 	args := os.Args
 	if a.resumedHolder {
-		args = append(args[:1:1], args[2:]...) // without the word for it
+		args = append(args[:1:1], args[2:]...) // without the subcommand
 	}
 	a.holderStarted = true
 	code, err := daemon.BecomeHolder(cfg, args, a.resumedHolder, os.Stderr)
@@ -114,8 +115,8 @@ func (a *app) becomeHolder(cfg daemon.Config) error {
 	return serveError(err)
 }
 
-// holdAgain goes on as the holder, whatever the program that this process became
-// thinks of its arguments and its configuration: its sessions would be lost.
+// resumeHolder continues as the holder, even if this binary rejects its
+// arguments or configuration: otherwise the sessions would be lost.
 func (a *app) resumeHolder(args []string) int {
 	a.resumedHolder = true
 	code := a.main(args)
@@ -125,17 +126,17 @@ func (a *app) resumeHolder(args []string) int {
 	return code
 }
 
-// settingFlag is a setting of the daemon as a flag. It is kept as text, and
-// read together with all other sources by daemon.Load.
+// settingFlag is a setting of the daemon as a flag. It keeps the text, which
+// daemon.Load parses together with all other sources.
 type settingFlag struct {
 	setting daemon.Setting
 	text    string
-	to      map[string]string // given values, by key
+	to      map[string]string // values set on the command line, by key
 }
 
 func (f *settingFlag) String() string { return f.text }
 
-// Set keeps the text.
+// Set checks the text and keeps it.
 func (f *settingFlag) Set(text string) error {
 	if err := f.setting.Check(text); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// Type is what stands for the value in the help.
+// Type returns the placeholder for the value in help texts.
 func (f *settingFlag) Type() string {
 	switch {
 	case f.setting.IsNumber():

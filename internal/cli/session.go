@@ -19,12 +19,12 @@ import (
 )
 
 func (a *app) sessionCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "session", Short: "Make, look at and end sessions"}
+	cmd := &cobra.Command{Use: "session", Short: "Create, list and destroy sessions"}
 	cmd.AddCommand(a.sessionCreateCommand(), a.sessionListCommand(), a.sessionInfoCommand(), a.sessionDestroyCommand())
 	return a.group(cmd)
 }
 
-// place is where a command or a session runs, as flags say it.
+// shellFlags are the flags of a command or session that say where it runs.
 type shellFlags struct {
 	shell, cwd string
 	env        []string
@@ -33,13 +33,13 @@ type shellFlags struct {
 func (p *shellFlags) register(cmd *cobra.Command) {
 	names := append([]string{"sh"}, shell.Names()...)
 	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: "+strings.Join(names, ", ")+" or a path (default /bin/sh)")
-	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: this directory)")
-	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable as `NAME=VALUE`, or pass one on as NAME; may be repeated")
+	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: the current directory)")
+	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable with `NAME=VALUE`, or pass yours on with NAME; may be repeated")
 	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("cwd"))
 }
 
-// variables reads what was given with --env.
+// environment returns the variables given with --env.
 func (p *shellFlags) environment(environ func(string) (string, bool)) (map[string]string, error) {
 	if len(p.env) == 0 {
 		return nil, nil
@@ -53,7 +53,7 @@ func (p *shellFlags) environment(environ func(string) (string, bool)) (map[strin
 		if !given {
 			var ok bool
 			if value, ok = environ(name); !ok {
-				return nil, usage("--env %s: there is no such variable here to pass on; write %s=VALUE", name, name)
+				return nil, usage("--env %s: no such variable here to pass on; write %s=VALUE", name, name)
 			}
 		}
 		env[name] = value
@@ -61,9 +61,9 @@ func (p *shellFlags) environment(environ func(string) (string, bool)) (map[strin
 	return env, nil
 }
 
-// create makes a session. Where no directory was asked for it is the one of
-// this process, as for any command; a daemon on another machine may not have
-// that, and then uses its own.
+// create creates a session. Its default directory is that of this process, as
+// for any command; a daemon on another machine may not have it, and then uses
+// its own.
 func create(ctx context.Context, c *client.Client, params api.SessionCreateParams, result any) error {
 	if params.Cwd != "" {
 		return c.Call(ctx, api.MethodSessionCreate, params, result)
@@ -86,20 +86,20 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	var tty string
 	cmd := &cobra.Command{
 		Use:   "create [-- COMMAND ARG...]",
-		Short: "Start a session and print its id",
-		Long: "Start a session and print its id. With a command after --, the session is that\n" +
-			"one command instead of a shell.",
+		Short: "Create a session and print its id",
+		Long: "Create a session and print its id. With a command after --, the session runs that\n" +
+			"command instead of a shell.",
 		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
 	}
 	where.register(cmd)
-	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "what it has of the daemon's environment: `base`, all or none (default base)")
+	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "variables to take from the daemon: `base`, all or none (default base)")
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
-	cmd.Flags().StringVar(&params.Name, "name", "", "a `NAME` for people")
-	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "a `TAG` to list it by; may be repeated")
-	cmd.Flags().StringVar(&params.Parent, "parent", "", "end it with the session `ID`, at the latest")
-	cmd.Flags().StringVar(&tty, "tty", "", "on a terminal of `ROWSxCOLS`, such as 24x80")
-	durationVar(cmd, &timeout, "timeout", "end every command that takes longer")
-	durationVar(cmd, &idle, "idle-ttl", "end the session when it was idle for so long; 0 is never")
+	cmd.Flags().StringVar(&params.Name, "name", "", "show `NAME` in lists")
+	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "add `TAG`, to list sessions by; may be repeated")
+	cmd.Flags().StringVar(&params.Parent, "parent", "", "end it no later than session `ID`")
+	cmd.Flags().StringVar(&tty, "tty", "", "run on a terminal of `ROWSxCOLS`, such as 24x80")
+	durationVar(cmd, &timeout, "timeout", "cancel every command that takes longer")
+	durationVar(cmd, &idle, "idle-ttl", "end the session when it has been idle for this long; 0 means never")
 	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
 		var err error
 		if params.Env, err = where.environment(os.LookupEnv); err != nil {
@@ -135,7 +135,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	return cmd
 }
 
-// terminalSize reads rows and columns; none is no terminal.
+// terminalSize parses rows and columns; "" means no terminal.
 func terminalSize(text string) (*api.TTYSize, error) {
 	if text == "" {
 		return nil, nil
@@ -149,10 +149,11 @@ func terminalSize(text string) (*api.TTYSize, error) {
 	return &api.TTYSize{Rows: r, Cols: c}, nil
 }
 
-// afterDashes wants every argument after --, where it can't be a slip.
+// afterDashes requires every argument to come after --, where it can't be a
+// typo.
 func afterDashes(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-		return usage("%q is an argument too many; a command comes after --", args[0])
+		return usage("unexpected argument %q; a command comes after --", args[0])
 	}
 	return nil
 }
@@ -164,14 +165,14 @@ func (a *app) sessionListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the sessions",
-		Long: "List the sessions, oldest first. The table leaves out those that have ended unless\n" +
-			"--all or --state asks for them; --json has them all.",
+		Long: "List the sessions, oldest first. The table omits sessions that have ended, unless\n" +
+			"you ask for them with --all or --state; --json always includes them.",
 		Aliases: []string{"ls"},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: creating, idle, running or terminated")
-	cmd.Flags().StringVar(&params.Tag, "tag", "", "only those with this `TAG`")
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have ended")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().StringVar(&state, "state", "", "only sessions in `STATE`: creating, idle, running or terminated")
+	cmd.Flags().StringVar(&params.Tag, "tag", "", "only sessions with `TAG`")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "include sessions that have ended")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only ids")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		params.State = api.State(state)
 		return callAndShow(ctx, a, api.MethodSessionList, params, func(list *api.SessionListResult) error {
@@ -205,7 +206,7 @@ func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) er
 	return t.flush()
 }
 
-// stateText is the state of a session, for a person.
+// stateText returns the state of a session for the table.
 func stateText(s api.Session) string {
 	if s.Unreadable != "" && s.Terminated == nil {
 		return "unreadable"
@@ -213,7 +214,7 @@ func stateText(s api.Session) string {
 	return string(s.State)
 }
 
-// program is what a session runs.
+// program returns what a session runs.
 func program(s api.Session) string {
 	if len(s.Argv) > 0 {
 		return quoteAll(s.Argv)
@@ -257,7 +258,7 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	}
 	field("runs", program(s.Session))
 	field("cwd", s.Cwd)
-	if !s.CreatedAt.IsZero() { // else it is not known
+	if !s.CreatedAt.IsZero() { // zero if unknown
 		field("created", s.CreatedAt.Local().Format(time.DateTime))
 	}
 	field("variables", strings.Join(s.EnvKeys, ", "))
@@ -284,8 +285,8 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	return a.showProcesses(s.Processes)
 }
 
-// showProcesses lists the session's own processes at both ends, so that what
-// commands have started is together, by age.
+// showProcesses lists the session's own processes first and last, so that those
+// of commands are together, by age.
 func (a *app) showProcesses(processes []api.Process) error {
 	order := map[string]int{api.RoleShell: -2, api.RoleLeader: -1, api.RoleStandby: 1}
 	processes = slices.SortedStableFunc(slices.Values(processes), func(p, q api.Process) int {
@@ -306,16 +307,16 @@ func (a *app) sessionDestroyCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:               "destroy SESSION...",
-		Short:             "End sessions, with every process in them",
-		Long:              "End sessions, with every process in them. It returns when none is left.",
+		Short:             "Destroy sessions and kill every process in them",
+		Long:              "Destroy sessions and kill every process in them. It returns once they are gone.",
 		Example:           "  trl session destroy $id\n  trl session destroy $(trl session list -q)",
 		Aliases:           []string{"rm"},
 		ValidArgsFunction: a.completeSessions,
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill at once, without asking the processes to end first")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill at once, without SIGTERM first")
 	cmd.RunE = action(atLeastOne("SESSION"), func(ctx context.Context, args []string) error {
 		status := exitStatus(0)
-		for _, id := range args { // one that is gone already must not save the others
+		for _, id := range args { // go on after one that is already gone
 			if err := a.destroy(ctx, id, force); err != nil {
 				a.printError(err)
 				status = statusFailed

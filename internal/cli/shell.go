@@ -15,7 +15,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// shellOptions is what `trl shell` was told.
+// shellOptions are the flags of `trl shell`.
 type shellOptions struct {
 	shellFlags shellFlags
 	detach     keyFlag
@@ -25,25 +25,25 @@ func (a *app) shellCommand() *cobra.Command {
 	o := shellOptions{detach: defaultDetach}
 	cmd := &cobra.Command{
 		Use:   "shell [SESSION]",
-		Short: "Work in a session from a prompt of one's own",
-		Long: "Read command lines and run each in a session, beside whoever else runs commands\n" +
-			"there: a line waits until the command before it has ended. Without SESSION it is a\n" +
-			"session of its own, on a terminal, which is ended with the shell.\n\n" +
-			"What you type while a command runs goes to it. `exit` or ctrl-d leaves, with the\n" +
-			"status of the last command. The detach key leaves a command running (in a session\n" +
-			"without a terminal it is always ctrl-\\).",
+		Short: "Open a prompt in a session",
+		Long: "Read command lines and run each one in a session. Other clients may run commands in\n" +
+			"it too: a line waits until the command before it has ended. Without SESSION you get\n" +
+			"a new session on a terminal, which ends with the shell.\n\n" +
+			"While a command runs, your keys go to it. `exit` or ctrl-d leaves with the status of\n" +
+			"the last command. The detach key leaves while the command keeps running (in a\n" +
+			"session without a terminal it is always ctrl-\\).",
 		Example:           "  trl shell --shell bash\n  trl shell $id",
 		ValidArgsFunction: a.completeSessions,
 	}
 	cmd.DisableFlagsInUseLine = true
 	o.shellFlags.register(cmd)
-	cmd.Flags().Var(&o.detach, "detach-key", "the `KEY` that leaves while a command runs")
+	cmd.Flags().Var(&o.detach, "detach-key", "leave a running command with `KEY`")
 	cmd.RunE = action(func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 1:
-			return usage("%q is one argument too many", args[1])
+			return usage("unexpected argument %q", args[1])
 		case len(args) == 1 && (o.shellFlags.shell != "" || o.shellFlags.cwd != "" || len(o.shellFlags.env) > 0):
-			return usage("--shell, --cwd and --env are for a new session, and %s is there already", args[0])
+			return usage("--shell, --cwd and --env are for a new session, but %s already exists", args[0])
 		}
 		return nil
 	}, func(ctx context.Context, args []string) error {
@@ -55,23 +55,23 @@ func (a *app) shellCommand() *cobra.Command {
 	return cmd
 }
 
-// personShell is a person at a prompt. Its fields belong to the goroutine of
-// shell.
+// interactiveShell is a user at the prompt of `trl shell`. Its fields belong to
+// the goroutine that runs shell.
 type interactiveShell struct {
 	app          *app
 	options      *shellOptions
 	client       *client.Client
 	session      string
-	ownSession   bool // the session was made for the shell
+	ownSession   bool // the session was created for the shell
 	tty          bool
 	local        *localTerminal
 	prompt       *prompt
 	keys         *keyboard
-	keyboardErrs chan error // of the keyboard
+	keyboardErrs chan error // errors of the keyboard
 
 	cwd          string
-	lastStatus   int           // of the last command
-	lastDuration time.Duration // likewise
+	lastStatus   int           // exit status of the last command
+	lastDuration time.Duration // how long it took
 }
 
 // shellTTL ends the session of a `trl shell` that was killed. A person may be
@@ -81,7 +81,7 @@ const shellTTL = 24 * time.Hour
 func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err error) {
 	if !isTerminal(a.stdin) || !isTerminal(a.stdout) {
 		return localError{api.Errorf(api.CodeInvalidRequest, "`trl shell` needs a terminal as its stdin and stdout").
-			WithHint("`trl run -- COMMAND` runs a command in a session of its own, `trl run -s SESSION -- COMMAND` in another")}
+			WithHint("`trl run -- COMMAND` runs a command in a new session, `trl run -s SESSION -- COMMAND` in an existing one")}
 	}
 	c, err := a.connect(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) (err e
 	return s.finish(err)
 }
 
-// create makes the session of a shell of one's own.
+// create creates the shell's own session.
 func (s *interactiveShell) create(ctx context.Context) error {
 	where := s.options.shellFlags
 	env, err := where.environment(os.LookupEnv)
@@ -130,15 +130,15 @@ func (s *interactiveShell) create(ctx context.Context) error {
 		return err
 	}
 	size, ttl := s.local.size(), shellTTL.Milliseconds()
-	var made api.Session
+	var created api.Session
 	err = create(ctx, s.client, api.SessionCreateParams{
 		Shell: where.shell, Cwd: where.cwd, Env: env, TTY: &size, Name: "trl shell", IdleTTLMS: &ttl,
-	}, &made)
-	s.session, s.cwd, s.tty = made.SessionID, made.Cwd, true
+	}, &created)
+	s.session, s.cwd, s.tty = created.SessionID, created.Cwd, true
 	return err
 }
 
-// find looks at the session that was named.
+// inspect checks that the named session can be used, and remembers where it is.
 func (s *interactiveShell) inspect(ctx context.Context) error {
 	info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session})
 	if err != nil {
@@ -146,17 +146,17 @@ func (s *interactiveShell) inspect(ctx context.Context) error {
 	}
 	if info.State == api.StateTerminated {
 		return localError{api.Errorf(api.CodeSessionTerminated, "session %s %s", visible(s.session), (&sessionEnded{info.Terminated}).Error()).
-			WithHint("`trl shell` alone makes another")}
+			WithHint("run `trl shell` for a new session")}
 	}
 	if len(info.Argv) > 0 {
-		return localError{api.Errorf(api.CodeInvalidRequest, "session %s is one command and no shell", visible(s.session)).
-			WithHint("`trl attach %s` shows its terminal; `trl shell` alone makes a session with a shell", visible(s.session))}
+		return localError{api.Errorf(api.CodeInvalidRequest, "session %s runs a single command, not a shell", visible(s.session)).
+			WithHint("`trl attach %s` shows its terminal; `trl shell` creates a session with a shell", visible(s.session))}
 	}
 	s.cwd, s.tty = info.Cwd, info.TTY != nil
 	return nil
 }
 
-// loop runs lines until the person leaves.
+// loop runs lines until the user leaves.
 func (s *interactiveShell) loop(ctx context.Context) error {
 	for {
 		s.refreshCwd(ctx)
@@ -179,7 +179,7 @@ func (s *interactiveShell) loop(ctx context.Context) error {
 	}
 }
 
-// fatal reports whether there is nothing more to be done in the session.
+// fatal reports whether nothing more can be done in the session.
 func fatal(err *api.Error) bool {
 	switch err.Code {
 	case api.CodeSessionTerminated, api.CodeSessionNotFound, api.CodeShuttingDown, api.CodeUnauthorized:
@@ -188,18 +188,19 @@ func fatal(err *api.Error) bool {
 	return false
 }
 
-// look notes where the session is: others run commands in it too.
+// refreshCwd updates the session's directory, which other clients may have
+// changed.
 func (s *interactiveShell) refreshCwd(ctx context.Context) {
 	if info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session}); err == nil && info.Cwd != "" {
-		s.cwd = info.Cwd // what went wrong is told by the next command
+		s.cwd = info.Cwd // the next command reports errors
 	}
 }
 
-// longCommand is from when on a person wonders how long it took.
+// showDurationAfter is the shortest duration that the prompt shows.
 const showDurationAfter = time.Second
 
-// text is the prompt: where the session is, and what there is to say of the
-// last command.
+// promptText returns the prompt: the session's directory, and the last
+// command's status and duration if they are of interest.
 func (s *interactiveShell) promptText() string {
 	var notes []string
 	if s.lastStatus != 0 {
@@ -215,7 +216,7 @@ func (s *interactiveShell) promptText() string {
 	return text
 }
 
-// shortPath is a directory as prompts show it.
+// shortPath abbreviates a directory for the prompt.
 func shortPath(dir string) string {
 	if home, err := os.UserHomeDir(); err == nil && home != "/" && home != "" {
 		if rest, ok := strings.CutPrefix(dir, home); ok && (rest == "" || rest[0] == '/') {
@@ -225,28 +226,29 @@ func shortPath(dir string) string {
 	return visible(dir)
 }
 
-// say writes lines of this program's own.
+// printLine writes messages of this program.
 func (s *interactiveShell) printLine(format string, args ...any) {
 	text := fmt.Sprintf(format, args...) + "\n"
 	if !s.local.cooked.Load() {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	_ = s.local.write([]byte(text)) // who can't be told finds out by the next key
+	_ = s.local.write([]byte(text)) // if the terminal is gone, reading it fails too
 }
 
-// errLeft says that the person left a command running.
+// errLeftRunning reports that the user left a command running.
 type errLeftRunning struct{ exec string }
 
 func (e errLeftRunning) Error() string { return "left " + e.exec + " running" }
 
-// leave ends the session if it is the shell's own, and says what is left.
+// finish destroys the session if it was created for the shell, and reports what
+// is left.
 func (s *interactiveShell) finish(err error) error {
 	if left, ok := errors.AsType[errLeftRunning](err); ok {
-		fmt.Fprintf(s.app.stderr, "trl: %s runs on in %s; ", left.exec, s.session)
+		fmt.Fprintf(s.app.stderr, "trl: %s keeps running in %s; ", left.exec, s.session)
 		if s.tty {
-			fmt.Fprintf(s.app.stderr, "`trl attach --write %s` comes back to it\n", s.session)
+			fmt.Fprintf(s.app.stderr, "`trl attach --write %s` returns to it\n", s.session)
 		} else {
-			fmt.Fprintf(s.app.stderr, "`trl exec output --follow %s` shows it\n", left.exec)
+			fmt.Fprintf(s.app.stderr, "`trl exec output --follow %s` shows its output\n", left.exec)
 		}
 		return nil
 	}
@@ -265,8 +267,8 @@ func (s *interactiveShell) finish(err error) error {
 	return nil
 }
 
-// endSession ends a session that nobody else has. What is in it is given the
-// usual grace.
+// endSession destroys a session that no one else uses, with the usual grace for
+// its processes.
 func endSession(a *app, c *client.Client, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), oneShotTTL)
 	defer cancel()

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/term"
 )
 
-// prompt reads command lines of a person, with editing and a history that ends
-// with it. What is typed ahead of the line stays for the command.
+// prompt reads command lines from the user, with editing and a history that is
+// not saved. Input typed ahead of a line is kept for the command.
 type prompt struct {
 	local  *localTerminal
 	editor *term.Terminal
 
-	pending []byte // typed, and not yet used
-	recent  []byte // the end of what was used, as long as a mark of a paste
-	pasting bool   // the middle of a paste was used last
+	pending []byte // typed but not yet passed to the editor
+	recent  []byte // the last bytes passed on, as many as a paste marker has
+	pasting bool   // the last bytes passed on are inside a paste
 }
 
-// errSignalled says that a signal told this program to end.
+// errSignalled reports that a signal asked this program to exit.
 type errSignalled struct{ signal os.Signal }
 
 func (e errSignalled) Error() string { return e.signal.String() }
@@ -37,13 +37,13 @@ func newPrompt(local *localTerminal) *prompt {
 
 func (p *prompt) updateSize() {
 	size := p.local.size()
-	_ = p.editor.SetSize(size.Cols, size.Rows) // it can't fail with a positive size
+	_ = p.editor.SetSize(size.Cols, size.Rows) // it never fails for a positive size
 }
 
-// The marks between which terminals send a paste, if asked to.
+// The markers around a paste, sent by terminals in bracketed paste mode.
 const pasteBegin, pasteEnd = "\x1b[200~", "\x1b[201~"
 
-// line reads a line. io.EOF is the person's wish to leave.
+// line reads a line. It returns io.EOF if the user wants to leave.
 func (p *prompt) line(text string) (string, error) {
 	p.editor.SetPrompt(text)
 	p.editor.SetBracketedPasteMode(true)
@@ -55,8 +55,8 @@ func (p *prompt) line(text string) (string, error) {
 	return line, err
 }
 
-// typedAhead takes what was typed after the line. The rest of a paste is not
-// that: its lines are commands too.
+// takePending returns and clears the input typed after the line. The rest of a
+// paste is excluded: its lines are commands too.
 func (p *prompt) takePending() []byte {
 	if p.pasting {
 		return nil
@@ -66,11 +66,11 @@ func (p *prompt) takePending() []byte {
 	return b
 }
 
-// leaveLine gives up the line that is being edited: to its end, all of it away,
-// and on.
+// discardLine makes the editor discard the current line: go to its end, delete
+// it, and return.
 const discardLine = "\x05\x15\r"
 
-// Read gives the editor what is typed, up to the end of a line at most.
+// Read passes typed input to the editor, up to the end of a line at most.
 func (p *prompt) Read(b []byte) (int, error) {
 	for len(p.pending) == 0 {
 		select {
@@ -105,30 +105,31 @@ func (p *prompt) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// interruptKey is what ctrl-c sends.
+// interruptKey is the byte that ctrl-c sends.
 const interruptKey = 3
 
-// note keeps track of whether a paste goes on.
+// trackPaste updates pasting after b was passed on.
 func (p *prompt) trackPaste(b []byte) {
 	seen := slices.Concat(p.recent, b)
 	begin, end := bytes.LastIndex(seen, []byte(pasteBegin)), bytes.LastIndex(seen, []byte(pasteEnd))
-	if begin != end { // one of them is there
+	if begin != end { // at least one marker was found
 		p.pasting = begin > end
 	}
 	p.recent = bytes.Clone(seen[max(0, len(seen)-len(pasteBegin)+1):])
 }
 
-// Write is the editor's.
+// Write writes the editor's output to the terminal.
 func (p *prompt) Write(b []byte) (int, error) { return len(b), p.local.write(b) }
 
-// lineHistory is what the arrow keys bring back. A line that begins with a
-// blank is not kept, as shells do for what should not be seen again.
+// lineHistory is the history for the arrow keys. A line that starts with a
+// blank is not kept, as in shells.
 type lineHistory struct{ lines []string }
 
-// maxLines is more than anybody goes back through.
+// maxHistory is more than anyone scrolls back.
 const maxHistory = 1000
 
-// Add takes a line.
+// Add appends a line, unless it is empty, starts with a blank, or repeats the
+// last one.
 func (h *lineHistory) Add(line string) {
 	if line == "" || strings.HasPrefix(line, " ") || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return
@@ -139,8 +140,8 @@ func (h *lineHistory) Add(line string) {
 	h.lines = append(h.lines, line)
 }
 
-// Len is the number of lines.
+// Len returns the number of lines.
 func (h *lineHistory) Len() int { return len(h.lines) }
 
-// At is the line that was added before so many others.
+// At returns the i-th most recent line; 0 is the last one.
 func (h *lineHistory) At(i int) string { return h.lines[len(h.lines)-1-i] }

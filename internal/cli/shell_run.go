@@ -15,33 +15,33 @@ import (
 	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-// shellLine is a command line of a `trl shell` that runs. It belongs to the
-// goroutine of the shell.
+// shellLine is a running command line of `trl shell`. It belongs to the shell's
+// goroutine.
 type shellLine struct {
 	*interactiveShell
 	exec        string
-	queued      bool // it waits for another command
-	hasKeyboard bool // the keyboard is this person's
-	interrupts  int  // how often they asked it to end
-	// like is what the person's terminal has become: what the command left
-	// behind on it is undone.
+	queued      bool // it waits for another command to end
+	hasKeyboard bool // this program has the keyboard lease
+	interrupts  int  // how often the user pressed ctrl-c
+	// mirror tracks the state of the local terminal, to undo what the command
+	// leaves behind on it.
 	mirror *vt.Screen
 	chunks chan received
 }
 
-// received is a piece of output, or what kept it from coming.
+// received is a piece of output, or the error that ended the stream.
 type received struct {
 	chunk *api.Chunk
 	err   error
 }
 
-// run runs a line to its end. io.EOF means that it was to leave the shell.
+// run runs a line to its end. io.EOF means that the command exited the shell.
 func (s *interactiveShell) run(ctx context.Context, command string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	size := s.local.size()
 	l := &shellLine{interactiveShell: s, chunks: make(chan received), mirror: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
-	never := int64(0) // a person is there to end it
+	never := int64(0) // the user is there to end it
 	params := api.ExecStreamParams{
 		ExecCommand: api.ExecCommand{SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text()},
 	}
@@ -53,7 +53,7 @@ func (s *interactiveShell) run(ctx context.Context, command string) error {
 		params.Lease = s.keys.currentLease()
 	} else {
 		s.local.makeCooked()
-		defer func() { _ = s.local.makeRaw() }() // it worked before
+		defer func() { _ = s.local.makeRaw() }() // it succeeded before
 	}
 	st, err := s.client.Stream(ctx, params)
 	if err != nil {
@@ -70,9 +70,9 @@ func (s *interactiveShell) run(ctx context.Context, command string) error {
 	return s.recordResult(result, l.interrupts > 0)
 }
 
-// holdIdle takes the keyboard if no command runs, so that this one begins with
-// the person's size and answers. Of a busy session it is taken when it is this
-// command's turn: until then others type.
+// takeKeyboardIfIdle takes the keyboard if no command runs, so that this one
+// starts with the local terminal's size and answers. In a busy session the
+// keyboard is taken when the command's turn comes: until then others type.
 func (l *shellLine) takeKeyboardIfIdle(ctx context.Context) error {
 	info, err := l.client.SessionInfo(ctx, api.SessionParams{SessionID: l.session})
 	if err != nil || info.State == api.StateRunning {
@@ -89,8 +89,8 @@ func (l *shellLine) takeKeyboard(ctx context.Context) error {
 	return l.keys.resize(ctx, l.local.size())
 }
 
-// receive hands over what the command writes, up to its exit. The stream is its
-// own, and ends with ctx.
+// receive passes on what the command writes, up to its exit. It closes the
+// stream when ctx is done.
 func (l *shellLine) receive(ctx context.Context, st *client.Stream) {
 	defer st.Close()
 	for chunk, err := range st.Chunks() {
@@ -102,10 +102,11 @@ func (l *shellLine) receive(ctx context.Context, st *client.Stream) {
 	}
 }
 
-// turnWait is how often a queued command is looked at.
+// turnInterval is how often a queued command is polled.
 const turnInterval = 50 * time.Millisecond
 
-// follow passes output on one way and keys the other until the command ends.
+// follow passes output to the terminal and keys to the command until the
+// command ends.
 func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 	drain(l.keyboardErrs)
 	turn, err := l.awaitTurn(ctx)
@@ -114,7 +115,7 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 	}
 	if l.queued {
 		err = l.handleTypedAhead(ctx)
-	} else { // before any key is heeded: what is typed now is for it
+	} else { // before handling keys: those typed now are for the command
 		turn = nil
 		err = l.startInput(ctx)
 	}
@@ -148,7 +149,7 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 		case sig := <-l.local.signals:
 			switch sig {
 			case syscall.SIGINT:
-				_, _ = l.mirror.Write([]byte("^C")) // the terminal shows the key
+				_, _ = l.mirror.Write([]byte("^C")) // the terminal echoes the key
 				l.interrupt(ctx)
 			case syscall.SIGQUIT:
 				return nil, errLeftRunning{l.exec}
@@ -170,7 +171,8 @@ func drain(c <-chan error) {
 	}
 }
 
-// awaitTurn returns a channel that is closed when the command runs.
+// awaitTurn returns a channel that is closed once the command is no longer
+// queued.
 func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
 	turn := make(chan struct{})
 	info, err := l.client.ExecInfo(ctx, api.ExecParams{ExecID: l.exec})
@@ -182,12 +184,12 @@ func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
 		return turn, nil
 	}
 	l.queued, l.hasKeyboard = true, false
-	l.keys.release() // it is another's turn
-	l.printLine("trl: waiting for the command that runs in %s; ctrl-c gives up", l.session)
+	l.keys.release() // another command is running
+	l.printLine("trl: waiting for the command that runs in %s; ctrl-c cancels", l.session)
 	l.local.start(func() {
 		defer close(turn)
 		for pause(ctx, turnInterval) {
-			// An error is told by the stream.
+			// The stream reports errors.
 			if info, err := l.client.ExecInfo(ctx, api.ExecParams{ExecID: l.exec}); err != nil || info.State != api.ExecQueued {
 				return
 			}
@@ -196,13 +198,13 @@ func (l *shellLine) awaitTurn(ctx context.Context) (<-chan struct{}, error) {
 	return turn, nil
 }
 
-// begin lets the person type.
+// startInput starts passing keys to the command.
 func (l *shellLine) startInput(ctx context.Context) error {
 	l.queued = false
 	if l.tty && !l.hasKeyboard && l.interrupts == 0 {
 		err := l.takeKeyboard(ctx)
 		if by, held := leaseHolder(err); held {
-			l.printLine("trl: %s is typing: you look on; ctrl-c interrupts the command", by)
+			l.printLine("trl: %s is typing, so you can only watch; ctrl-c interrupts the command", by)
 		} else if err != nil {
 			return err
 		}
@@ -211,12 +213,12 @@ func (l *shellLine) startInput(ctx context.Context) error {
 	return l.handleTypedAhead(ctx)
 }
 
-// heedAhead does with what was typed right after the line what the person wants.
+// handleTypedAhead handles the keys that were typed right after the line.
 func (l *shellLine) handleTypedAhead(ctx context.Context) error {
 	ahead := l.prompt.takePending()
 	if at := bytes.LastIndexByte(ahead, interruptKey); at >= 0 && !l.tty {
-		// The terminal left it to us to see that it is a signal, and to drop what
-		// was typed before it.
+		// The terminal did not turn ctrl-c into a signal, nor drop what was
+		// typed before it.
 		l.interrupt(ctx)
 		ahead = ahead[at+1:]
 	}
@@ -226,7 +228,8 @@ func (l *shellLine) handleTypedAhead(ctx context.Context) error {
 	return l.handleKeys(ctx, ahead)
 }
 
-// typed does with keys what the person wants.
+// handleKeys sends keys to the command, or acts on those that interrupt or
+// leave.
 func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 	if !l.tty && keys == nil {
 		l.keys.enqueueEOF()
@@ -246,7 +249,7 @@ func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 			l.interrupt(ctx)
 		}
 	case len(before) > 0 && !l.keys.enqueue(before):
-		l.printLine("trl: the command does not read what is typed: this was not taken")
+		l.printLine("trl: the command does not read its input; your last keys were dropped")
 	}
 	if detach && l.tty {
 		return errLeftRunning{l.exec}
@@ -254,23 +257,24 @@ func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 	return nil
 }
 
-// cook makes a line of keys that were typed before the terminal edited lines.
+// convertNewlines converts lines that were typed before the terminal was in
+// cooked mode.
 func (l *shellLine) convertNewlines(keys []byte) []byte {
 	if bytes.IndexByte(keys, '\r') < 0 {
 		return keys
 	}
 	keys = bytes.ReplaceAll(keys, []byte("\r"), []byte("\n"))
-	_ = l.local.write(keys) // nobody has shown them yet
+	_ = l.local.write(keys) // they have not been echoed yet
 	return keys
 }
 
-// interrupt asks the command to end, and makes it the second time. One that
-// waits for its turn gives it up.
+// interrupt sends SIGINT to the command, and cancels it the second time. A
+// queued command is cancelled at once.
 func (l *shellLine) interrupt(ctx context.Context) {
 	l.interrupts++
 	cancel, exec := l.queued || l.interrupts > 1, l.exec
 	l.local.start(func() {
-		// An error means that it has ended, which its stream tells.
+		// An error means that the command has ended, which its stream reports.
 		if cancel {
 			_, _ = l.client.Cancel(ctx, api.ExecCancelParams{ExecID: exec})
 		} else {
@@ -279,7 +283,7 @@ func (l *shellLine) interrupt(ctx context.Context) {
 	})
 }
 
-// abandon ends the command of a person who is gone.
+// abandon cancels the command of a user who is gone.
 func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
@@ -287,30 +291,30 @@ func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
 	return errSignalled{sig}
 }
 
-// fit follows the size of the person's window.
+// resize adapts to the size of the local window.
 func (l *shellLine) resize(ctx context.Context) {
 	size := l.local.size()
 	l.prompt.updateSize()
 	l.mirror.Resize(size.Rows, size.Cols)
 	if l.hasKeyboard {
-		l.local.start(func() { _ = l.keys.resize(ctx, size) }) // the next one may work
+		l.local.start(func() { _ = l.keys.resize(ctx, size) }) // the next resize may succeed
 	}
 }
 
-// refused says why something was not typed.
+// inputRefused tells the user why keys were not sent.
 func (l *shellLine) inputRefused(err error) {
 	if _, lost := errors.AsType[errLeaseLost](err); lost {
 		l.hasKeyboard = false
 		l.printLine("\ntrl: %s; ctrl-c interrupts the command", err)
 	} else if unreachable(err) {
-		l.printLine("\ntrl: the connection to the daemon is lost, and maybe what you typed last")
-	} // else the command has ended
+		l.printLine("\ntrl: lost the connection to the daemon, and maybe your last keys")
+	} // otherwise the command has ended
 }
 
-// show passes on what the command writes.
+// show prints what the command writes.
 func (l *shellLine) show(chunk api.Chunk) error {
 	if chunk.Type == api.ChunkGap {
-		l.printLine("\ntrl: %d bytes of output are missing here: they were not kept, for a quota or a full disk", chunk.Bytes)
+		l.printLine("\ntrl: %d bytes of output are missing here: dropped because of a quota or a full disk", chunk.Bytes)
 		return nil
 	}
 	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
@@ -321,22 +325,23 @@ func (l *shellLine) show(chunk api.Chunk) error {
 	if !l.tty {
 		shown = bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")) // as the terminal does
 	}
-	_, _ = l.mirror.Write(shown) // it takes everything
-	l.mirror.Answers()           // the person's terminal answers
+	_, _ = l.mirror.Write(shown) // it never fails
+	l.mirror.Answers()           // discard them: the local terminal answers
 	return l.local.write(data)
 }
 
-// tidy makes the person's terminal fit for a prompt.
+// restoreTerminal prepares the terminal for the prompt.
 func (l *shellLine) restoreTerminal() {
 	undo := l.mirror.ResetSequence()
 	_, _ = l.mirror.Write(undo)
-	_ = l.local.write(undo) // the prompt finds out
+	_ = l.local.write(undo) // the prompt notices errors
 	if l.mirror.Cursor().Column > 0 {
 		l.printLine("")
 	}
 }
 
-// ended takes in how a command ended.
+// recordResult records how a command ended and prints remarks. It returns
+// io.EOF if the command exited the shell.
 func (s *interactiveShell) recordResult(e *api.ExecResult, asked bool) error {
 	s.lastStatus, s.lastDuration = commandStatus(e), time.Duration(e.DurationMS)*time.Millisecond
 	remarks(e, remarkOptions{cancelledByUser: asked, verbose: true}, func(text string) { s.printLine("trl: %s", text) })

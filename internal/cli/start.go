@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// startTime is how long a daemon may take to answer: a hundred times what it
-	// takes.
+	// startTimeout is how long a daemon may take to answer: a hundred times
+	// what it needs.
 	startTimeout = 10 * time.Second
-	// otherTime is how long one that was faster may take to answer, from when it
-	// was in the way of this one.
+	// competitorTimeout is how long to wait for a competing daemon to answer
+	// after ours has failed, perhaps because of it.
 	competitorTimeout = time.Second
-	// maxLogBytes is how large the log of a daemon that was started in the
-	// background may be when another one is started; then a new one is begun.
+	// maxLogBytes is the size from which the log of a background daemon is
+	// rotated when the next one is started.
 	maxLogBytes = 10 << 20
 )
 
-// detach is `trl serve --detach` with the rest of its command line.
+// detach runs `trl serve --detach` with the rest of the command line.
 func (a *app) detach(ctx context.Context, path string) error {
 	before, _, err := a.daemonStatus(ctx, path)
 	if err == nil {
-		fmt.Fprintf(a.stdout, "trl: a daemon serves on %s already (version %s, pid %d)\n", path, before.Version, before.PID)
+		fmt.Fprintf(a.stdout, "trl: a daemon is already serving on %s (version %s, pid %d)\n", path, before.Version, before.PID)
 		return nil
 	}
 	var args []string
@@ -52,7 +52,7 @@ func (a *app) detach(ctx context.Context, path string) error {
 	return err
 }
 
-// ensureDaemon starts a daemon with the settings of this user.
+// ensureDaemon starts a daemon with this user's settings.
 func (a *app) ensureDaemon(ctx context.Context) error {
 	path, err := a.socketPath()
 	if err != nil {
@@ -68,9 +68,9 @@ func (a *app) ensureDaemon(ctx context.Context) error {
 	return a.startDaemon(ctx, path, a.environment.Home, args)
 }
 
-// startDaemon starts this program in the background, for this user and for good,
-// in dir or else here, and returns when a daemon answers on path. If another one
-// was faster, that will do.
+// startDaemon starts this program as a background daemon that outlives it, in
+// dir or else in the current directory, and returns when a daemon answers on
+// path. A daemon that another process started meanwhile will do.
 func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	if err != nil {
 		return err
 	}
-	defer logFile.Close() // the daemon has it
+	defer logFile.Close() // the daemon has its own descriptor
 	begun, err := logFile.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var failure error
-	var other <-chan time.Time // until when another one may come that was in the way
+	var other <-chan time.Time // fires when a competing daemon has had its time
 	for {
 		c, err := client.DialWith(ctx, path, client.Options{})
 		if err == nil {
@@ -112,14 +112,14 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 		}
 		select {
 		case <-ctx.Done():
-			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon that was started does not answer on %s: %w", path, err).
-				WithHint("its log is %s; `trl doctor` checks this machine", logFile.Name())}
+			return localError{api.Errorf(api.CodeRuntimeUnavailable, "started a daemon, but it does not answer on %s: %w", path, err).
+				WithHint("see its log %s, or run `trl doctor`", logFile.Name())}
 		case failure = <-ended:
 			other = time.After(competitorTimeout)
 		case <-other:
 			why, hint := startFailure(logFile.Name(), begun, failure)
 			if hint == "" {
-				hint = fmt.Sprintf("its log is %s; `trl doctor` checks this machine", logFile.Name())
+				hint = fmt.Sprintf("see its log %s, or run `trl doctor`", logFile.Name())
 			}
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon could not be started: %s", why).WithHint("%s", hint)}
 		case <-time.After(pollInterval):
@@ -127,12 +127,12 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	}
 }
 
-// launchWord stands before the arguments of a daemon that is to be nobody's child.
+// launcherCommand is the hidden subcommand that starts a daemon and exits.
 const launcherCommand = "be-launcher"
 
-// launch starts a daemon and ends, at the latest when its stdin is closed. What it
-// has started then has no parent among the processes of an agent, some of which
-// end all that is below them. It fails if the daemon ends first.
+// launch starts a daemon and exits when stdin is closed at the latest. The
+// daemon then has no parent among the agent's processes: some agents kill all
+// of their descendants. launch fails if the daemon exits first.
 func (a *app) launch(args []string) int {
 	program, err := os.Executable()
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) launch(args []string) int {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Stderr = a.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals for who started it are not for the daemon
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals to the starter's group must not reach the daemon
 	if err := cmd.Start(); err != nil {
 		return 1
 	}
@@ -156,8 +156,8 @@ func (a *app) launch(args []string) int {
 	return <-over
 }
 
-// openLog opens the log of a daemon that is started in the background. Where
-// there can be none, nothing is logged.
+// openLog opens the log of a background daemon, or /dev/null if it can't be
+// opened.
 func (a *app) openLog() (*os.File, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) {
@@ -165,7 +165,7 @@ func (a *app) openLog() (*os.File, error) {
 	}
 	path := filepath.Join(dir, "trl", "daemon.log")
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
-		_ = os.Rename(path, path+".old") // else it grows on
+		_ = os.Rename(path, path+".old") // if it fails, the log keeps growing
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
@@ -174,12 +174,12 @@ func (a *app) openLog() (*os.File, error) {
 			return file, nil
 		}
 	}
-	fmt.Fprintf(a.stderr, "trl: the daemon has no log: %v\n", err)
+	fmt.Fprintf(a.stderr, "trl: cannot open the daemon's log: %v\n", err)
 	return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 }
 
-// startFailure is the last line that a daemon has logged, from where the log was
-// before it; or else how it ended.
+// startFailure returns the last line that the daemon logged after offset begun,
+// and its hint; without one, how the process ended.
 func startFailure(path string, begun int64, failure error) (why, hint string) {
 	text, err := os.ReadFile(path)
 	if err == nil && begun <= int64(len(text)) {
@@ -192,16 +192,17 @@ func startFailure(path string, begun int64, failure error) (why, hint string) {
 		}
 	}
 	if failure == nil {
-		failure = errors.New("it ended at once")
+		failure = errors.New("it exited at once")
 	}
 	return failure.Error(), ""
 }
 
-// hintPrefix begins the line that follows an error and says what to do.
+// hintPrefix starts the line with the hint that follows an error.
 const hintPrefix = "hint: "
 
-// daemonVariables are those of a daemon that an agent has started. Keys of the
-// agent are not for the daemon's commands, who can read what started it.
+// daemonVariables returns the environment for a daemon that an agent starts. It
+// leaves out the agent's secrets: commands of the daemon can read its
+// environment.
 func daemonVariables(variables []string) (out []string) {
 	for _, variable := range variables {
 		name, _, _ := strings.Cut(variable, "=")

@@ -54,7 +54,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// invoke runs the command line in memory. Nothing listens at its socket.
+// invoke runs a command line in this process. Nothing listens on its socket.
 func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
@@ -62,7 +62,7 @@ func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	a := &app{
 		stdin: strings.NewReader(""), stdout: &out, stderr: &err,
 		environment: daemon.Environment{Home: dir, Variables: []string{"TRL_SOCKET=" + dir + "/none.sock"}},
-		exit:        func(int) { t.Error("it ended the process") },
+		exit:        func(int) { t.Error("the process was asked to exit") },
 	}
 	return a.main(args), out.String(), err.String()
 }
@@ -72,27 +72,27 @@ func TestUsageErrors(t *testing.T) {
 		"frobnicate":                   `trl has no command "frobnicate"`,
 		"sesion":                       "did you mean session?",
 		"session lst":                  "did you mean list?",
-		"run":                          "which command?",
-		"run --":                       "which command?",
+		"run":                          "COMMAND is missing",
+		"run --":                       "COMMAND is missing",
 		"run --frob -- true":           "--frob",
 		"run --timeout soon -- true":   "300ms, 30s or 1h30m",
-		"run -s s-1 --shell sh -- ls":  "s-1 has its shell already",
+		"run -s s-1 --shell sh -- ls":  "s-1 already has its shell",
 		"run --env =x -- true":         "NAME=VALUE",
 		"run --env NO_SUCH_Z -- true":  "NO_SUCH_Z",
 		"session info":                 "SESSION is missing",
-		"session info a b":             `"b" is one argument too many`,
+		"session info a b":             `unexpected argument "b"`,
 		"session destroy":              "SESSION is missing",
 		"session create x":             "after --",
 		"exec output":                  "EXEC is missing",
-		"info x":                       `"x" is one argument too many`,
+		"info x":                       `unexpected argument "x"`,
 		"serve --max-sessions none":    "whole number",
 		"serve --log-level loud":       "debug, info, warn, error",
-		"serve extra":                  `"extra" is one argument too many`,
+		"serve extra":                  `unexpected argument "extra"`,
 		"exec output e-1 --from there": "there",
 	} {
 		status, stdout, stderr := invoke(t, strings.Fields(line)...)
 		if status != statusUsage || stdout != "" || !strings.HasPrefix(stderr, "trl: ") ||
-			!strings.Contains(stderr, want) || !strings.Contains(stderr, "\nhint: `trl") || strings.Contains(stderr, "Usage:") {
+			!strings.Contains(stderr, want) || !strings.Contains(stderr, "\nhint: run `trl") || strings.Contains(stderr, "Usage:") {
 			t.Errorf("trl %s: status %d, stdout %q, stderr:\n%s", line, status, stdout, stderr)
 		}
 	}
@@ -111,7 +111,7 @@ func TestNoDaemon(t *testing.T) {
 	}
 	_, _, stderr := invoke(t, "--socket", "/no such/sock", "info")
 	if !strings.Contains(stderr, "`trl serve --socket '/no such/sock'`") {
-		t.Errorf("the socket that was asked for is not in the advice:\n%s", stderr)
+		t.Errorf("the hint does not name the requested socket:\n%s", stderr)
 	}
 	_, _, stderr = invoke(t, "--json", "info")
 	var e api.Error
@@ -142,14 +142,14 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// journal is the daemon's side of output.copy: so many bytes, of which each
-// call gives a few.
+// fakeJournal is the daemon's side of outputCopier.copy: it returns a few bytes
+// of the text per call.
 type fakeJournal struct {
 	text    string
-	after   string // written by processes that the command left behind
+	after   string // written by processes that the command left running
 	step    int
 	polls   int
-	exitsAt int // the poll from which on the command has ended
+	exitsAt int // the first poll at which the command has ended
 }
 
 func (j *fakeJournal) Output(_ context.Context, p api.ExecOutputParams) (*api.ExecOutputResult, error) {
@@ -188,7 +188,7 @@ func TestCopyOutput(t *testing.T) {
 					t.Errorf("%q, %v", &out, err)
 				}
 				if follow && result == nil {
-					t.Error("the end of the command was not waited for")
+					t.Error("copy did not wait for the end of the command")
 				}
 			})
 		}
@@ -217,7 +217,7 @@ func TestChunks(t *testing.T) {
 	}
 	w.stdout = closedPipe{}
 	if err := w.write(api.Chunk{Type: api.ChunkStdout, Data: "x"}); err == nil {
-		t.Error("a failed write went unnoticed")
+		t.Error("a failed write returned no error")
 	} else if _, ok := errors.AsType[*writeError](err); !ok {
 		t.Errorf("%T %v", err, err)
 	}

@@ -13,21 +13,21 @@ import (
 )
 
 func (a *app) stopCommand() *cobra.Command {
-	// Grace is 5 s by default, some of it twice.
+	// The grace period is 5 s by default, and may apply twice.
 	wait := durationFlag{value: 30 * time.Second}
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "stop",
-		Short: "End the daemon, and its sessions unless they are to be kept",
-		Long: "End the daemon and all its sessions, as SIGTERM does, and wait until everything is\n" +
+		Short: "Stop the daemon and end its sessions, or keep them",
+		Long: "Stop the daemon and end all its sessions, as SIGTERM does, and wait until they are\n" +
 			"gone.\n\n" +
-			"With --keep only the daemon ends. A small process stays and keeps the sessions with\n" +
-			"their commands, which go on; nobody can reach them until `trl serve` on the same\n" +
-			"socket gives them a daemon again. `trl stop` ends what is kept.",
+			"With --keep only the daemon stops. A small process keeps the sessions, and their\n" +
+			"commands keep running. You can't reach them until `trl serve` on the same socket\n" +
+			"takes them over. `trl stop` ends them.",
 		Example: "  trl stop --keep; …; trl serve &",
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sessions for the next daemon")
-	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); it goes on ending")
+	durationVar(cmd, &wait, "timeout", "stop waiting after this time (default 30s); the daemon keeps stopping")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		path, err := a.localSocket("stop")
 		if err != nil {
@@ -41,7 +41,7 @@ func (a *app) stopCommand() *cobra.Command {
 			if _, _, err := a.daemonStatus(ctx, path); err != nil {
 				return err
 			}
-			return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s does not say who holds its sessions", path).
+			return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot find the holder of the daemon on %s", path).
 				WithHint("send SIGTERM to the process that `trl info` shows")}
 		}
 		defer holder.Close()
@@ -53,16 +53,16 @@ func (a *app) stopCommand() *cobra.Command {
 	return cmd
 }
 
-// stopAll ends a holder, and with it everything.
+// stopAll stops a holder, and with it everything.
 func (a *app) stopAll(ctx context.Context, holder *daemon.Holder, path string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
-	ended := "what was kept is ended"
+	ended := "the kept sessions are ended"
 	if !holder.Waiting() {
 		switch sessions, err := a.countSessions(ctx, path, wait); {
 		case err != nil:
-			ended = "its sessions are ended" // it could not be asked how many
+			ended = "its sessions are ended" // their number is unknown
 		case sessions == 0:
-			ended = "no session was left"
+			ended = "there were no sessions"
 		case sessions == 1:
 			ended = "1 session is ended"
 		default:
@@ -78,8 +78,8 @@ func (a *app) stopAll(ctx context.Context, holder *daemon.Holder, path string, w
 	return a.printStopped(ended, 0)
 }
 
-// sessionsNow counts the sessions that live. A daemon that does not answer is
-// ended all the same.
+// countSessions returns the number of sessions that have not ended. A daemon
+// that does not answer is stopped all the same.
 func (a *app) countSessions(ctx context.Context, path string, wait time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(wait, dialPatience))
 	defer cancel()
@@ -87,10 +87,10 @@ func (a *app) countSessions(ctx context.Context, path string, wait time.Duration
 	return sessions, err
 }
 
-// stopDaemon ends the daemon of a holder, which keeps the sessions.
+// stopDaemon stops the daemon of a holder, which keeps the sessions.
 func (a *app) stopDaemon(ctx context.Context, holder *daemon.Holder, path string, wait time.Duration) error {
 	if holder.Waiting() {
-		return a.printStopped("the daemon has ended before", holder.PID())
+		return a.printStopped("the daemon had already stopped", holder.PID())
 	}
 	sessions, err := a.countSessions(ctx, path, wait)
 	if err != nil {
@@ -101,10 +101,10 @@ func (a *app) stopDaemon(ctx context.Context, holder *daemon.Holder, path string
 	}
 	for deadline := time.Now().Add(wait); !holder.Waiting(); {
 		if holder.WaitExit(pollInterval) {
-			return fmt.Errorf("process %d, which held the sessions, has ended", holder.PID())
+			return fmt.Errorf("the holder of the sessions (process %d) has exited", holder.PID())
 		}
 		if time.Now().After(deadline) {
-			return stopTimeoutError(wait, "the daemon is still there")
+			return stopTimeoutError(wait, "the daemon is still running")
 		}
 	}
 	return a.printStopped(keptSessionsText(sessions), holder.PID())
@@ -112,17 +112,17 @@ func (a *app) stopDaemon(ctx context.Context, holder *daemon.Holder, path string
 
 func stopTimeoutError(wait time.Duration, what string) error {
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s after %s", what, wait).
-		WithHint("the daemon's log says why; --timeout waits longer")}
+		WithHint("check the daemon's log, or wait longer with --timeout")}
 }
 
-// stopped says what has become of the sessions, and who keeps them if anybody
-// does.
+// printStopped reports what became of the sessions; keeper is the process that
+// keeps them, or 0.
 func (a *app) printStopped(what string, keeper int) error {
 	if a.json {
 		return a.printValue(map[string]any{"message": what, "kept_by": keeper})
 	}
 	if keeper != 0 {
-		what += fmt.Sprintf(", kept by process %d; `trl serve` goes on with them", keeper)
+		what += fmt.Sprintf(", kept by process %d; `trl serve` takes them over", keeper)
 	}
 	fmt.Fprintln(a.stdout, "trl: stopped; "+what)
 	return nil

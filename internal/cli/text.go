@@ -12,10 +12,10 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// visible makes text of others fit for a terminal.
+// visible makes foreign text safe for a terminal.
 func visible(s string) string { return printable.Text(s) }
 
-// table writes rows under their headings, in columns.
+// table writes rows in aligned columns.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, headings ...string) *table {
@@ -26,7 +26,8 @@ func newTable(w io.Writer, headings ...string) *table {
 	return t
 }
 
-// row adds a row. An empty cell is a dash, so that columns can be counted.
+// row adds a row. An empty cell becomes a dash, so that scripts can count
+// columns.
 func (t *table) row(cells ...string) {
 	for i, cell := range cells {
 		if cell == "" {
@@ -42,7 +43,7 @@ func (t *table) row(cells ...string) {
 
 func (t *table) flush() error { return t.w.Flush() }
 
-// span is a duration as people say it: two units at the most.
+// formatDuration formats a duration for people: two units at most.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -62,11 +63,11 @@ func formatDuration(d time.Duration) string {
 	}
 }
 
-// milliseconds is a span on the wire as people say it.
+// formatMilliseconds formats a duration given in milliseconds.
 func formatMilliseconds(n int64) string { return formatDuration(time.Duration(n) * time.Millisecond) }
 
-// size is a number of bytes as people say it, in one word: it stands in tables
-// that scripts cut into columns.
+// formatSize formats a number of bytes as one word, because scripts split the
+// tables into columns.
 func formatSize(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%dB", n)
@@ -78,7 +79,8 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%.1f%ciB", value, "KMGT"[unit])
 }
 
-// firstGiven is the first of the flags that was given on the command line.
+// firstSetFlag returns the first of the flags that is set on the command line,
+// or "".
 func firstSetFlag(cmd *cobra.Command, names ...string) string {
 	for _, name := range names {
 		if cmd.Flags().Changed(name) {
@@ -106,19 +108,19 @@ func (d *durationFlag) String() string {
 	return d.value.String()
 }
 
-// Type is what stands for the value in the help.
+// Type returns the placeholder for the value in help texts.
 func (*durationFlag) Type() string { return "duration" }
 
-// maxSeconds is what a time.Duration holds, with room to spare: 30 years.
+// maxSeconds is well within a time.Duration: 30 years.
 const maxSeconds = 1e9
 
-// Set reads the value.
+// Set parses the value.
 func (d *durationFlag) Set(text string) error {
 	value, err := time.ParseDuration(text)
 	if err != nil {
 		var seconds float64
 		seconds, err = strconv.ParseFloat(text, 64)
-		if !(seconds >= 0 && seconds <= maxSeconds) { // NaN is neither
+		if !(seconds >= 0 && seconds <= maxSeconds) { // also true for NaN
 			seconds = -1
 		}
 		value = time.Duration(seconds * float64(time.Second))
@@ -130,14 +132,14 @@ func (d *durationFlag) Set(text string) error {
 	return nil
 }
 
-// milliseconds is the value for the wire, nil if none was given.
+// milliseconds returns the value for the wire, or nil if the flag is not set.
 func (d *durationFlag) milliseconds() *int64 {
 	if !d.given {
 		return nil
 	}
 	ms := d.value.Milliseconds()
 	if ms == 0 && d.value > 0 {
-		ms = 1 // 0 would mean none
+		ms = 1 // 0 would mean no limit
 	}
 	return &ms
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// What --json prints is the daemon's answer, and nothing that a terminal obeys.
+// --json prints the daemon's answer, without anything that a terminal would
+// interpret.
 func TestJSONHidesNothing(t *testing.T) {
 	const odd = "a\x1b[2J\n\u009b31m\u202e\u2066\U000e0041\u2028\x7fz日本"
 	raw, err := json.Marshal(api.Session{Name: odd})
@@ -62,14 +63,14 @@ func TestQuote(t *testing.T) {
 		}
 	}
 	if got := commandText([]string{"echo $HOME | cat"}); got != "echo $HOME | cat" {
-		t.Errorf("one word is text: %q", got)
+		t.Errorf("a single argument: %q", got)
 	}
 	if got := commandText([]string{"ls", "a b"}); got != "ls 'a b'" {
-		t.Errorf("several are quoted: %q", got)
+		t.Errorf("several arguments: %q", got)
 	}
 }
 
-// What is quoted comes out of a real shell as it went in.
+// A real shell returns quoted text unchanged.
 func FuzzQuote(f *testing.F) {
 	for _, word := range []string{"", "'", "''", "a'b\"c`d$e\\", "\n", "-n", "*", "~root", "#x", "\xff", "{a,b}", "=ls"} {
 		f.Add(word)
@@ -80,7 +81,7 @@ func FuzzQuote(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, word string) {
 		if strings.ContainsRune(word, 0) {
-			t.Skip("no argument can hold it")
+			t.Skip("an argument can't contain NUL")
 		}
 		out, err := exec.Command(shell, "-c", commandText([]string{"printf", "%s", word})).Output()
 		if err != nil || string(out) != word {
@@ -143,11 +144,11 @@ func TestDurationFlag(t *testing.T) {
 	for _, text := range []string{"soon", "-1s", "", "1d", "NaN", "1e300"} {
 		var d durationFlag
 		if err := d.Set(text); err == nil {
-			t.Errorf("%q was taken as %v", text, d.value)
+			t.Errorf("%q was accepted as %v", text, d.value)
 		}
 	}
 	var none durationFlag
 	if none.milliseconds() != nil {
-		t.Error("a flag that was not given has a value")
+		t.Error("an unset flag has a value")
 	}
 }

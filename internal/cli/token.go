@@ -14,27 +14,27 @@ import (
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
-// tokenCommand works on the token file itself: whoever may write it needs no
-// daemon's leave, and the first token comes before the first daemon.
+// tokenCommand works on the token file directly: whoever may write it needs no
+// daemon's permission, and the first token must exist before the first daemon.
 func (a *app) tokenCommand() *cobra.Command {
 	var at tokenFile
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make and revoke tokens for HTTP",
-		Long: "Make, list and revoke the tokens by which clients come in over HTTP. They are kept,\n" +
-			"as hashes, in a file that only you can read; a daemon that runs notices within a\n" +
-			"second. The socket needs no token.",
+		Short: "Create and revoke tokens for HTTP",
+		Long: "Create, list and revoke the tokens that clients need over HTTP. They are stored as\n" +
+			"hashes in a file that only you can read; a running daemon notices changes within a\n" +
+			"second. The Unix socket needs no token.",
 	}
-	cmd.PersistentFlags().StringVar(&at.path, "token-file", "", "the tokens are in `FILE` (also TRL_TOKEN_FILE)")
+	cmd.PersistentFlags().StringVar(&at.path, "token-file", "", "use the token file `FILE` (also TRL_TOKEN_FILE)")
 	cmd.PersistentFlags().StringVar(&at.config, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
 	cmd.AddCommand(a.tokenCreateCommand(&at), a.tokenListCommand(&at), a.tokenRevokeCommand(&at))
 	return a.group(cmd)
 }
 
-// tokenFile is where the tokens are, as flags say it.
+// tokenFile are the flags that locate the token file.
 type tokenFile struct{ path, config string }
 
-// open finds the file as the daemon does.
+// open returns the token file that the daemon would use.
 func (t *tokenFile) open(env daemon.Environment) (access.File, error) {
 	flags := map[string]string{}
 	if t.path != "" {
@@ -53,27 +53,27 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 	var ttl durationFlag
 	cmd := &cobra.Command{
 		Use:   "create --scope SCOPE",
-		Short: "Make a token and print it, once",
-		Long: "Make a token and print it. It is shown this once: what is kept is a hash of it.\n\n" +
-			"The scope says what its holder may do: `read` looks, `run` makes sessions and runs\n" +
-			"commands, `admin` changes the daemon too. Whoever may run commands may do what you\n" +
-			"may do on this machine. With --tag the holder sees and touches only sessions that\n" +
-			"have the tag, and must give it to those it makes.",
+		Short: "Create a token and print it once",
+		Long: "Create a token and print it. You see it only once: only its hash is stored.\n\n" +
+			"The scope says what a client may do with it: `read` only reads, `run` creates sessions\n" +
+			"and runs commands, `admin` also changes the daemon. Whoever can run commands can do\n" +
+			"anything that you can do on this machine. With --tag the token only reaches sessions\n" +
+			"with that tag, and every session it creates must have it.",
 		Example: "  token=$(trl token create --scope run --ttl 24h --name ci)\n" +
 			"  curl -H \"Authorization: Bearer $token\" -H 'Content-Type: application/json' \\\n" +
 			"    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"system.ping\"}' http://127.0.0.1:7040/rpc",
 	}
-	cmd.Flags().StringVar(&scope, "scope", "", "what it allows: `SCOPE` is read, run or admin")
-	durationVar(cmd, &ttl, "ttl", "it expires after so long (default: never)")
-	cmd.Flags().StringVar(&wanted.Tag, "tag", "", "only for sessions with this `TAG`")
-	cmd.Flags().StringVar(&wanted.Name, "name", "", "a `NAME` for people")
+	cmd.Flags().StringVar(&scope, "scope", "", "allow `SCOPE`: read, run or admin")
+	durationVar(cmd, &ttl, "ttl", "expire after this time (default: never)")
+	cmd.Flags().StringVar(&wanted.Tag, "tag", "", "limit to sessions with `TAG`")
+	cmd.Flags().StringVar(&wanted.Name, "name", "", "show `NAME` in lists")
 	cmd.RunE = action(exactArgs(), func(context.Context, []string) error {
 		wanted.Scope, wanted.TTL = access.Scope(scope), ttl.value
 		if !wanted.Scope.Valid() {
 			return usage("--scope must be read, run or admin")
 		}
 		if ttl.given && ttl.value < time.Second {
-			return usage("--ttl: a token lives a second at least")
+			return usage("--ttl must be at least one second")
 		}
 		file, err := at.open(a.environment)
 		if err != nil {
@@ -90,14 +90,14 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 			}{token, secret})
 		}
 		fmt.Fprintln(a.stdout, secret)
-		fmt.Fprintf(a.stderr, "trl: token %s, scope %s, %s; it is not shown again. `trl token revoke %s` ends it.\n",
+		fmt.Fprintf(a.stderr, "trl: token %s, scope %s, %s; it is not shown again. `trl token revoke %s` revokes it.\n",
 			token.ID, token.Scope, lifetime(token, token.Created), token.ID)
 		return nil
 	})
 	return cmd
 }
 
-// lifetime says in words how long a token is good.
+// lifetime describes how long a token is valid.
 func lifetime(t access.Token, now time.Time) string {
 	switch {
 	case t.Expires.IsZero():
@@ -112,7 +112,7 @@ func lifetime(t access.Token, now time.Time) string {
 func (a *app) tokenListCommand(at *tokenFile) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the tokens, without what is secret of them",
+		Short:   "List the tokens, without their secrets",
 		Aliases: []string{"ls"},
 		RunE: action(exactArgs(), func(context.Context, []string) error {
 			file, err := at.open(a.environment)
@@ -139,7 +139,7 @@ func (a *app) tokenListCommand(at *tokenFile) *cobra.Command {
 func (a *app) tokenRevokeCommand(at *tokenFile) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID...",
-		Short:   "End tokens: their holders are refused from now on",
+		Short:   "Revoke tokens",
 		Aliases: []string{"rm"},
 		RunE: action(atLeastOne("ID"), func(_ context.Context, args []string) error {
 			file, err := at.open(a.environment)
@@ -147,10 +147,10 @@ func (a *app) tokenRevokeCommand(at *tokenFile) *cobra.Command {
 				return err
 			}
 			status := exitStatus(0)
-			for _, id := range args { // one that is gone already must not save the others
+			for _, id := range args { // go on after one that is already gone
 				if err := file.Revoke(id); err != nil {
 					if errors.Is(err, access.ErrNoToken) {
-						err = localError{api.Errorf(api.CodeInvalidParams, "%w", err).WithHint("`trl token list` shows them")}
+						err = localError{api.Errorf(api.CodeInvalidParams, "%w", err).WithHint("run `trl token list`")}
 					}
 					a.printError(err)
 					status = statusFailed
@@ -164,7 +164,7 @@ func (a *app) tokenRevokeCommand(at *tokenFile) *cobra.Command {
 	}
 }
 
-// printValue writes a value of this program's own as JSON.
+// printValue prints a value of this program as JSON.
 func (a *app) printValue(value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -17,33 +17,33 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// personTerminal is the terminal of the person in front of this program. It is
-// taken over once, by newPersonTerminal, and given back by close, which may be
-// called from anywhere and again.
+// localTerminal is the terminal that this program runs on. It is taken over
+// once, by newLocalTerminal, and restored by close, which may be called from
+// any goroutine and repeatedly.
 type localTerminal struct {
 	in, out *os.File
-	keys    chan []byte    // what is typed; closed when no more can come
-	signals chan os.Signal // those that end this program
-	resized chan os.Signal // the window has another size
+	keys    chan []byte    // typed keys; closed when no more can come
+	signals chan os.Signal // signals that end this program
+	resized chan os.Signal // the window size has changed
 
-	// interrupts has something in it when ctrl-c was typed. Unlike keys, it does
-	// not wait until someone takes it.
+	// interrupts holds a value once ctrl-c was typed. Unlike keys, it never
+	// blocks the reader.
 	interrupts chan struct{}
 
-	// left is closed when the terminal is given back, and awake can then be read:
-	// keys that come after that are for whoever has the terminal next.
+	// closeWriter is closed when the terminal is restored, which makes
+	// closeReader readable: later keys belong to the terminal's next user.
 	closeWriter, closeReader *os.File
 
-	cooked atomic.Bool // the terminal edits lines; then an empty read is the key for end of input
+	cooked atomic.Bool // the terminal edits lines; an empty read then means end of input
 
 	mu            sync.Mutex
-	saved         *term.State   // nil: as it was found
-	closeSequence func() []byte // what is to be written before it is given back; nil: nothing
+	saved         *term.State   // state to restore; nil if unchanged
+	closeSequence func() []byte // returns what to write before restoring; may be nil
 	closed        bool
 }
 
-// newPersonTerminal takes over the terminal that stdin and stdout are, and
-// begins to read it. What else reads it loses keys.
+// newLocalTerminal takes over the terminal at stdin and stdout, and starts to
+// read it. Other readers of the terminal lose keys.
 func (a *app) newLocalTerminal() (*localTerminal, error) {
 	in, isFile := a.stdin.(*os.File)
 	out, isFileToo := a.stdout.(*os.File)
@@ -64,13 +64,14 @@ func (a *app) newLocalTerminal() (*localTerminal, error) {
 	}
 	signal.Notify(t.signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	signal.Notify(t.resized, syscall.SIGWINCH)
-	// A person who has gone must not kill this program before it has cleaned up.
+	// If the user has gone, SIGPIPE must not kill this program before it has
+	// cleaned up.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTTOU)
 	t.start(t.read)
 	return t, nil
 }
 
-// raw hands every key over as it is.
+// makeRaw passes every key on unchanged.
 func (t *localTerminal) makeRaw() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +84,8 @@ func (t *localTerminal) makeRaw() error {
 	return err
 }
 
-// lines lets the terminal edit lines and make signals of keys, as it was found.
+// makeCooked restores the original mode, in which the terminal edits lines and
+// turns keys into signals.
 func (t *localTerminal) makeCooked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,12 +93,12 @@ func (t *localTerminal) makeCooked() {
 		return
 	}
 	t.cooked.Store(true)
-	_ = term.Restore(int(t.in.Fd()), t.saved) // it fails when the terminal is gone
+	_ = term.Restore(int(t.in.Fd()), t.saved) // it fails if the terminal is gone
 	t.saved = nil
 }
 
-// start runs fn beside the others. If it panics, the terminal is given back
-// before the world ends, or nobody could read why.
+// start runs fn in a goroutine. If fn panics, the terminal is restored first,
+// so that the message is readable.
 func (t *localTerminal) start(fn func()) {
 	go func() {
 		defer t.restoreOnPanic()
@@ -104,7 +106,8 @@ func (t *localTerminal) start(fn func()) {
 	}()
 }
 
-// rescue is deferred by whoever works while the terminal is taken over.
+// restoreOnPanic must be deferred by goroutines that run while the terminal is
+// taken over.
 func (t *localTerminal) restoreOnPanic() {
 	if cause := recover(); cause != nil {
 		t.close()
@@ -112,12 +115,12 @@ func (t *localTerminal) restoreOnPanic() {
 	}
 }
 
-// keysAhead is how many reads wait to be taken. Few, because they are lost when
-// the terminal is given back; some, so that a ctrl-c is read behind keys that are
-// typed while this program waits for the daemon.
+// maxBufferedReads is how many reads are buffered. Few, because they are lost
+// when the terminal is restored; some, so that a ctrl-c is seen behind keys
+// that are typed while this program waits for the daemon.
 const maxBufferedReads = 16
 
-// readBytes is what one read of a terminal gives at most.
+// readBytes is the most that one read of a terminal returns.
 const readBytes = 4 << 10
 
 func (t *localTerminal) read() {
@@ -133,15 +136,16 @@ func (t *localTerminal) read() {
 			}
 			t.keys <- bytes.Clone(buf[:n])
 		case errors.Is(err, io.EOF) && t.cooked.Load():
-			t.keys <- nil // the end of what is typed for now
+			t.keys <- nil // end of input
 		case err != nil:
 			return
 		}
 	}
 }
 
-// await waits until something was typed; false means that the terminal was given
-// back. It is select, because poll does not know terminals everywhere.
+// waitForInput waits until there is input to read, and returns false if the
+// terminal has been restored. It uses select, because poll does not support
+// terminals everywhere.
 func (t *localTerminal) waitForInput() bool {
 	in, awake := int(t.in.Fd()), int(t.closeReader.Fd())
 	for {
@@ -150,12 +154,12 @@ func (t *localTerminal) waitForInput() bool {
 		ready.Set(awake)
 		_, err := unix.Select(max(in, awake)+1, &ready, nil, nil, nil)
 		if !errors.Is(err, unix.EINTR) {
-			return err != nil || !ready.IsSet(awake) // reading will tell what is wrong
+			return err != nil || !ready.IsSet(awake) // read reports the error
 		}
 	}
 }
 
-// size is that of the terminal, within what a session's can have.
+// size returns the terminal's size, limited to what a session supports.
 func (t *localTerminal) size() api.TTYSize {
 	cols, rows, err := term.GetSize(int(t.out.Fd()))
 	if err != nil || cols == 0 || rows == 0 {
@@ -174,18 +178,18 @@ func (t *localTerminal) write(b []byte) error {
 	return nil
 }
 
-// onClose says what is to be written before the terminal is given back.
+// onClose sets what to write before the terminal is restored.
 func (t *localTerminal) onClose(farewell func() []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closeSequence = farewell
 }
 
-// farewellTime is how long a terminal that takes nothing, as one that was
-// stopped by ctrl-s, is given to take what restores it.
+// closeSequenceTimeout is how long to wait for a terminal that accepts no
+// output, for example after ctrl-s, to take the close sequence.
 const closeSequenceTimeout = time.Second
 
-// close gives the terminal back as it was found.
+// close restores the terminal.
 func (t *localTerminal) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +202,7 @@ func (t *localTerminal) close() {
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			_ = t.write(t.closeSequence()) // it fails when the terminal is gone
+			_ = t.write(t.closeSequence()) // it fails if the terminal is gone
 		}()
 		select {
 		case <-written:
@@ -206,6 +210,6 @@ func (t *localTerminal) close() {
 		}
 	}
 	if t.saved != nil {
-		_ = term.Restore(int(t.in.Fd()), t.saved) // likewise
+		_ = term.Restore(int(t.in.Fd()), t.saved) // as above
 	}
 }

@@ -18,15 +18,15 @@ func (a *app) upgradeCommand() *cobra.Command {
 	wait := durationFlag{value: 30 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "upgrade",
-		Short: "Let a new binary take over from the daemon, with its sessions",
-		Long: "Let the binary that is now at the path from which the daemon was started take its\n" +
-			"place, and read the configuration again. Sessions, their commands and their output\n" +
-			"live on; clients wait for a moment. The daemon asks the new binary first: if it\n" +
+		Short: "Replace the daemon's binary and keep its sessions",
+		Long: "Replace the daemon with the binary that is now at the path it was started from, and\n" +
+			"read the configuration again. Sessions, commands and output are kept; clients wait\n" +
+			"for a moment. The daemon checks the new binary first. Nothing changes if the binary\n" +
 			"can't take over, if another user could have written to it, or if the configuration\n" +
-			"is no good, nothing changes. SIGHUP to the daemon does the same.",
+			"is invalid. SIGHUP to the daemon does the same.",
 		Example: "  mv trl.new /usr/local/bin/trl && trl upgrade",
 	}
-	durationVar(cmd, &wait, "timeout", "give up waiting after so long (default 30s); the daemon goes on")
+	durationVar(cmd, &wait, "timeout", "stop waiting after this time (default 30s); the upgrade continues")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
 		ctx, cancel := context.WithTimeout(ctx, wait.value)
 		defer cancel()
@@ -51,7 +51,7 @@ func (a *app) upgrade(ctx context.Context) error {
 	after, sessions, err := a.awaitNewDaemon(ctx, path, before.PID)
 	if err != nil {
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no new daemon has answered yet: %w", err).
-			WithHint("the daemon's log says why; `trl info` shows which one is there")}
+			WithHint("check the daemon's log; `trl info` shows which daemon is running")}
 	}
 	took := time.Since(began)
 	if a.json {
@@ -61,7 +61,7 @@ func (a *app) upgrade(ctx context.Context) error {
 	return nil
 }
 
-// askUpgrade has the daemon check the new binary, and begin to be replaced by it.
+// requestUpgrade has the daemon check the new binary and start the handover.
 func (a *app) requestUpgrade(ctx context.Context, path string) error {
 	c, err := client.DialWith(ctx, path, client.Options{})
 	if err != nil {
@@ -71,17 +71,17 @@ func (a *app) requestUpgrade(ctx context.Context, path string) error {
 	_, err = c.Upgrade(ctx)
 	switch {
 	case errors.Is(err, client.ErrClosed):
-		return nil // it may have left before its answer did; who answers next tells
+		return nil // it may have exited before its answer was sent; the next daemon tells
 	case !api.IsCode(err, api.CodeMethodNotFound):
 		return err
 	}
-	// An older daemon checks the binary when it gets the signal, and says in its
-	// log what it found.
+	// An older daemon checks the binary when it gets the signal, and logs the
+	// result.
 	holder, err := daemon.FindHolder(path)
 	switch {
 	case errors.Is(err, daemon.ErrNoHolder):
-		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s has no holder that could keep its sessions", path).
-			WithHint("end it, which ends its sessions, and start the new one with `trl serve`")}
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "the daemon on %s has no holder to keep its sessions", path).
+			WithHint("stop it, which ends its sessions, and start the new one with `trl serve`")}
 	case err != nil:
 		return holderNotFoundError(err)
 	}
@@ -89,14 +89,13 @@ func (a *app) requestUpgrade(ctx context.Context, path string) error {
 	return holder.Renew()
 }
 
-// notSignalled is the error of a holder that could not be told from another
-// process.
+// holderNotFoundError reports that the holder process could not be identified.
 func holderNotFoundError(err error) error {
 	if refusal, ok := errors.AsType[*trust.Refusal](err); ok {
 		return refusalError(refusal)
 	}
-	return localError{api.Errorf(api.CodeRuntimeUnavailable, "nothing was signalled: %w", err).
-		WithHint("`trl doctor` looks at the daemon; if none is there, remove the lock beside its socket")}
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "no process was signalled: %w", err).
+		WithHint("run `trl doctor`; if no daemon is running, remove the lock file next to its socket")}
 }
 
 func keptSessionsText(sessions int) string {
@@ -104,21 +103,22 @@ func keptSessionsText(sessions int) string {
 	case 0:
 		return "there were no sessions"
 	case 1:
-		return "1 session lives on"
+		return "1 session continues"
 	default:
-		return fmt.Sprintf("%d sessions live on", sessions)
+		return fmt.Sprintf("%d sessions continue", sessions)
 	}
 }
 
-// ownSocket is the socket of a daemon that this command can send signals to.
+// localSocket returns the socket of a daemon that this command can signal.
 func (a *app) localSocket(command string) (string, error) {
 	if a.address != "" {
-		return "", usage("%s is for a daemon on this machine: it takes --socket, not --address", command)
+		return "", usage("%s works on a daemon on this machine: use --socket, not --address", command)
 	}
 	return a.socketPath()
 }
 
-// lookAt asks which daemon serves on a socket, and how many sessions live there.
+// daemonStatus returns the info of the daemon on path and the number of its
+// sessions that have not ended.
 func (a *app) daemonStatus(ctx context.Context, path string) (info *api.SystemInfo, sessions int, err error) {
 	c, err := client.DialWith(ctx, path, client.Options{})
 	if err != nil {
@@ -142,11 +142,10 @@ func (a *app) daemonStatus(ctx context.Context, path string) (info *api.SystemIn
 	return info, sessions, nil
 }
 
-// lookAgain is how often a change is looked for: often enough that what is
-// measured is the daemon's time.
+// pollInterval is short, so that measured times are the daemon's.
 const pollInterval = 5 * time.Millisecond
 
-// awaitOther waits until a process other than pid answers.
+// awaitNewDaemon waits until a process other than pid answers.
 func (a *app) awaitNewDaemon(ctx context.Context, path string, pid int) (*api.SystemInfo, int, error) {
 	for {
 		info, sessions, err := a.daemonStatus(ctx, path)
@@ -156,7 +155,7 @@ func (a *app) awaitNewDaemon(ctx context.Context, path string, pid int) (*api.Sy
 		select {
 		case <-ctx.Done():
 			if err == nil {
-				err = errors.New("the old one still does")
+				err = errors.New("the old one still answers")
 			}
 			return nil, 0, err
 		case <-time.After(pollInterval):

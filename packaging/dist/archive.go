@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// entry is one file of an archive.
+// archiveEntry is one file of an archive.
 type archiveEntry struct {
-	name    string // below the archive's directory
+	name    string // relative to the archive's directory
 	content []byte
 	mode    int64
 }
 
-// archives packs the binary of each platform with what belongs to it.
+// archives packs the binary of each platform with its documentation and service
+// files.
 func (r *release) archives() error {
 	for _, p := range platforms {
 		entries, err := r.contents(p)
@@ -38,7 +39,7 @@ func (r *release) archives() error {
 	return nil
 }
 
-// contents are the files of the archive for a platform.
+// contents returns the files of the archive for a platform.
 func (r *release) contents(p platform) ([]archiveEntry, error) {
 	binary, err := os.ReadFile(r.binary(p))
 	if err != nil {
@@ -52,7 +53,7 @@ func (r *release) contents(p platform) ([]archiveEntry, error) {
 		}
 		entries = append(entries, archiveEntry{name, text, 0o644})
 	}
-	// What starts a daemon, or a way to one, on that system.
+	// The service files for that system.
 	service := map[string]string{"linux": "packaging/systemd", "darwin": "packaging/launchd"}[p.os]
 	for below, dir := range map[string]string{"": r.stage, path.Base(service): service} {
 		err := fs.WalkDir(os.DirFS(dir), ".", func(name string, file fs.DirEntry, err error) error {
@@ -60,7 +61,7 @@ func (r *release) contents(p platform) ([]archiveEntry, error) {
 				return err
 			}
 			if dir == r.stage && !strings.HasPrefix(name, "share/") && name != noticesName {
-				return nil // the binaries
+				return nil // binaries
 			}
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			entries = append(entries, archiveEntry{path.Join(below, name), text, 0o644})
@@ -73,8 +74,9 @@ func (r *release) contents(p platform) ([]archiveEntry, error) {
 	return entries, nil
 }
 
-// pack makes a compressed archive with one directory. It depends on its
-// arguments alone: nothing of the files' owners, times, modes or order here.
+// pack returns a compressed archive with one directory. It depends on its
+// arguments alone, not on owners, times, modes or the order of files on this
+// machine.
 func pack(dir string, made time.Time, entries []archiveEntry) ([]byte, error) {
 	slices.SortFunc(entries, func(a, b archiveEntry) int { return strings.Compare(a.name, b.name) })
 	var packed bytes.Buffer
@@ -97,7 +99,7 @@ func pack(dir string, made time.Time, entries []archiveEntry) ([]byte, error) {
 	return compress(packed.Bytes()), nil
 }
 
-// compress is gzip without a name and a time.
+// compress returns content gzipped without a name or a time.
 func compress(content []byte) []byte {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
@@ -108,7 +110,7 @@ func compress(content []byte) []byte {
 		err = w.Close()
 	}
 	if err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // writing to a buffer does not fail
 	}
 	return compressed.Bytes()
 }

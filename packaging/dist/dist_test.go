@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is in a repository decides the version and the time.
+// The repository determines the version and the time.
 func TestIdentify(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
@@ -32,11 +32,11 @@ func TestIdentify(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !regexp.MustCompile(`^`+want+`$`).MatchString(version) || !made.Equal(time.Date(2024, 2, 3, 4, 5, 6, 0, time.UTC)) {
-			t.Errorf("it is %s of %s, not %s", version, made, want)
+			t.Errorf("got %s of %s, want %s", version, made, want)
 		}
 	}
 	if _, _, err := identify(); err == nil {
-		t.Error("without a repository there is a version")
+		t.Error("identify succeeded without a repository")
 	}
 	repository("init", "--quiet")
 	repository("commit", "--quiet", "--allow-empty", "--message", "Begin")
@@ -48,18 +48,18 @@ func TestIdentify(t *testing.T) {
 	if err := os.WriteFile("new.go", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What is in no commit is not what was tagged.
+	// Uncommitted files are not part of the tag.
 	expect(`0\.0\.0-dev\+[0-9a-f]{12}\.dirty`)
 
 	t.Setenv("VERSION", "v4.5.6")
 	expect(`4\.5\.6`)
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if _, _, err := identify(); err == nil {
-		t.Error("yesterday is a number of seconds")
+		t.Error("identify accepted \"yesterday\" as a number of seconds")
 	}
 }
 
-// A directory is replaced only if it is an earlier release.
+// A directory is replaced only if it contains an earlier release.
 func TestMakeRoom(t *testing.T) {
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "thesis.txt")
@@ -67,7 +67,7 @@ func TestMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := prepareOutputDir(dir); err == nil {
-		t.Error("a directory with other files is taken")
+		t.Error("a directory with other files was accepted")
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,8 @@ func TestMakeRoom(t *testing.T) {
 	}
 }
 
-// Neither the order in which files are found nor the clock is in an archive.
+// An archive depends neither on the order in which files are found nor on the
+// clock.
 func TestPack(t *testing.T) {
 	made := time.Unix(1_700_000_000, 0)
 	one, err := pack("d", made, []archiveEntry{{"a", []byte("1"), 0o644}, {"b/c", []byte("2"), 0o755}})

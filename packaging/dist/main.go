@@ -1,13 +1,12 @@
-// Command dist makes what a release consists of: archives with the static
-// binary for each platform, packages for Debian and RPM systems, a list of
-// what is linked in, a Homebrew formula, the install script, and the checksums
-// of all of them.
+// Command dist builds a release: archives with the static binary for each
+// platform, packages for Debian and RPM systems, an SBOM, a Homebrew formula,
+// the install script, and the checksums of all of them.
 //
 //	go run ./packaging/dist            into dist/, as `make dist` does
 //
-// The same commit and the same Go make the same bytes, wherever and whenever
-// it runs. The version is the tag of the commit, else 0.0.0-dev+COMMIT; where
-// there is no git, VERSION and SOURCE_DATE_EPOCH say what it would.
+// The same commit and the same Go version produce the same bytes, wherever and
+// whenever it runs. The version is the tag of the commit, or 0.0.0-dev+COMMIT;
+// without git, set VERSION and SOURCE_DATE_EPOCH.
 package main
 
 import (
@@ -29,7 +28,8 @@ import (
 	"time"
 )
 
-// nfpm makes the packages. Its version is pinned: another makes other bytes.
+// nfpm builds the packages. Its version is pinned: another one produces other
+// bytes.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0"
 
 const (
@@ -37,7 +37,7 @@ const (
 	variable = "github.com/terminal-runtime/trl/internal/cli.version"
 )
 
-// checksumsName is the file by which an earlier release is known for one.
+// checksumsName is the file that identifies an earlier release.
 const checksumsName = "checksums.txt"
 
 type platform struct{ os, arch string }
@@ -46,12 +46,12 @@ func (p platform) String() string { return p.os + "_" + p.arch }
 
 var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
-// release is one release while it is made.
+// release is a release being built.
 type release struct {
-	version string    // without the v of its tag
-	made    time.Time // when its commit was: what everything in it is dated
-	out     string    // where it goes
-	stage   string    // where it is put together; removed at the end
+	version string    // without the leading v of its tag
+	made    time.Time // time of the commit, used for all files
+	out     string    // output directory
+	stage   string    // temporary directory; removed at the end
 	linked  map[platform]*debug.BuildInfo
 }
 
@@ -87,17 +87,17 @@ func run(out string) (err error) {
 	return nil
 }
 
-// identify tells the version and the time of what is in this directory.
+// identify returns the version and the time of the sources in this directory.
 func identify() (version string, made time.Time, err error) {
 	seconds := os.Getenv("SOURCE_DATE_EPOCH")
 	if seconds == "" {
 		if seconds, err = git("log", "-1", "--format=%ct"); err != nil {
-			return "", time.Time{}, fmt.Errorf("set SOURCE_DATE_EPOCH where there is no git: %w", err)
+			return "", time.Time{}, fmt.Errorf("set SOURCE_DATE_EPOCH if there is no git: %w", err)
 		}
 	}
 	epoch, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return "", time.Time{}, errors.New("SOURCE_DATE_EPOCH is no number of seconds")
+		return "", time.Time{}, errors.New("SOURCE_DATE_EPOCH is not a number of seconds")
 	}
 	made = time.Unix(epoch, 0).UTC()
 	if version = strings.TrimPrefix(os.Getenv("VERSION"), "v"); version != "" {
@@ -105,25 +105,26 @@ func identify() (version string, made time.Time, err error) {
 	}
 	changes, err := git("status", "--porcelain")
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("set VERSION where there is no git: %w", err)
+		return "", time.Time{}, fmt.Errorf("set VERSION if there is no git: %w", err)
 	}
 	tag, err := git("describe", "--tags", "--exact-match", "--match", "v[0-9]*")
 	if err == nil && changes == "" {
 		return strings.TrimPrefix(tag, "v"), made, nil
 	}
-	// Of a fixed length: by itself git gives more digits in a fuller clone.
+	// A fixed length: by default git prints more digits in a larger clone.
 	commit, err := git("rev-parse", "--short=12", "HEAD")
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	if changes != "" {
-		commit += ".dirty" // what was built is in no repository
+		commit += ".dirty" // these sources are in no commit
 	}
 	return "0.0.0-dev+" + commit, made, nil
 }
 
 func git(args ...string) (string, error) {
-	// The checkout may belong to another user, whom git then refuses to answer.
+	// The checkout may belong to another user, and git would then refuse to
+	// work.
 	output, err := exec.Command("git", append([]string{"-c", "safe.directory=*"}, args...)...).Output()
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w", args[0], err)
@@ -131,7 +132,8 @@ func git(args ...string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// makeRoom makes a directory for a release. It removes nothing but another one.
+// prepareOutputDir creates an empty directory for a release. It removes only an
+// earlier release.
 func prepareOutputDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -140,7 +142,7 @@ func prepareOutputDir(dir string) error {
 		return err
 	case len(entries) > 0:
 		if _, err := os.Stat(filepath.Join(dir, checksumsName)); err != nil {
-			return fmt.Errorf("%s has files and is no earlier release: remove it, or name another with -out", dir)
+			return fmt.Errorf("%s is not empty and not an earlier release: remove it, or choose another with -out", dir)
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return err
@@ -149,8 +151,8 @@ func prepareOutputDir(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// command runs a program whose output is for who runs this one, in an
-// environment that says nothing but where things are kept.
+// command runs a program with its output on stderr, in an environment that does
+// not affect the result.
 func (r *release) command(environment []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(r.environ(), environment...)
@@ -161,8 +163,8 @@ func (r *release) command(environment []string, name string, args ...string) err
 	return nil
 }
 
-// environ is the environment of this process without what would change a build
-// or what is written, and with the date of the release.
+// environ returns the environment of this process without variables that would
+// change the build or its output, and with the date of the release.
 func (r *release) environ() []string {
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -172,10 +174,10 @@ func (r *release) environ() []string {
 	return append(environ, "LC_ALL=C", "TZ=UTC", "CGO_ENABLED=0", "GOWORK=off", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.made.Unix()))
 }
 
-// binary is where the binary for a platform is put.
+// binary returns the path of the binary for a platform.
 func (r *release) binary(p platform) string { return filepath.Join(r.stage, p.String(), "trl") }
 
-// build makes the binaries, and reads what is linked in them.
+// build builds the binaries, and reads which modules are linked into them.
 func (r *release) build() error {
 	for _, p := range platforms {
 		err := r.command([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "go", "build", "-trimpath", "-buildvcs=false",
@@ -190,11 +192,11 @@ func (r *release) build() error {
 	return nil
 }
 
-// document has the program write its manual and its completions, below share.
+// document lets the program write its manual and completions to share.
 func (r *release) document() error {
 	program := r.binary(platform{runtime.GOOS, runtime.GOARCH})
 	if _, err := os.Stat(program); err != nil {
-		return fmt.Errorf("a release is made on one of %v, for the program writes its own manual", platforms)
+		return fmt.Errorf("build a release on one of %v: the program must run to write its manual", platforms)
 	}
 	if err := r.command(nil, program, "docs", "man", r.share("man/man1")); err != nil {
 		return err
@@ -217,7 +219,7 @@ func (r *release) document() error {
 
 func (r *release) share(name string) string { return filepath.Join(r.stage, "share", name) }
 
-// write makes a file and the directories above it.
+// write creates a file and its parent directories.
 func write(name string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -225,9 +227,9 @@ func write(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// packages makes what dpkg and rpm install, as packaging/nfpm.yaml says.
+// packages builds the packages for dpkg and rpm from packaging/nfpm.yaml.
 func (r *release) packages() error {
-	// Debian's manual is compressed.
+	// Debian compresses manual pages.
 	pages, err := filepath.Glob(r.share("man/man1/*.1"))
 	if err != nil {
 		return err
@@ -260,10 +262,10 @@ func (r *release) packages() error {
 	return nil
 }
 
-// name is what the files for a platform begin with.
+// name returns the prefix of the file names for a platform.
 func (r *release) name(p platform) string { return "trl_" + r.version + "_" + p.String() }
 
-// script puts the install script beside what it installs.
+// script copies the install script into the release.
 func (r *release) script() error {
 	text, err := os.ReadFile("packaging/install.sh")
 	if err != nil {
@@ -272,7 +274,8 @@ func (r *release) script() error {
 	return os.WriteFile(filepath.Join(r.out, "install.sh"), text, 0o755)
 }
 
-// checksums writes the sums of all other files, as sha256sum does.
+// checksums writes the checksums of all other files, in the format of
+// sha256sum.
 func (r *release) checksums() error {
 	entries, err := os.ReadDir(r.out) // sorted
 	if err != nil {
@@ -289,7 +292,7 @@ func (r *release) checksums() error {
 	return write(filepath.Join(r.out, checksumsName), []byte(text.String()))
 }
 
-// sumOf is the SHA-256 of a file, in hexadecimal.
+// sumOf returns the SHA-256 of a file in hexadecimal.
 func sumOf(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -16,18 +16,20 @@ import (
 	"time"
 )
 
-// noticesName is the file with the licences of what is linked in: most of them
-// ask to be shipped with it.
+// noticesName is the file with the licences of the linked modules: most of them
+// require it.
 const noticesName = "THIRD-PARTY-NOTICES"
 
-// goLicense is that of Go's own library, which not every Go is installed with.
+// goLicense is the licence of Go's standard library, which not every Go
+// installation contains.
 //
 //go:embed go-license.txt
 var goLicense []byte
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// modules are the modules that a binary is linked of, besides this one.
+// modules returns the modules that are linked into a binary, except for this
+// one.
 func modules(info *debug.BuildInfo) []debug.Module {
 	var list []debug.Module
 	for _, module := range info.Deps {
@@ -36,12 +38,14 @@ func modules(info *debug.BuildInfo) []debug.Module {
 		}
 		list = append(list, debug.Module{Path: module.Path, Version: module.Version})
 	}
-	// Go's own library is none, but it has a version and flaws as any.
+	// The standard library is not a module, but it has a version and
+	// vulnerabilities like one.
 	list = append(list, debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")})
 	return list
 }
 
-// allModules are the modules of all binaries, each once, in order.
+// allModules returns the modules of all binaries, sorted and without
+// duplicates.
 func (r *release) allModules() []debug.Module {
 	var list []debug.Module
 	for _, p := range platforms {
@@ -51,7 +55,7 @@ func (r *release) allModules() []debug.Module {
 	return slices.Compact(list)
 }
 
-// notices puts together the licences of what is linked in.
+// notices collects the licences of the linked modules.
 func (r *release) notices() error {
 	var text bytes.Buffer
 	fmt.Fprintln(&text, "The trl binary is linked with these modules, under these licences.")
@@ -66,7 +70,7 @@ func (r *release) notices() error {
 		cmd.Env = r.environ()
 		output, err := cmd.Output()
 		if err != nil {
-			return fmt.Errorf("where is %s: %w", module.Path, err)
+			return fmt.Errorf("locate %s: %w", module.Path, err)
 		}
 		dir := strings.TrimSpace(string(output))
 		files, err := os.ReadDir(dir)
@@ -86,13 +90,13 @@ func (r *release) notices() error {
 			found = true
 		}
 		if !found {
-			return fmt.Errorf("%s has no licence that could be shipped with it", module.Path)
+			return fmt.Errorf("%s has no licence file", module.Path)
 		}
 	}
 	return write(filepath.Join(r.stage, noticesName), text.Bytes())
 }
 
-// spdx is a document of SPDX 2.3, as far as it is used here.
+// spdx is an SPDX 2.3 document, as far as it is used here.
 type spdx struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`
@@ -140,15 +144,15 @@ type spdxRelation struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-// notID is what an SPDX identifier may not have.
+// notID matches characters that an SPDX identifier must not contain.
 var notID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-func spdxID(words ...string) string {
-	return "SPDXRef-" + notID.ReplaceAllString(strings.Join(words, "-"), "-")
+func spdxID(parts ...string) string {
+	return "SPDXRef-" + notID.ReplaceAllString(strings.Join(parts, "-"), "-")
 }
 
-// materials writes the bill of materials: each archive, and the modules that
-// the binary in it is linked of.
+// sbom writes the bill of materials: each archive, and the modules that are
+// linked into its binary.
 func (r *release) sbom() error {
 	const unknown = "NOASSERTION"
 	document := spdx{
@@ -188,7 +192,7 @@ func (r *release) sbom() error {
 	return write(filepath.Join(r.out, "trl_"+r.version+".spdx.json"), append(text, '\n'))
 }
 
-// formula writes what Homebrew installs from, with the sums of the archives.
+// formula writes the Homebrew formula, with the checksums of the archives.
 func (r *release) formula() error {
 	text, err := template.New("trl.rb.tmpl").Funcs(template.FuncMap{
 		"file": func(system, arch string) string { return r.name(platform{system, arch}) + ".tar.gz" },

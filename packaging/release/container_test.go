@@ -16,21 +16,22 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// The image that is built, and another that is made from it.
+// The image under test, and another that is built from it.
 const (
 	image  = "localhost/trl-release-test"
 	copied = image + "-copied"
 )
 
-// builder is a program that builds an image and runs it.
+// builder is a program that builds and runs images.
 type builder struct {
 	name string
-	// build makes an image, run starts trl in a container of it.
+	// build builds an image; run starts trl in a container of it.
 	build func(tag, recipe, place string) *exec.Cmd
 	run   func(args ...string) *exec.Cmd
 }
 
-// findBuilder takes a Docker that answers, or buildah, which needs no daemon.
+// findBuilder returns Docker if its daemon answers, or buildah, which needs
+// none.
 func findBuilder(t *testing.T) builder {
 	t.Helper()
 	if exec.Command("docker", "info", "--format", "{{.ServerVersion}}").Run() == nil && exec.Command("docker", "ps").Run() == nil {
@@ -46,10 +47,10 @@ func findBuilder(t *testing.T) builder {
 		}
 	}
 	if _, err := exec.LookPath("buildah"); err != nil || os.Geteuid() != 0 {
-		trltest.Need(t, errors.New("no Docker answers here, and there is no buildah, with root's rights, instead"))
+		trltest.Need(t, errors.New("Docker does not answer, and buildah is missing or not run as root"))
 	}
 	store := t.TempDir()
-	// Of its own, and without what a kernel or a machine may lack.
+	// Separate storage, without features that a kernel or a machine may lack.
 	buildah := func(args ...string) *exec.Cmd {
 		return exec.Command("buildah", append([]string{"--root", store + "/root", "--runroot", store + "/run", "--storage-driver", "vfs"}, args...)...)
 	}
@@ -63,14 +64,14 @@ func findBuilder(t *testing.T) builder {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// It does not heed the entry point.
+			// buildah run ignores the entry point.
 			return buildah(append([]string{"run", "--isolation", "chroot", strings.TrimSpace(string(container)), "--", "/trl"}, args...)...)
 		},
 	}
 }
 
-// The image has no shell, no library and no file but the binary; it tells its
-// version, examines the place, and serves sessions of one command.
+// The image has no shell, no library and no file but the binary; it prints its
+// version, runs the doctor, and serves sessions of one command.
 func TestContainer(t *testing.T) {
 	r := openRelease(t)
 	b := findBuilder(t)
@@ -86,19 +87,19 @@ func TestContainer(t *testing.T) {
 	}
 	output(t, b.build(image, recipe, place))
 	if got := output(t, b.run("version")); got != "trl v"+r.version+"\n" {
-		t.Errorf("it is %q", got)
+		t.Errorf("the version is %q", got)
 	}
 
-	// Others take the binary from it.
+	// Other images can copy the binary.
 	recipe = filepath.Join(place, "Dockerfile")
 	if err := os.WriteFile(recipe, []byte("FROM scratch\nCOPY --from="+image+" /trl /usr/local/bin/trl\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	output(t, b.build(copied, recipe, place))
 
-	// It finds that there is no shell, and says so with its status.
+	// The doctor finds no shell, and exits with an error.
 	examined, err := b.run("doctor").CombinedOutput()
-	if err == nil || !bytes.Contains(examined, []byte("there is none that a session could run in")) ||
+	if err == nil || !bytes.Contains(examined, []byte("found no shell that a session can use")) ||
 		!bytes.Contains(examined, []byte("processes can be seen")) || bytes.Contains(examined, []byte("/tmp: no such file")) {
 		t.Errorf("%v\n%s", err, examined)
 	}
@@ -125,6 +126,6 @@ func TestContainer(t *testing.T) {
 		}
 	}
 	if written.String() != "trl v"+r.version+"\n" {
-		t.Errorf("a command in it has written %q", written.String())
+		t.Errorf("a command in the container printed %q", written.String())
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInstallDocument does what docs/install.md says, in the order it says it,
-// from a home where nothing is to one where nothing is left.
+// TestInstallDocument runs the commands of docs/install.md in their order, from
+// an empty home directory to one where nothing is left.
 func TestInstallDocument(t *testing.T) {
 	r := openRelease(t)
 	requirePrograms(t, "curl", "sha256sum")
@@ -20,12 +20,13 @@ func TestInstallDocument(t *testing.T) {
 	}
 	marked := regexp.MustCompile("(?s)<!-- run by: packaging/release/document_test.go -->\n```sh\n(.*?)```")
 	const latest = "https://github.com/terminal-runtime/trl/releases/latest/download"
-	// The document's machine is another, and there the latest release is this.
+	// In the document the platform is another, and the latest release is this
+	// one.
 	elsewhere := strings.NewReplacer(
 		latest, serve(t, r, nil).URL, "linux_amd64", hostPlatform(),
-		// A person is not as quick as a script.
+		// A script must wait for the daemon.
 		"trl serve 2>trl.log &\n", "trl serve 2>trl.log &\nuntil trl info >/dev/null 2>&1; do kill -0 $!; sleep 0.05; done\n",
-		// What is wrong with this machine is not the document's fault.
+		// Problems of this machine are not the document's.
 		"trl doctor\n", "trl doctor || test $? = 1\n",
 	)
 	script := "set -eu\n"
@@ -34,7 +35,7 @@ func TestInstallDocument(t *testing.T) {
 	}
 	script += "\ntest ! -e ~/.local/bin/trl\n"
 
-	// Its path is short: a socket will be in it.
+	// The path must be short: it will contain a socket.
 	home, err := os.MkdirTemp("", "home-")
 	if err != nil {
 		t.Fatal(err)
@@ -50,12 +51,12 @@ func TestInstallDocument(t *testing.T) {
 		"trl v" + r.version + " is in " + home, "\nhello\n", r.name(hostPlatform(), ".tar.gz") + ": OK\n", "replacing trl v" + r.version, "has taken over", "stopped",
 	} {
 		if !strings.Contains(said, want) {
-			t.Errorf("it does not say %q", want)
+			t.Errorf("the output does not contain %q", want)
 		}
 	}
 	for name, what := range tree(t, home) {
 		if !strings.HasPrefix(what, "d") {
-			t.Errorf("%s is left in the home", name)
+			t.Errorf("%s is left in the home directory", name)
 		}
 	}
 	if t.Failed() {

@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// brew is as much of Homebrew as the formula uses: it takes the blocks of one
-// platform, says what it would fetch, and installs from an unpacked archive.
+// brew implements what the formula uses of Homebrew: it evaluates the blocks of
+// one platform, prints what it would download, and installs from an unpacked
+// archive.
 const brew = `
 require "fileutils"
 $system, $arch, $to, formula = ARGV
@@ -69,7 +70,7 @@ func TestFormula(t *testing.T) {
 			r.version, "https://github.com/terminal-runtime/trl/releases/download/v" + r.version + "/" + archive, r.sums[archive], caveats,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s is another one (-want +got):\n%s", platform, diff)
+			t.Errorf("%s differs (-want +got):\n%s", platform, diff)
 		}
 		for _, name := range []string{"bin/trl", "share/man/man1/trl.1", "share/zsh/site-functions/_trl"} {
 			if _, err := os.Stat(filepath.Join(to, name)); err != nil {

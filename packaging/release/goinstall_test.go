@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// `go install …/cmd/trl@VERSION` links no version in; the binary knows it
-// nevertheless.
+// `go install …/cmd/trl@VERSION` sets no version with the linker; the binary
+// still knows it.
 func TestGoInstall(t *testing.T) {
 	openRelease(t)
 	requirePrograms(t, "git")
@@ -23,16 +23,16 @@ func TestGoInstall(t *testing.T) {
 	install := exec.Command("go", "install", module+"/cmd/trl@"+version)
 	install.Dir = bin // outside of any module
 	install.Env = append(os.Environ(), "GOBIN="+bin, "GOMODCACHE="+t.TempDir(), "GOSUMDB=off",
-		// Everything else was fetched for this repository already. Its objects
-		// are used again, which are the same wherever the sources are.
+		// Everything else is in the module cache already. Its build cache is
+		// reused: with -trimpath objects don't depend on paths.
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(kept, "cache", "download"), "GOFLAGS=-trimpath -modcacherw", "CGO_ENABLED=0")
 	output(t, install)
 	if got := output(t, exec.Command(filepath.Join(bin, "trl"), "version")); got != "trl "+version+"\n" {
-		t.Errorf("it says %q", got)
+		t.Errorf("the version is %q", got)
 	}
 }
 
-// publish makes a version of this repository, as a module proxy has it.
+// publish writes a version of this repository in the layout of a module proxy.
 func publish(t *testing.T, dir, module, version string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

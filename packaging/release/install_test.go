@@ -21,8 +21,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// server serves a release. What is in changed, by name, is served instead of
-// the file; nil is not found.
+// server serves a release. Entries of changed, by name, replace files; nil
+// means not found.
 type server struct {
 	*httptest.Server
 	asked atomic.Int64
@@ -48,11 +48,11 @@ func serve(t *testing.T, r builtRelease, changed map[string][]byte) *server {
 	return s
 }
 
-// always is what the script uses on every machine.
+// basePrograms are the programs that the script uses on every machine.
 var basePrograms = []string{"cat", "chmod", "cp", "cut", "dirname", "find", "grep", "gzip", "mkdir", "mktemp", "mv", "rm", "tar", "uname"}
 
-// programs makes a directory of programs that is all that a PATH needs: those
-// that are always there, and these.
+// programs creates a directory for PATH with only basePrograms and the given
+// ones.
 func programs(t *testing.T, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func programs(t *testing.T, more ...string) string {
 	return dir
 }
 
-// home is an empty one.
+// home returns an empty home directory.
 func home(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "home")
@@ -76,7 +76,7 @@ func home(t *testing.T) string {
 	return dir
 }
 
-// install runs the script of the release as a shell reads it from a pipe.
+// install pipes the release's script into a shell.
 func install(t *testing.T, r builtRelease, shell []string, path, home, base string, args ...string) (string, error) {
 	t.Helper()
 	script, err := os.ReadFile(r.path("install.sh"))
@@ -95,12 +95,12 @@ func pipe(t *testing.T, script []byte, shell []string, path, home, base string, 
 	cmd.Stdin = bytes.NewReader(script)
 	output, err := cmd.CombinedOutput()
 	if left, _ := os.ReadDir(strings.TrimPrefix(cmd.Env[2], "TMPDIR=")); len(left) > 0 {
-		t.Errorf("%v is left in the directory for temporary files", left)
+		t.Errorf("%v is left in the temporary directory", left)
 	}
 	return string(output), err
 }
 
-// below lists the files below a directory.
+// listFiles lists the files below a directory.
 func listFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	return slices.Sorted(maps.Keys(tree(t, dir)))
@@ -128,7 +128,7 @@ func TestInstallScript(t *testing.T) {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			if !strings.Contains(said, `export PATH="`+home+`/.local/bin:$PATH"`) {
-				t.Errorf("it does not tell of PATH:\n%s", said)
+				t.Errorf("it does not mention PATH:\n%s", said)
 			}
 			binary := filepath.Join(home, ".local", "bin", "trl")
 			if got := output(t, exec.Command(binary, "version")); got != "trl v"+r.version+"\n" {
@@ -143,7 +143,7 @@ func TestInstallScript(t *testing.T) {
 	}
 
 	t.Run("only with busybox", func(t *testing.T) {
-		// Its own tar, wget and sha256sum, as on a small system.
+		// With busybox's own tar, wget and sha256sum, as on a small system.
 		requirePrograms(t, "busybox")
 		busybox, _ := exec.LookPath("busybox")
 		dir := t.TempDir()
@@ -185,15 +185,15 @@ func TestInstallScript(t *testing.T) {
 			t.Fatalf("%v\n%s", err, said)
 		}
 		if diff := cmp.Diff(before, tree(t, prefix)); diff != "" {
-			t.Errorf("a second time is another (-first +second):\n%s", diff)
+			t.Errorf("the second installation differs (-first +second):\n%s", diff)
 		}
 		if files := listFiles(t, home); len(files) > 0 {
-			t.Errorf("in the home there is %v", files)
+			t.Errorf("the home directory contains %v", files)
 		}
 	})
 }
 
-// Whatever goes wrong, it says so, and nothing is placed.
+// If anything goes wrong the script says so and installs nothing.
 func TestInstallScriptRefuses(t *testing.T) {
 	r := openRelease(t)
 	archive := r.name(hostPlatform(), ".tar.gz")
@@ -207,11 +207,11 @@ func TestInstallScriptRefuses(t *testing.T) {
 	}
 	tampered := slices.Clone(content)
 	tampered[len(tampered)/2] ^= 1
-	strange := programs(t, "curl", "sha256sum")
-	if err := os.Remove(filepath.Join(strange, "uname")); err != nil {
+	plan9 := programs(t, "curl", "sha256sum")
+	if err := os.Remove(filepath.Join(plan9, "uname")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(strange, "uname"), []byte("#!/bin/sh\necho Plan9\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(plan9, "uname"), []byte("#!/bin/sh\necho Plan9\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	usual := programs(t, "curl", "sha256sum")
@@ -221,21 +221,21 @@ func TestInstallScriptRefuses(t *testing.T) {
 		args    []string
 		says    string
 	}{
-		"one bit is another":      {map[string][]byte{archive: tampered}, usual, nil, "is not what was released"},
-		"with wget and openssl":   {map[string][]byte{archive: tampered}, programs(t, "wget", "openssl"), nil, "is not what was released"},
-		"with shasum":             {map[string][]byte{archive: tampered}, programs(t, "wget", "shasum"), nil, "is not what was released"},
-		"cut off":                 {map[string][]byte{archive: content[:len(content)-1]}, usual, nil, "is not what was released"},
-		"empty":                   {map[string][]byte{archive: {}}, usual, nil, "is not what was released"},
+		"a flipped bit":           {map[string][]byte{archive: tampered}, usual, nil, "checksum mismatch"},
+		"with wget and openssl":   {map[string][]byte{archive: tampered}, programs(t, "wget", "openssl"), nil, "checksum mismatch"},
+		"with shasum":             {map[string][]byte{archive: tampered}, programs(t, "wget", "shasum"), nil, "checksum mismatch"},
+		"truncated":               {map[string][]byte{archive: content[:len(content)-1]}, usual, nil, "checksum mismatch"},
+		"empty":                   {map[string][]byte{archive: {}}, usual, nil, "checksum mismatch"},
 		"no archive":              {map[string][]byte{archive: nil}, usual, nil, "can't fetch"},
 		"no archive for wget":     {map[string][]byte{archive: nil}, programs(t, "wget", "sha256sum"), nil, "can't fetch"},
 		"no checksums":            {map[string][]byte{"checksums.txt": nil}, usual, nil, "can't fetch"},
 		"no checksum for it":      {map[string][]byte{"checksums.txt": bytes.ReplaceAll(sums, []byte(hostPlatform()), []byte("plan9_mips"))}, usual, nil, "does not name one archive"},
 		"two checksums for it":    {map[string][]byte{"checksums.txt": append(slices.Clone(sums), sums...)}, usual, nil, "does not name one archive"},
 		"another version":         {nil, usual, []string{"--version", "v9.8.7"}, "does not name one archive"},
-		"a strange machine":       {nil, strange, nil, "no trl for Plan9"},
+		"an unknown system":       {nil, plan9, nil, "no trl for Plan9"},
 		"nothing to fetch with":   {nil, programs(t, "sha256sum"), nil, "neither curl nor wget"},
 		"nothing to check with":   {nil, programs(t, "curl"), nil, "none of sha256sum, shasum and openssl"},
-		"an unknown flag":         {nil, usual, []string{"--frobnicate"}, "what is --frobnicate?"},
+		"an unknown flag":         {nil, usual, []string{"--frobnicate"}, "unknown argument --frobnicate"},
 		"a relative prefix":       {nil, usual, []string{"--prefix", "here"}, "must be an absolute path"},
 		"a prefix that is a file": {nil, usual, []string{"--prefix", "/dev/null"}, "can't write to /dev/null/bin"},
 	} {
@@ -246,13 +246,13 @@ func TestInstallScriptRefuses(t *testing.T) {
 				t.Errorf("%v\n%s", err, said)
 			}
 			if files := listFiles(t, home); len(files) > 0 {
-				t.Errorf("%v was placed", files)
+				t.Errorf("%v was installed", files)
 			}
 		})
 	}
 }
 
-// A script of which a part was lost on the way does nothing.
+// A truncated script does nothing.
 func TestInstallScriptInParts(t *testing.T) {
 	r := openRelease(t)
 	script, err := os.ReadFile(r.path("install.sh"))
@@ -263,20 +263,20 @@ func TestInstallScriptInParts(t *testing.T) {
 	lines := bytes.SplitAfter(script, []byte("\n"))
 	last := slices.IndexFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, []byte(`main "$@"`)) })
 	if last < 100 {
-		t.Fatalf("the script is called in line %d", last+1)
+		t.Fatalf("main is called in line %d", last+1)
 	}
 	for end := range last {
 		_, _ = pipe(t, bytes.Join(lines[:end], nil), []string{"dash"}, path, home, s.URL)
 	}
 	if files := listFiles(t, home); len(files) > 0 || s.asked.Load() > 0 {
-		t.Errorf("%v was placed, after %d requests", files, s.asked.Load())
+		t.Errorf("%v was installed, after %d requests", files, s.asked.Load())
 	}
 	if said, err := pipe(t, bytes.Join(lines[:last+1], nil), []string{"dash"}, path, home, s.URL); err != nil {
-		t.Errorf("the whole of it: %v\n%s", err, said)
+		t.Errorf("the whole script: %v\n%s", err, said)
 	}
 }
 
-// From nothing to the first answer: a person tries it within a breath.
+// The time from nothing to the first answer is short enough to try it out.
 func TestFirstAnswer(t *testing.T) {
 	const bound = 10 * time.Second
 	r := openRelease(t)
@@ -286,7 +286,7 @@ func TestFirstAnswer(t *testing.T) {
 		if said, err := install(t, r, []string{"dash"}, os.Getenv("PATH"), home, s.URL); err != nil {
 			t.Fatalf("%v\n%s", err, said)
 		}
-		placed := time.Since(began)
+		installed := time.Since(began)
 		binary := filepath.Join(home, ".local", "bin", "trl")
 		daemon, err := trltest.Start(trltest.Config{Binary: binary})
 		if err != nil {
@@ -297,10 +297,10 @@ func TestFirstAnswer(t *testing.T) {
 		run := exec.Command(binary, "--socket", daemon.Socket, "run", "--", "echo hi")
 		run.Env = trltest.Environ(daemon.Dir)
 		if got := output(t, run); got != "hi\n" {
-			t.Errorf("it answers %q", got)
+			t.Errorf("the command printed %q", got)
 		}
 		took := time.Since(began)
-		t.Logf("installed after %s, the first answer after %s", placed.Round(time.Millisecond), took.Round(time.Millisecond))
+		t.Logf("installed after %s, the first answer after %s", installed.Round(time.Millisecond), took.Round(time.Millisecond))
 		if err := daemon.Stop(); err != nil {
 			t.Error(err)
 		}

@@ -22,8 +22,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// imitated makes a release with the install script of this tree, and a shell
-// script for the binary. It needs nothing to be built.
+// fakeRelease creates a release with the install script of this tree, and a
+// shell script as the binary. Nothing needs to be built.
 func fakeRelease(t *testing.T, version, binary string) builtRelease {
 	t.Helper()
 	r := builtRelease{dir: t.TempDir(), version: version}
@@ -66,7 +66,7 @@ func fakeRelease(t *testing.T, version, binary string) builtRelease {
 
 const goodBinary = "#!/bin/sh\necho trl v1.0.0\n"
 
-// The version that is asked for is a name, not a pattern.
+// The requested version is a name, not a pattern.
 func TestInstallScriptTakesVersionsByName(t *testing.T) {
 	r := fakeRelease(t, "1.0.0", goodBinary)
 	path := programs(t, "curl", "sha256sum")
@@ -82,13 +82,13 @@ func TestInstallScriptTakesVersionsByName(t *testing.T) {
 				t.Errorf("%v\n%s", err, said)
 			}
 			if files := listFiles(t, home); (len(files) > 0) != want {
-				t.Errorf("%v was placed", files)
+				t.Errorf("%v was installed", files)
 			}
 		})
 	}
 }
 
-// A binary that does not say that it is trl is not installed.
+// A binary that does not identify itself as trl is not installed.
 func TestInstallScriptAsksTheBinary(t *testing.T) {
 	for name, binary := range map[string]string{
 		"says nothing": "#!/bin/sh\n", "says a name": "#!/bin/sh\necho trl\n", "says another": "#!/bin/sh\necho GNU bash\n", "fails": "#!/bin/sh\necho trl v1; exit 1\n",
@@ -100,14 +100,14 @@ func TestInstallScriptAsksTheBinary(t *testing.T) {
 				t.Errorf("%v\n%s", err, said)
 			}
 			if diff := cmp.Diff([]string{".local", ".local/bin"}, listFiles(t, home)); diff != "" {
-				t.Errorf("it was placed (-want +got):\n%s", diff)
+				t.Errorf("it was installed (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// trusting makes a directory of programs in which a downloader trusts the
-// certificate of a server.
+// trustingDownloader creates a directory of programs in which a downloader
+// trusts the certificate of a server.
 func trustingDownloader(t *testing.T, downloader, flag string, s *httptest.Server) string {
 	t.Helper()
 	cert := filepath.Join(t.TempDir(), "cert.pem")
@@ -125,12 +125,12 @@ func trustingDownloader(t *testing.T, downloader, flag string, s *httptest.Serve
 	return dir
 }
 
-// What is fetched by https is fetched by nothing else, wherever a redirect leads.
+// A download over https stays on https, wherever a redirect leads.
 func TestInstallScriptStaysWithHTTPS(t *testing.T) {
 	r := fakeRelease(t, "1.0.0", goodBinary)
 	files := http.FileServer(http.Dir(r.dir))
 	plain := serve(t, r, nil)
-	var to atomic.Value // where the archive is; "": here
+	var to atomic.Value // where the archive is redirected to; "" means nowhere
 	to.Store("")
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		to := to.Load().(string)
@@ -160,10 +160,10 @@ func TestInstallScriptStaysWithHTTPS(t *testing.T) {
 					t.Errorf("%v\n%s", err, said)
 				}
 				if placed := listFiles(t, home); (len(placed) > 0) != c.want || slices.Contains(placed, ".local/bin/trl") != c.want {
-					t.Errorf("%v was placed", placed)
+					t.Errorf("%v was installed", placed)
 				}
 				if plain.asked.Load() != before {
-					t.Error("it was asked for without encryption")
+					t.Error("a request was made without encryption")
 				}
 			})
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// What the packages put where, besides the manual.
+// packaged lists what the packages install, in addition to the manual.
 var packaged = []string{
 	"/usr/bin/trl",
 	"/usr/lib/systemd/system/trl.service",
@@ -31,13 +31,13 @@ var packaged = []string{
 	"/usr/share/fish/vendor_completions.d/trl.fish",
 }
 
-// systems are those for which there are packages.
+// systems lists the platforms with packages.
 var systems = map[string]struct{ deb, rpm string }{
 	"linux_amd64": {"amd64", "x86_64"},
 	"linux_arm64": {"arm64", "aarch64"},
 }
 
-// manual is the names of the manual's pages in a package.
+// manual returns the names of the manual pages in a package.
 func manual(archive map[string][]byte) (pages []string) {
 	for name := range archive {
 		if strings.HasPrefix(name, "share/man/") {
@@ -63,7 +63,7 @@ func TestDebianPackages(t *testing.T) {
 		files, heads := readTar(t, bytes.NewReader(content), ".")
 		archive, _ := r.unpack(t, platform)
 		if !bytes.Equal(files["/usr/bin/trl"], archive["trl"]) {
-			t.Errorf("%s has another binary than the archive", deb)
+			t.Errorf("%s contains a different binary than the archive", deb)
 		}
 		var names []string
 		for name, head := range heads {
@@ -80,7 +80,7 @@ func TestDebianPackages(t *testing.T) {
 		want := append(append(slices.Clone(packaged), manual(archive)...), "/usr/share/doc/trl/copyright", "/usr/share/zsh/vendor-completions/_trl")
 		slices.Sort(want)
 		if diff := cmp.Diff(want, names); diff != "" {
-			t.Errorf("%s has other files (-want +got):\n%s", deb, diff)
+			t.Errorf("%s contains other files (-want +got):\n%s", deb, diff)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestRPMPackages(t *testing.T) {
 		archive, _ := r.unpack(t, platform)
 		sum := sha256.Sum256(archive["trl"])
 		var names []string
-		// Of each file: name, size, time, sum, mode, owner, group and more.
+		// The fields are name, size, time, digest, mode, owner, group and more.
 		for line := range strings.Lines(output(t, exec.Command("rpm", "-qp", "--dump", rpm))) {
 			fields := strings.Fields(line)
 			names = append(names, fields[0])
@@ -107,7 +107,7 @@ func TestRPMPackages(t *testing.T) {
 			case "/usr/bin/trl":
 				mode = "0100755"
 				if fields[3] != hex.EncodeToString(sum[:]) {
-					t.Errorf("%s has another binary than the archive", rpm)
+					t.Errorf("%s contains a different binary than the archive", rpm)
 				}
 			}
 			if fields[4] != mode || fields[5] != "root" {
@@ -119,12 +119,12 @@ func TestRPMPackages(t *testing.T) {
 			"/usr/share/doc/trl", "/usr/share/licenses/trl", "/usr/share/licenses/trl/LICENSE", "/usr/share/zsh/site-functions/_trl")
 		slices.Sort(want)
 		if diff := cmp.Diff(want, names); diff != "" {
-			t.Errorf("%s has other files (-want +got):\n%s", rpm, diff)
+			t.Errorf("%s contains other files (-want +got):\n%s", rpm, diff)
 		}
 	}
 }
 
-// runIn runs a script in a system. What it leaves running is a failure.
+// runIn runs a script in a system, and fails if it leaves processes running.
 func runIn(t *testing.T, s trltest.System, script string) string {
 	t.Helper()
 	const last = `
@@ -135,7 +135,7 @@ done
 	return output(t, s.Command(script+last, "DEBIAN_FRONTEND=noninteractive"))
 }
 
-// use is what a person tries who has just installed it.
+// usageScript is what a person tries after installing the package.
 const usageScript = `
 trl version
 trl serve 2>/var/tmp/log &
@@ -154,10 +154,11 @@ wait
 rm /var/tmp/log
 `
 
-// records are what a system keeps of every package it ever had.
+// packageManagerState matches files in which package managers record every
+// package.
 var packageManagerState = regexp.MustCompile(`^var/(log/(dpkg\.log|apt|alternatives\.log)|lib/dpkg/(status|status-old|lock|lock-frontend|triggers/.*|updates)|cache/apt|lib/apt|lib/rpm)(/|$)`)
 
-// left compares a system with what it was.
+// assertNothingLeft compares a system with its earlier state.
 func assertNothingLeft(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for _, files := range []map[string]string{before, after} {
@@ -168,11 +169,11 @@ func assertNothingLeft(t *testing.T, before, after map[string]string) {
 		}
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("the system is not what it was (-before +after):\n%s", diff)
+		t.Errorf("the system has changed (-before +after):\n%s", diff)
 	}
 }
 
-// Installed, used and removed, nothing of it is left.
+// Nothing is left after the package is installed, used and removed.
 func TestDebianInstall(t *testing.T) {
 	r := openRelease(t)
 	s := trltest.NewSystem(t)
@@ -191,7 +192,7 @@ apt-get purge -y -qq trl
 ! dpkg --status trl 2>/dev/null
 `)
 	if !strings.Contains(said, "trl v"+r.version) {
-		t.Errorf("it is another version:\n%s", said)
+		t.Errorf("it is a different version:\n%s", said)
 	}
 	assertNothingLeft(t, before, tree(t, s.Dir))
 }
@@ -200,7 +201,7 @@ func TestRPMInstall(t *testing.T) {
 	r := openRelease(t)
 	requirePrograms(t, "rpm")
 	s := trltest.NewSystem(t)
-	// Directories that others own, where packages are rpm's.
+	// Directories that other packages own on RPM systems.
 	for _, dir := range []string{
 		"usr/lib/systemd/user", "usr/lib/sysusers.d", "usr/share/bash-completion/completions", "usr/share/fish/vendor_completions.d",
 		"usr/share/licenses", "usr/share/zsh/site-functions", "var/lib/rpm",
@@ -214,15 +215,15 @@ func TestRPMInstall(t *testing.T) {
 		t.Helper()
 		output(t, exec.Command("rpm", append([]string{"--force-debian", "--root", s.Dir, "--dbpath", "/var/lib/rpm"}, args...)...))
 	}
-	// Debian's packages are not in its book, so it would miss a shell.
+	// Debian's packages are not in rpm's database, so it would miss a shell.
 	rpm("--install", "--nodeps", "--nosignature", r.path(r.name(hostPlatform(), ".rpm")))
 	runIn(t, s, usageScript)
 	rpm("--erase", "trl")
 	assertNothingLeft(t, before, tree(t, s.Dir))
 }
 
-// Where systemd runs, the scripts of the package tell it what it must know, and
-// no more: an upgrade keeps the sessions, a removal ends the machine's daemon.
+// Where systemd runs, the package scripts tell it only what is necessary: an
+// upgrade keeps the sessions, a removal stops the system daemon.
 func TestPackageScripts(t *testing.T) {
 	r := openRelease(t)
 	s := trltest.NewSystem(t)
@@ -250,7 +251,7 @@ func TestPackageScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(step.tells, string(told)); diff != "" {
-			t.Errorf("%s tells systemd something else (-want +got):\n%s", step.does, diff)
+			t.Errorf("%s makes other systemctl calls (-want +got):\n%s", step.does, diff)
 		}
 	}
 }

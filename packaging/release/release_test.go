@@ -1,6 +1,6 @@
-// Package release_test checks what `make dist` made, by installing and using it
-// as others will. TRL_DIST names the directory it is in; `.ci/run dist` makes
-// one and runs this.
+// Package release_test checks the output of `make dist` by installing and using
+// it. TRL_DIST names its directory; `.ci/run dist` builds a release and runs
+// these tests.
 package release_test
 
 import (
@@ -35,19 +35,19 @@ func TestMain(m *testing.M) { trltest.Main(m) }
 // root is the repository.
 const root = "../.."
 
-// released is a release that was made.
+// builtRelease is a release under test.
 type builtRelease struct {
 	dir     string
 	version string
-	sums    map[string]string // by file, of checksums.txt
+	sums    map[string]string // from checksums.txt, by file
 }
 
-// open finds the release that is to be checked.
+// openRelease returns the release to check.
 func openRelease(t *testing.T) builtRelease {
 	t.Helper()
 	dir := os.Getenv("TRL_DIST")
 	if dir == "" {
-		t.Skip("TRL_DIST names no release: `make dist` makes one")
+		t.Skip("TRL_DIST is not set: build a release with `make dist`")
 	}
 	r := builtRelease{dir: dir, sums: map[string]string{}}
 	file, err := os.Open(r.path("checksums.txt"))
@@ -67,16 +67,16 @@ func openRelease(t *testing.T) builtRelease {
 
 func (r builtRelease) path(name string) string { return filepath.Join(r.dir, name) }
 
-// name is that of a file for a platform.
+// name returns the name of a file for a platform.
 func (r builtRelease) name(platform, extension string) string {
 	return "trl_" + r.version + "_" + platform + extension
 }
 
-// here is the platform of this machine.
+// hostPlatform returns the platform of this machine.
 func hostPlatform() string { return runtime.GOOS + "_" + runtime.GOARCH }
 
-// unpack reads an archive for a platform: its files, without their directory,
-// and the heads of them.
+// unpack reads the archive for a platform and returns its files and their
+// headers, by name without the archive's directory.
 func (r builtRelease) unpack(t *testing.T, platform string) (files map[string][]byte, heads map[string]*tar.Header) {
 	t.Helper()
 	file, err := os.Open(r.path(r.name(platform, ".tar.gz")))
@@ -91,7 +91,8 @@ func (r builtRelease) unpack(t *testing.T, platform string) (files map[string][]
 	return readTar(t, plain, r.name(platform, "")+"/")
 }
 
-// readTar reads the regular files of an archive whose names begin with prefix.
+// readTar reads the regular files of an archive, whose names must begin with
+// prefix.
 func readTar(t *testing.T, archive io.Reader, prefix string) (files map[string][]byte, heads map[string]*tar.Header) {
 	t.Helper()
 	files, heads = map[string][]byte{}, map[string]*tar.Header{}
@@ -117,7 +118,7 @@ func readTar(t *testing.T, archive io.Reader, prefix string) (files map[string][
 	}
 }
 
-// output runs a program that is to succeed.
+// output runs a program that must succeed, and returns its output.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	text, err := cmd.CombinedOutput()
@@ -127,7 +128,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(text)
 }
 
-// need skips where a program is missing, and fails in CI.
+// requirePrograms skips the test if a program is missing, and fails it in CI.
 func requirePrograms(t *testing.T, programs ...string) {
 	t.Helper()
 	for _, program := range programs {
@@ -159,10 +160,10 @@ func TestChecksums(t *testing.T) {
 		r.name("linux_arm64", ".deb"), r.name("linux_arm64", ".rpm"), r.name("linux_arm64", ".tar.gz"),
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("the release has other files (-want +got):\n%s", diff)
+		t.Errorf("the release contains other files (-want +got):\n%s", diff)
 	}
 	if len(r.sums) != len(names)-1 {
-		t.Errorf("%d files have a checksum, of %d", len(r.sums), len(names)-1)
+		t.Errorf("%d of %d files have a checksum", len(r.sums), len(names)-1)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestArchives(t *testing.T) {
 				mode = 0o755
 			}
 			if head.Mode != mode || head.Uname != "root" || head.Uid != 0 || !head.ModTime.Equal(heads["trl"].ModTime) {
-				t.Errorf("%s: %s has the head %+v", platform, name, head)
+				t.Errorf("%s: %s has the header %+v", platform, name, head)
 			}
 		}
 		system, arch, _ := strings.Cut(platform, "_")
@@ -198,8 +199,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// machine tells the processor that a binary is for, and that it needs no other
-// file where it lands.
+// targetArch returns the processor of a binary, and checks that it is static.
 func targetArch(t *testing.T, system string, binary []byte) string {
 	t.Helper()
 	if system == "darwin" {
@@ -221,8 +221,7 @@ func targetArch(t *testing.T, system string, binary []byte) string {
 	return map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64"}[file.Machine]
 }
 
-// The bill of materials has what Go says is linked into each binary, and
-// nothing else.
+// The SBOM lists exactly the modules that Go reports for each binary.
 func TestMaterials(t *testing.T) {
 	r := openRelease(t)
 	text, err := os.ReadFile(r.path("trl_" + r.version + ".spdx.json"))
@@ -251,14 +250,14 @@ func TestMaterials(t *testing.T) {
 	names, linked := map[string]string{}, map[string][]string{}
 	for _, p := range document.Packages {
 		if _, twice := names[p.ID]; twice {
-			t.Errorf("%s is there twice", p.ID)
+			t.Errorf("%s is listed twice", p.ID)
 		}
 		names[p.ID] = p.Name + " " + p.Version
 	}
 	used := map[string]bool{}
 	for _, relation := range document.Relationships {
 		if names[relation.To] == "" {
-			t.Errorf("%s is nothing", relation.To)
+			t.Errorf("%s is not in the list of packages", relation.To)
 		}
 		used[relation.To] = true
 		if relation.Type == "STATIC_LINK" {
@@ -266,7 +265,7 @@ func TestMaterials(t *testing.T) {
 		}
 	}
 	if len(used) != len(names) {
-		t.Errorf("of %d packages %d are used", len(names), len(used))
+		t.Errorf("%d packages, but only %d are used", len(names), len(used))
 	}
 	notices := ""
 	for _, platform := range platforms {
@@ -276,36 +275,36 @@ func TestMaterials(t *testing.T) {
 		if err := os.WriteFile(binary, files["trl"], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// As `go version -m` tells it, which the list is not made with.
-		told := output(t, exec.Command("go", "version", "-m", binary))
-		version, _, _ := strings.Cut(strings.TrimPrefix(told, binary+": go"), "\n")
+		// Compare with `go version -m`, which the list is not made with.
+		report := output(t, exec.Command("go", "version", "-m", binary))
+		version, _, _ := strings.Cut(strings.TrimPrefix(report, binary+": go"), "\n")
 		want := []string{"stdlib " + version}
-		for _, dependency := range regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(told, -1) {
+		for _, dependency := range regexp.MustCompile(`(?m)^\tdep\t(\S+)\t(\S+)`).FindAllStringSubmatch(report, -1) {
 			want = append(want, dependency[1]+" "+dependency[2])
 		}
 		if len(want) < 5 {
-			t.Fatalf("go tells of too little: %s", told)
+			t.Fatalf("go version -m lists too few modules: %s", report)
 		}
 		got := linked["SPDXRef-trl-"+strings.ReplaceAll(platform, "_", "-")]
 		slices.Sort(want)
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s is linked of other modules than the list has (-binary +list):\n%s", platform, diff)
+			t.Errorf("the modules in %s differ from the list (-binary +list):\n%s", platform, diff)
 		}
 		for _, module := range want {
 			if !strings.Contains(notices, "\n"+module+"\n===") {
-				t.Errorf("the notices have nothing of %s", module)
+				t.Errorf("the notices lack %s", module)
 			}
 		}
 		for _, p := range document.Packages {
 			if p.File == r.name(platform, ".tar.gz") && (len(p.Checksums) != 1 || p.Checksums[0].Value != r.sums[p.File]) {
-				t.Errorf("%s has another checksum: %v", p.File, p.Checksums)
+				t.Errorf("%s has a different checksum: %v", p.File, p.Checksums)
 			}
 		}
 	}
 }
 
-// Made once more, from another directory, by a user with other settings, the
+// Built again from another directory, by a user with other settings, the
 // release is the same.
 func TestMadeAgain(t *testing.T) {
 	r := openRelease(t)
@@ -326,12 +325,12 @@ func TestMadeAgain(t *testing.T) {
 			continue
 		}
 		if got := sha256.Sum256(content); hex.EncodeToString(got[:]) != sum {
-			t.Errorf("%s is another one when it is made again", name)
+			t.Errorf("%s differs when it is built again", name)
 		}
 	}
 }
 
-// copyTree copies the files of this repository, as they are now.
+// copyTree copies the files of this repository in their current state.
 func copyTree(t *testing.T, to string) {
 	t.Helper()
 	for _, name := range sources(t) {
@@ -349,7 +348,7 @@ func copyTree(t *testing.T, to string) {
 	}
 }
 
-// sources are the files of this repository, as git knows them.
+// sources returns the files of this repository that git tracks or would track.
 func sources(t *testing.T) []string {
 	t.Helper()
 	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")

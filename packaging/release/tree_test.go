@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// tree is everything below a directory: by name, what it is and what is in it,
-// without its times.
+// tree returns everything below a directory: by name, its mode and contents,
+// without times.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -99,6 +99,23 @@ var imports = []importRule{
 		why: "authorization does not depend on the transport of a request",
 	},
 	{
+		about: "internal/terminal",
+		only: []string{
+			"api", "internal/arrival", "internal/holder", "internal/journal", "internal/process", "internal/pty", "internal/state", "internal/vt",
+		},
+		without: []string{"net", "net/http", "encoding/json"},
+		why:     "a terminal knows the command that writes to it only by an interface, and no shell",
+	},
+	{
+		about: "internal/exec",
+		only: []string{
+			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/process",
+			"internal/shell", "internal/state", "internal/terminal", "internal/vt",
+		},
+		without: []string{"net", "net/http", "encoding/json"},
+		why:     "a command depends neither on its session nor on the pool",
+	},
+	{
 		about:   "internal/session",
 		never:   []string{"client", "internal/access", "internal/service", "internal/transport", "internal/daemon", "internal/cli"},
 		without: []string{"net", "net/http", "encoding/json"},
@@ -140,31 +157,31 @@ var imports = []importRule{
 // importers lists which directories may import a directory, apart from itself.
 var importers = []importerRule{
 	{
-		about: "internal/holder", from: []string{"internal/daemon", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell"},
+		about: "internal/holder", from: []string{"internal/daemon", "internal/exec", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell", "internal/terminal"},
 		why: "the owners of descriptors persist them",
 	},
 	{
-		about: "internal/state", from: []string{"internal/daemon", "internal/journal", "internal/session", "internal/shell"},
+		about: "internal/state", from: []string{"internal/daemon", "internal/exec", "internal/journal", "internal/session", "internal/shell", "internal/terminal"},
 		why: "each owner encodes its own state; no other package reads it",
 	},
 	{
-		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/session", "internal/shell"},
+		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/exec", "internal/session", "internal/shell", "internal/terminal"},
 		why: "processes are the layer below shells and sessions; the doctor checks that layer directly",
 	},
 	{
-		about: "internal/shell", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/session"},
+		about: "internal/shell", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/exec", "internal/session"},
 		why: "a shell has one owner, its session; the doctor only finds the installed shells, and the command line names them",
 	},
 	{
-		about: "internal/journal", from: []string{"internal/daemon", "internal/session"},
+		about: "internal/journal", from: []string{"internal/daemon", "internal/exec", "internal/session", "internal/terminal"},
 		why: "output is read through the session that captured it",
 	},
 	{
-		about: "internal/pty", from: []string{"internal/session"},
+		about: "internal/pty", from: []string{"internal/terminal"},
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/drawing", "internal/mcp", "internal/session"},
+		about: "internal/vt", from: []string{"internal/cli", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal"},
 		why: "a session owns its screen; the command line paints one, pictures need character widths, and mcp removes escapes from output",
 	},
 	{
@@ -174,6 +191,14 @@ var importers = []importerRule{
 	{
 		about: "internal/drawing", from: []string{"internal/cli", "internal/mcp"},
 		why: "the daemon returns the contents of a screen; clients make pictures from it",
+	},
+	{
+		about: "internal/terminal", from: []string{"internal/exec", "internal/session"},
+		why: "a session owns its terminal; its commands write to it",
+	},
+	{
+		about: "internal/exec", from: []string{"internal/session"},
+		why: "a command is reached through its session",
 	},
 	{
 		about: "internal/session", from: []string{"internal/daemon"},

@@ -3,20 +3,24 @@ package session
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/state"
+	"github.com/terminal-runtime/trl/internal/terminal"
 )
 
-// endedSessions is a ledger with sessions that have ended, each with one exec.
+// endedSessions returns a ledger with ended sessions, each with one exec.
 func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 	t.Helper()
 	l, err := ledger.New(holder.NewLocalKeeper())
@@ -25,47 +29,46 @@ func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 	}
 	t.Cleanup(func() { l.Close() })
 	store := journal.NewStore(journal.Config{})
-	t.Cleanup(store.Close)
-	output := store.New()
-	output.Begin(time.Now())
-	output.Append(journal.Stdout, []byte("out\n"))
-	output.Close()
-	value, code := output.Value(), 0
-	output.Release()
+	defer store.Close()
+	env := exec.NewEnv(exec.Config{
+		Keeper: holder.NewLocalKeeper(), Journals: store, Ledger: &ledgerWriter{ledger: l, log: slog.New(slog.DiscardHandler)},
+	})
+	defer env.Close()
 	for i := range sessions {
 		id := fmt.Sprintf("s-%010d", i)
 		s := sessionState{
 			number: int64(i + 1), created: time.Now(), tree: uint32(i + 1), program: shell.Program{Path: "/bin/dash", Family: shell.Dash, Argv0: "dash"},
 			terminated: &api.Terminated{At: api.Time{Time: time.Now()}, Reason: api.ReasonDestroyed},
 		}
-		e := execState{
-			session: id, number: 1, state: api.ExecExited, began: time.Now(), ended: time.Now(), journal: value,
-			result: api.ExecResult{Outcome: api.OutcomeExited, ExitCode: &code, Cwd: "/"},
+		if err := l.Put(endedPrefix+id, s.encode()); err != nil {
+			t.Fatal(err)
 		}
-		for key, value := range map[string][]byte{endedPrefix + id: s.encode(), execPrefix + fmt.Sprintf("e-%010d", i): state.Encode(e.fields)} {
-			if err := l.Put(key, value); err != nil {
-				t.Fatal(err)
-			}
-		}
+		e := exec.New(env, exec.Spec{ID: fmt.Sprintf("e-%010d", i), SessionID: id})
+		e.SetNumber(1, markOf(1))
+		e.Begin(time.Now())
+		e.Journal().Append(journal.Stdout, []byte("out\n"))
+		e.FinishInShell(shell.Result{}, nil, "/", nil)
+		e.CloseJournal()
+		e.ReleaseOutput()
 	}
 	return l
 }
 
-// BenchmarkAdoptHistory is what a restart costs with a thousand sessions that
-// have ended, before anything is served.
+// BenchmarkAdoptHistory measures a restart with a thousand ended sessions, until
+// requests are served.
 func BenchmarkAdoptHistory(b *testing.B) {
 	l := endedSessions(b, 1000)
 	host, err := process.NewHost(process.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	hub, err := shell.OpenDriver(shell.DriverConfig{})
+	driver, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	store := journal.NewStore(journal.Config{Dir: b.TempDir()})
 	for b.Loop() {
-		p := NewPool(Config{Ledger: l}, host, hub, store)
+		p := NewPool(Config{Ledger: l}, host, driver, store)
 		p.Adopt(nil)(func() {})
 		b.StopTimer()
 		if err := p.Shutdown(b.Context()); err != nil {
@@ -75,7 +78,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 		b.StartTimer()
 	}
 	store.Close()
-	if err := hub.Close(); err != nil {
+	if err := driver.Close(); err != nil {
 		b.Error(err)
 	}
 	if err := host.Close(); err != nil {
@@ -83,16 +86,15 @@ func BenchmarkAdoptHistory(b *testing.B) {
 	}
 }
 
-// TestHistory: sessions that ended before a restart are there again, in their
-// order, for whoever asks at once; and one whose end was being noted is not
-// brought back to life.
+// TestHistory: sessions that ended before a restart are there again, in order, for
+// a client that asks at once; and one whose end was being persisted is not revived.
 func TestHistory(t *testing.T) {
 	l := endedSessions(t, 50)
-	half := sessionState{number: 7, tree: 7} // it had ended, and what says so was written
+	half := sessionState{number: 7, tree: 7} // it had ended, and that was persisted
 	for key, value := range map[string][]byte{
 		sessionPrefix + "s-0000000006": half.encode(), shellPrefix + "s-0000000006": nil, treePrefix + "s-0000000006": nil,
-		execPrefix + "e-forgotten00":   state.Encode((&execState{session: "s-forgotten00"}).fields), // its session is gone
-		screenPrefix + "s-forgotten00": state.Encode((&screenSnapshot{}).fields),
+		exec.StatePrefix + "e-forgotten00": encodeText(1, "s-forgotten00"), // its session is gone
+		screenPrefix + "s-forgotten00":     (&terminal.Snapshot{}).Encode(),
 	} {
 		if err := l.Put(key, value); err != nil {
 			t.Fatal(err)
@@ -124,16 +126,33 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+func encodeText(tag uint64, text string) []byte {
+	return state.Encode(func(c *state.Coder) { state.Text(c, tag, &text) })
+}
+
+// Tags of the slots of stdout and of the journal in the state of an exec.
+const stdoutTag, segmentTag = 19, 21
+
+// execWith returns the state of an exec that has one slot.
+func execWith(t *testing.T, tag uint64, slot holder.Slot) *exec.State {
+	t.Helper()
+	st, err := exec.DecodeState(state.Encode(func(c *state.Coder) { state.Int(c, tag, &slot) }))
+	if err != nil || !slices.Contains(st.Slots(), slot) {
+		t.Fatalf("%v, the slots are %v", err, st.Slots())
+	}
+	return st
+}
+
 // TestSharedSlot: a slot that two sessions name, as a ledger with a stale page
-// says, is used by neither; who does not name it goes on.
+// does, is used by neither; other sessions go on.
 func TestSharedSlot(t *testing.T) {
 	const shared, lane = holder.Slot(1<<24 | 1001), holder.Slot(1<<24 | 1002)
 	live := []*foundSession{
-		{id: "s-1", state: &sessionState{terminal: &terminalSlots{Master: shared}}},
-		{id: "s-2", state: &sessionState{}, execs: []foundExec{{"e-2", &execState{output: [2]holder.Slot{shared}}}}},
-		{id: "s-3", state: &sessionState{}, execs: []foundExec{{"e-3", &execState{lane: journal.LiveSegment{Slot: lane}}}}},
-		{id: "s-4", state: &sessionState{}, execs: []foundExec{{"e-4", &execState{output: [2]holder.Slot{1003}}}, {"e-5", &execState{output: [2]holder.Slot{1003}}}}},
-		{id: "s-5", state: &sessionState{terminal: &terminalSlots{Slave: 1004}}},
+		{id: "s-1", state: &sessionState{terminal: &terminal.Slots{Master: shared}}},
+		{id: "s-2", state: &sessionState{}, execs: []foundExec{{"e-2", execWith(t, stdoutTag, shared)}}},
+		{id: "s-3", state: &sessionState{}, execs: []foundExec{{"e-3", execWith(t, segmentTag, lane)}}},
+		{id: "s-4", state: &sessionState{}, execs: []foundExec{{"e-4", execWith(t, stdoutTag, 1003)}, {"e-5", execWith(t, stdoutTag, 1003)}}},
+		{id: "s-5", state: &sessionState{terminal: &terminal.Slots{Slave: 1004}}},
 	}
 	p := newPool(t, Config{})
 	p.auditSlots(live, []holder.Slot{shared, lane, 1003, 1004}, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{1004}}})

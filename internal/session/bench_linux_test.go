@@ -7,8 +7,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// BenchmarkTrue is a command through the pool, and a new shell for each beside
-// it.
+// BenchmarkTrue compares a command through the pool with a new shell for each.
 func BenchmarkTrue(b *testing.B) {
 	b.Run("session", func(b *testing.B) {
 		p := newPool(b, Config{})

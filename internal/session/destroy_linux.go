@@ -10,16 +10,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// killTime bounds how long a killed tree may take to be gone. SIGKILL needs
-// microseconds; a process in uninterruptible sleep can hold it up, and is then
-// named as a survivor.
+// killTimeout bounds how long a killed tree may take to be gone. SIGKILL takes
+// microseconds; a process in uninterruptible sleep can delay it, and is then
+// reported as a survivor.
 const killTimeout = 10 * time.Second
 
-// destroy ends the session, once, and returns the channel that is closed when
-// its tree is verified empty. force, also in a later call, cuts the grace.
+// destroy ends the session, once, and returns a channel that is closed when its
+// tree is verified empty. force, in a later call too, skips the grace.
 func (s *Session) destroy(why string, force bool) <-chan struct{} {
 	s.mu.Lock()
-	// A session that is being created ends itself when it is: see started.
+	// A session that is being created ends when it is created: see started.
 	first := !s.ending && (s.state == api.StateIdle || s.state == api.StateRunning)
 	if !s.ending {
 		s.ending, s.endReason = true, why
@@ -37,33 +37,33 @@ func (s *Session) destroy(why string, force bool) <-chan struct{} {
 		s.cancelCreation()
 	}
 	if first {
-		s.pool.spawn(func() { s.end(why, nil) })
+		s.shared.spawn(func() { s.end(why, nil) })
 	}
 	return s.destroyed
 }
 
-// started takes the session from creating to its first state. A destroy that
-// came meanwhile is done now.
+// started takes the session from creating to its first state. If destroy was called
+// meanwhile, the session ends now.
 func (s *Session) started(first api.State) {
 	s.mu.Lock()
-	s.cancelCreation() // nothing is left to cut
+	s.cancelCreation() // releases the context
 	s.transitionTo(first)
 	s.active = time.Now()
 	s.persist()
 	why, ending := s.endReason, s.ending
 	s.mu.Unlock()
 	if ending {
-		s.pool.spawn(func() { s.end(why, nil) })
+		s.shared.spawn(func() { s.end(why, nil) })
 	}
 }
 
-// neverStarted ends a session that could not be started.
+// cleanUpFailedStart ends a session that could not be started.
 func (s *Session) cleanUpFailedStart() {
 	s.tree.Kill(time.Now().Add(killTimeout))
 	if s.term != nil {
-		s.term.close()
+		s.term.Close()
 	}
-	s.pool.erase(treePrefix + s.id)
+	s.shared.ledger.Erase(treePrefix + s.id)
 	s.cancelCreation()
 	s.survivors = []api.Process{}
 	s.mu.Lock()
@@ -72,17 +72,17 @@ func (s *Session) cleanUpFailedStart() {
 	close(s.destroyed)
 }
 
-// eraseLive takes out of the ledger what is kept of a living session alone.
+// eraseLive erases what the ledger has of live sessions only.
 func (s *Session) eraseLive() {
-	s.pool.erase(shellPrefix + s.id)
-	s.pool.erase(treePrefix + s.id)
+	s.shared.ledger.Erase(shellPrefix + s.id)
+	s.shared.ledger.Erase(treePrefix + s.id)
 	for _, key := range s.leftKeys {
-		s.pool.erase(key)
+		s.shared.ledger.Erase(key)
 	}
 }
 
-// end takes the session down. It runs once. status is that of a direct
-// command which ended by itself.
+// end takes the session down. It is called once. status is that of a direct command
+// which ended by itself, else nil.
 func (s *Session) end(why string, status *process.Status) {
 	children := s.endChildren()
 	s.cancelAll()
@@ -93,11 +93,11 @@ func (s *Session) end(why string, status *process.Status) {
 	left := s.tree.Kill(time.Now().Add(killTimeout))
 	if s.shell != nil {
 		if err := s.shell.Close(); err != nil {
-			s.pool.cfg.Log.Warn("close a shell", "session", s.id, "error", err)
+			s.shared.cfg.Log.Warn("cannot close shell", "session", s.id, "error", err)
 		}
 	}
 	if s.term != nil {
-		s.term.close()
+		s.term.Close()
 	}
 	s.awaitExec()
 	s.survivors = make([]api.Process, 0, len(left))
@@ -106,7 +106,7 @@ func (s *Session) end(why string, status *process.Status) {
 	}
 	s.survivors = append(s.survivors, s.awaitChildren(children)...)
 	s.mu.Lock()
-	s.dropConnections()
+	s.connections.drop()
 	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
 	if status != nil {
 		s.terminated.ExitCode = &status.Code
@@ -120,28 +120,22 @@ func (s *Session) end(why string, status *process.Status) {
 	s.persist()
 	s.mu.Unlock()
 	s.eraseLive()
-	s.pool.mu.Lock()
-	s.pool.removeChild(s)
-	s.pool.live--
-	s.pool.terminated++
-	if s.pool.terminated > s.pool.cfg.MaxTerminated {
-		s.pool.requestSweep()
-	}
-	s.pool.mu.Unlock()
-	if o := s.pool.cfg.Observer; o != nil {
+	s.shared.registry.sessionEnded(s)
+	if o := s.shared.cfg.Observer; o != nil {
 		o.SessionEnded(len(left))
 	}
-	s.pool.cfg.Log.Info("session ended", "event", "session_ended", "session", s.id, "owner", s.owner, "reason", why, "survivors", len(left))
+	s.shared.cfg.Log.Info("session ended", "event", "session_ended", "session", s.id, "owner", s.owner, "reason", why, "survivors", len(left))
 	close(s.destroyed)
 }
 
-// stopTime is what the stop of a command has after the grace. It needs half of
-// it; what then may take longer is to mend the shell, which nobody needs now: the
-// leader of a terminal that a command has frozen can't help with it.
+// stopTimeout is how much longer than the grace stopping a command may take. Half
+// of it is enough; what can take longer is to recover the shell, which is not
+// needed any more: the leader of a terminal that a command has frozen can't help
+// with it.
 const stopTimeout = time.Second
 
-// cancelAll refuses the execs that wait, and stops the one that runs: with its
-// grace, unless there is a hurry.
+// cancelAll cancels the queued execs and stops the running one, with its grace
+// unless the session is force-killed.
 func (s *Session) cancelAll() {
 	s.mu.Lock()
 	queue := s.queue
@@ -149,24 +143,24 @@ func (s *Session) cancelAll() {
 	running := s.running
 	s.mu.Unlock()
 	for _, e := range queue {
-		e.cancelQueued()
-		close(e.mayBegin)
+		e.CancelQueued()
+		e.Admit()
 	}
 	if running == nil {
 		return
 	}
-	running.stop(causeCancel)
-	limit := time.NewTimer(s.pool.cfg.Grace + stopTimeout)
+	running.Cancel()
+	limit := time.NewTimer(s.shared.cfg.Grace + stopTimeout)
 	defer limit.Stop()
 	select {
-	case <-running.done:
+	case <-running.Done():
 	case <-s.forceKill:
 	case <-limit.C:
 	}
 }
 
-// askToLeave sends SIGTERM to every process of the session and gives them the
-// grace to go.
+// terminateProcesses sends SIGTERM to every process of the session and waits for
+// them for the grace.
 func (s *Session) terminateProcesses() {
 	select {
 	case <-s.forceKill:
@@ -174,7 +168,7 @@ func (s *Session) terminateProcesses() {
 	default:
 	}
 	asked := process.TermSent{}
-	deadline := time.NewTimer(s.pool.cfg.Grace)
+	deadline := time.NewTimer(s.shared.cfg.Grace)
 	defer deadline.Stop()
 	for wait := 200 * time.Microsecond; ; wait = min(wait*2, 20*time.Millisecond) {
 		if len(s.tree.Terminate(asked, func(pid int, mark uint32) bool { return s.shouldTerminate(pid, mark, asked.Has(pid)) })) == 0 {
@@ -193,14 +187,14 @@ func (s *Session) terminateProcesses() {
 	}
 }
 
-// mayLeave tells the processes that are asked to go from the driver's sleeping
-// copies of the shell, which just have to go. An interactive shell, as ash must
-// be, ignores SIGTERM and goes by SIGHUP.
+// shouldTerminate reports whether a process is sent SIGTERM. It kills the driver's
+// sleeping copies of the shell itself. An interactive shell, which ash has to be,
+// ignores SIGTERM and is sent SIGHUP.
 //
-// The leader of a terminal stays: with it the terminal would go, and SIGHUP
-// would take from the others the time they have.
+// The leader of a terminal is spared: without it the terminal would hang up, and
+// SIGHUP would end the others before their grace is over.
 func (s *Session) shouldTerminate(pid int, mark uint32, asked bool) bool {
-	if s.term != nil && s.term.leads(pid) {
+	if s.term != nil && s.term.Leads(pid) {
 		return false
 	}
 	if s.shell == nil || asked {
@@ -216,18 +210,41 @@ func (s *Session) shouldTerminate(pid int, mark uint32, asked bool) bool {
 	return true
 }
 
-// awaitExec waits for the goroutines of the running exec, whose processes are
-// dead by now.
+// awaitExec waits for the goroutines of the running exec, whose processes are dead
+// by now.
 func (s *Session) awaitExec() {
 	s.mu.Lock()
 	running := s.running
 	finished := slices.Clone(s.finished)
 	s.mu.Unlock()
 	if running != nil {
-		<-running.done
+		<-running.Done()
 		finished = append(finished, running)
 	}
 	for _, e := range finished {
-		e.closeOutput()
+		e.CloseOutput()
 	}
+}
+
+// endChildren starts to end the sessions that end with this one. No more can be
+// created.
+func (s *Session) endChildren() []*Session {
+	children := s.shared.registry.childrenOf(s.id)
+	for _, c := range children {
+		c.destroy(api.ReasonParent, false)
+	}
+	return children
+}
+
+// awaitChildren waits until the children have ended and returns their survivors.
+func (s *Session) awaitChildren(children []*Session) (survivors []api.Process) {
+	for _, c := range children {
+		select {
+		case <-c.destroyed:
+		case <-s.forceKill:
+			<-c.destroy(api.ReasonParent, true)
+		}
+		survivors = append(survivors, c.survivors...)
+	}
+	return survivors
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// defaultPath is used when the daemon itself has none.
+// defaultPath is used when the daemon itself has no PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment builds what the shell starts with. The daemon's own settings
-// (TRL_*) are never passed on.
+// environment returns the environment that the shell starts with. The daemon's own
+// settings (TRL_*) are never inherited.
 func environment(inherit string, add api.Env, own []string) ([]string, error) {
 	env := map[string]string{}
 	for _, kv := range own {
@@ -55,12 +55,13 @@ func environment(inherit string, add api.Env, own []string) ([]string, error) {
 }
 
 func errEnvName() *api.Error {
-	return api.Errorf(api.CodeInvalidParams, "env has a name that can't be a variable's, or a value with a NUL byte").With("field", "env").
+	return api.Errorf(api.CodeInvalidParams, "env has an invalid variable name, or a value with a NUL byte").With("field", "env").
 		WithHint("names are letters, digits and _, and do not begin with a digit")
 }
 
-// commandEnv checks the environment of one command. It is set by the shell, so
-// its names must be names in the shell's language. A name alone is to be unset.
+// commandEnv checks the environment of one command and returns it as NAME=value, or
+// NAME for a variable to unset. The shell sets it, so its names must be valid in
+// the shell's language.
 func commandEnv(env api.Env) ([]string, error) {
 	if len(env) == 0 {
 		return nil, nil

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
 )
 
-// housekeep destroys sessions that were idle for too long and forgets what is
-// past its retention. It sleeps until the next of them is due, and then for as
-// long as Housekeeping at the least.
+// housekeep destroys sessions that were idle for too long and forgets what is past
+// its retention. It sleeps until something is due, but at least for
+// cfg.Housekeeping.
 func (p *Pool) housekeep() {
 	due := time.Now().Add(p.cfg.Housekeeping)
 	timer := time.NewTimer(p.cfg.Housekeeping)
@@ -32,29 +33,15 @@ func (p *Pool) housekeep() {
 	}
 }
 
-// sweepSooner has the housekeeping look again: something may be due before it
-// would.
-func (p *Pool) requestSweep() {
-	select {
-	case p.sweepRequests <- struct{}{}:
-	default: // it is about to
-	}
-}
-
-// maxRetained bounds the finished execs of all sessions together. One costs
-// about a kilobyte without its output; so ten thousand busy sessions keep ten
-// each, and a hundred keep as many as MaxExecs says.
-const maxRetained = 100_000
-
-// sweep does what is due, and returns when something may be due next. What is
-// added to the pool later may be due sooner; see sweepSooner.
+// sweep does what is due, and returns when something may be due next. What is added
+// to the pool later may be due sooner; see requestSweep.
 func (p *Pool) sweep(now time.Time) (next time.Time) {
 	p.history.awaitUnhurried()
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	surplus := p.terminated - p.cfg.MaxTerminated
 	p.mu.Unlock()
-	// What ends from now on is kept for as long.
+	// What ends from now on is retained at least that long.
 	next = now.Add(min(p.cfg.SessionRetention, p.cfg.ExecRetention))
 	past := map[*Session]bool{}
 	for _, s := range all { // oldest first
@@ -77,31 +64,25 @@ func (p *Pool) sweep(now time.Time) (next time.Time) {
 	return next
 }
 
-// shareExecs sets how many finished execs each session keeps. The caller must
-// hold mu.
-func (p *Pool) updateExecQuota() {
-	p.execQuota.Store(int64(max(1, min(p.cfg.MaxExecs, maxRetained/max(1, len(p.order))))))
-}
-
-// nextDue is when something of the session may be due that has not ended since
-// now.
+// nextDue returns when something of the session may be due, if nothing of it ends
+// before.
 func (s *Session) nextDue(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due := now.Add(s.pool.cfg.ExecRetention)
+	due := now.Add(s.shared.cfg.ExecRetention)
 	sooner := func(at time.Time) {
 		if at.Before(due) {
 			due = at
 		}
 	}
 	for _, e := range s.finished {
-		if ended := e.endedAt(); !ended.IsZero() {
-			sooner(ended.Add(s.pool.cfg.ExecRetention))
+		if ended := e.EndedAt(); !ended.IsZero() {
+			sooner(ended.Add(s.shared.cfg.ExecRetention))
 		}
 	}
 	switch {
 	case s.state == api.StateTerminated:
-		sooner(s.terminated.At.Add(s.pool.cfg.SessionRetention))
+		sooner(s.terminated.At.Add(s.shared.cfg.SessionRetention))
 	case s.idleTTL > 0 && !s.idleSince().IsZero():
 		sooner(s.idleSince().Add(s.idleTTL))
 	case s.idleTTL > 0: // it is not idle before now
@@ -118,13 +99,13 @@ func (p *Pool) forget(past map[*Session]bool) {
 	for s := range past {
 		s.forgetExecs(time.Time{})
 		for _, k := range p.usedKeys.drop(s.id) {
-			p.erase(k.ledgerKey())
+			p.ledger.Erase(k.ledgerKey())
 		}
 		if s.params.Key != "" {
 			p.rememberKey(s.key())
 		}
-		p.erase(endedPrefix + s.id)
-		p.erase(screenPrefix + s.id)
+		p.ledger.Erase(endedPrefix + s.id)
+		p.ledger.Erase(screenPrefix + s.id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +120,8 @@ func (p *Pool) forget(past map[*Session]bool) {
 	p.updateExecQuota()
 }
 
-// retentionOver says whether the session is terminated, and for long enough to
-// be forgotten.
+// retentionOver reports whether the session is terminated, and whether that was
+// long enough ago to forget it.
 func (s *Session) retentionOver(now time.Time, keep time.Duration) (ended, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +131,7 @@ func (s *Session) retentionOver(now time.Time, keep time.Duration) (ended, over 
 	return true, now.Sub(s.terminated.At.Time) > keep
 }
 
-// idleFor says whether the session has outlived its idle TTL.
+// idleFor reports whether the session has been idle for longer than its TTL.
 func (s *Session) idleFor(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,52 +139,23 @@ func (s *Session) idleFor(now time.Time) bool {
 	return !since.IsZero() && s.idleTTL > 0 && !s.ending && now.Sub(since) > s.idleTTL
 }
 
-// forgetExecs drops the finished execs that ended before then; the zero time
-// drops all.
+// forgetExecs drops the finished execs that ended before then; the zero time drops
+// all.
 func (s *Session) forgetExecs(then time.Time) {
 	s.mu.Lock()
-	var dropped []*Exec
-	s.finished = slices.DeleteFunc(s.finished, func(e *Exec) bool {
-		old := then.IsZero() || e.endedBefore(then)
+	var dropped []*exec.Exec
+	s.finished = slices.DeleteFunc(s.finished, func(e *exec.Exec) bool {
+		old := then.IsZero() || e.EndedBefore(then)
 		if old {
 			dropped = append(dropped, e)
 		}
 		return old
 	})
-	if then.IsZero() { // with the session: nobody can ask for its keys any more
+	if then.IsZero() { // with the session: its keys can't be used any more
 		s.keys = nil
 	} else {
 		s.releaseKeys(dropped)
 	}
 	s.mu.Unlock()
-	s.pool.forgetExecs(dropped)
-}
-
-// unkey forgets whose the keys of dropped execs were, but not that they were
-// used. Under s.mu.
-func (s *Session) releaseKeys(dropped []*Exec) {
-	for _, e := range dropped {
-		if e.key != "" {
-			delete(s.keys, e.key)
-			s.pool.rememberKey(usedKey{s.id, e.key})
-		}
-	}
-}
-
-func (p *Pool) forgetExecs(dropped []*Exec) {
-	if len(dropped) == 0 {
-		return
-	}
-	p.mu.Lock()
-	for _, e := range dropped {
-		delete(p.execs, e.id)
-	}
-	p.mu.Unlock()
-	for _, e := range dropped {
-		if t := e.session.term; t != nil {
-			t.beforeForget(e)
-		}
-		e.forget()
-		e.journal.Release()
-	}
+	s.dropExecs(dropped)
 }

@@ -6,59 +6,83 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/journal"
 )
 
-// Housekeeping sleeps until something is due, and not a second at a time.
+// TestSweepTellsWhatIsNext: housekeeping sleeps until something is due, not for a
+// second at a time.
 func TestSweepTellsWhatIsNext(t *testing.T) {
 	now := time.Now()
 	const retention = 10 * time.Minute
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	ended := func(d time.Duration) *Exec { return &Exec{ended: ago(d)} }
 	for name, tc := range map[string]struct {
 		session *Session
+		ended   []time.Duration // how long ago its execs ended, oldest first
 		want    time.Duration
 	}{
-		"none":            {nil, retention},
-		"running":         {&Session{state: api.StateRunning}, retention},
-		"idle":            {&Session{state: api.StateIdle, active: ago(time.Hour)}, retention},
-		"idle with a TTL": {&Session{state: api.StateIdle, idleTTL: time.Minute, active: ago(20 * time.Second)}, 40 * time.Second},
+		"none":            {nil, nil, retention},
+		"running":         {&Session{state: api.StateRunning}, nil, retention},
+		"idle":            {&Session{state: api.StateIdle, active: ago(time.Hour)}, nil, retention},
+		"idle with a TTL": {&Session{state: api.StateIdle, idleTTL: time.Minute, active: ago(20 * time.Second)}, nil, 40 * time.Second},
 		"running with a TTL": {
-			&Session{state: api.StateRunning, idleTTL: time.Minute, active: ago(20 * time.Second)}, time.Minute,
+			&Session{state: api.StateRunning, idleTTL: time.Minute, active: ago(20 * time.Second)}, nil, time.Minute,
 		},
 		"terminated": {
-			&Session{state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: ago(7 * time.Minute)}}}, 3 * time.Minute,
+			&Session{state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: ago(7 * time.Minute)}}}, nil, 3 * time.Minute,
 		},
-		"finished execs": {
-			&Session{state: api.StateIdle, finished: []*Exec{ended(time.Minute), {}, ended(50 * time.Minute)}}, retention,
-		},
-		"an old finished exec": {
-			&Session{state: api.StateIdle, finished: []*Exec{ended(time.Minute), {}, ended(55 * time.Minute)}}, 5 * time.Minute,
-		},
+		"finished execs":       {&Session{state: api.StateIdle}, []time.Duration{50 * time.Minute, time.Minute}, retention},
+		"an old finished exec": {&Session{state: api.StateIdle}, []time.Duration{55 * time.Minute, time.Minute}, 5 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &Pool{cfg: Config{SessionRetention: retention, ExecRetention: time.Hour, MaxTerminated: 10}}
-			if tc.session != nil {
-				tc.session.pool = p
-				p.order = append(p.order, tc.session)
-			}
-			if got := p.sweep(now).Sub(now); got != tc.want {
-				t.Errorf("the next sweep is in %s, want %s", got, tc.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				now := now
+				p := &Pool{shared: &shared{cfg: Config{SessionRetention: retention, ExecRetention: time.Hour, MaxTerminated: 10}}}
+				if tc.session != nil {
+					tc.session.shared = p.shared
+					p.order = append(p.order, tc.session)
+				}
+				if len(tc.ended) > 0 {
+					store := journal.NewStore(journal.Config{})
+					defer store.Close()
+					env := exec.NewEnv(exec.Config{Keeper: holder.NewLocalKeeper(), Journals: store})
+					defer env.Close()
+					now = time.Now().Add(tc.ended[0])
+					for _, ended := range tc.ended {
+						time.Sleep(now.Add(-ended).Sub(time.Now())) // pace: synctest's clock
+						e := exec.New(env, exec.Spec{})
+						e.CancelQueued()
+						defer e.ReleaseOutput()
+						tc.session.finished = append(tc.session.finished, e)
+					}
+					running := exec.New(env, exec.Spec{})
+					defer running.ReleaseOutput()
+					tc.session.finished = append(tc.session.finished, running)
+				}
+				if got := p.sweep(now).Sub(now); got != tc.want {
+					t.Errorf("the next sweep is in %s, want %s", got, tc.want)
+				}
+			})
 		})
 	}
 }
 
-// A sweep comes when it is due, and sooner if something is added that is.
+// TestHousekeepingSleeps: a sweep comes when something is due, and sooner if
+// something is added that is due sooner.
 func TestHousekeepingSleeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Pool{
-			cfg:  Config{Housekeeping: time.Second, SessionRetention: time.Hour, ExecRetention: 2 * time.Hour, MaxTerminated: 1},
-			stop: make(chan struct{}), sweepRequests: make(chan struct{}, 1), sessions: map[string]*Session{},
+			shared: &shared{
+				cfg:           Config{Housekeeping: time.Second, SessionRetention: time.Hour, ExecRetention: 2 * time.Hour, MaxTerminated: 1},
+				sweepRequests: make(chan struct{}, 1), ledger: &ledgerWriter{},
+			},
+			stop: make(chan struct{}), sessions: map[string]*Session{},
 		}
 		end := func(id string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			s := &Session{pool: p, id: id, state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: time.Now()}}}
+			s := &Session{shared: p.shared, id: id, state: api.StateTerminated, terminated: &api.Terminated{At: api.Time{Time: time.Now()}}}
 			p.order = append(p.order, s)
 			p.sessions[id] = s
 			p.terminated++
@@ -75,7 +99,7 @@ func TestHousekeepingSleeps(t *testing.T) {
 		end("two")
 		time.Sleep(time.Minute) // pace: synctest's clock
 		if n := kept(); n != 2 {
-			t.Errorf("%d sessions are kept, want 2: nobody has said that a sweep is due", n)
+			t.Errorf("%d sessions are kept, want 2: no sweep was requested", n)
 		}
 		p.requestSweep()
 		time.Sleep(2 * time.Second) // pace: synctest's clock
@@ -92,23 +116,5 @@ func TestHousekeepingSleeps(t *testing.T) {
 		}
 		close(p.stop)
 		p.work.Wait()
-	})
-}
-
-func TestInputPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &Exec{}
-		e.lastByte.Store(time.Now().UnixNano())
-		for _, tc := range []struct{ quiet, want time.Duration }{
-			{0, inputPollInterval}, {200 * time.Millisecond, inputPollInterval}, {2 * time.Second, 200 * time.Millisecond}, {time.Hour, maxInputPoll},
-		} {
-			time.Sleep(tc.quiet) // pace: synctest's clock
-			if got := e.inputPollDelay(false); got < tc.want || got > tc.want+tc.want/5 {
-				t.Errorf("%s later the pause is %s, want %s", tc.quiet, got, tc.want)
-			}
-			if got := e.inputPollDelay(true); got != inputPollInterval {
-				t.Errorf("one that waits is looked at again after %s", got)
-			}
-		}
 	})
 }

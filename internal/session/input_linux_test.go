@@ -1,15 +1,11 @@
 package session
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// startReading starts a command that reads.
+// startReading starts a command that reads its stdin.
 func startReading(t *testing.T, p *Pool, command string) (exec string) {
 	t.Helper()
 	s := create(t, p, api.SessionCreateParams{})
@@ -28,7 +24,7 @@ func startReading(t *testing.T, p *Pool, command string) (exec string) {
 	return r.ExecID
 }
 
-// startReadingLater starts a command that reads when it is told to.
+// startReadingLater starts a command that reads its stdin when start is called.
 func startReadingLater(t *testing.T, p *Pool, command string) (exec string, read func()) {
 	t.Helper()
 	sign := filepath.Join(t.TempDir(), "read")
@@ -38,7 +34,7 @@ func startReadingLater(t *testing.T, p *Pool, command string) (exec string, read
 	exec = startReading(t, p, ": <"+sign+"; "+command)
 	return exec, func() {
 		t.Helper()
-		f, err := os.OpenFile(sign, os.O_WRONLY, 0) // waits until it is there to be told
+		f, err := os.OpenFile(sign, os.O_WRONLY, 0) // blocks until the command has opened it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,16 +45,16 @@ func startReadingLater(t *testing.T, p *Pool, command string) (exec string, read
 // said waits for the end of a command and returns its output.
 func said(t *testing.T, p *Pool, exec string) string {
 	t.Helper()
-	e, err := p.exec(exec)
+	_, e, err := p.exec(exec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-e.done:
+	case <-e.Done():
 	case <-time.After(trltest.Patience):
 		t.Fatal("the command does not end")
 	}
-	r, err := e.resultWithOutput(1 << 20)
+	r, err := e.ResultWithOutput(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +64,7 @@ func said(t *testing.T, p *Pool, exec string) string {
 func offset(n int64) *int64 { return &n }
 
 // TestInputOnce: an input is written once, however often it is sent, if its key or
-// its offset says that it is the same.
+// its offset shows that it is the same.
 func TestInputOnce(t *testing.T) {
 	p := newPool(t, Config{})
 	exec := startReading(t, p, "cat")
@@ -76,7 +72,7 @@ func TestInputOnce(t *testing.T) {
 		params api.ExecInputParams
 		bytes  int
 		next   int64
-		refuse string // a part of the error
+		refuse string // part of the error
 	}{
 		{params: api.ExecInputParams{Data: "one\n", Key: "1"}, bytes: 4, next: 4},
 		{params: api.ExecInputParams{Data: "one\n", Key: "1"}, bytes: 4, next: 4},
@@ -86,7 +82,7 @@ func TestInputOnce(t *testing.T) {
 		{params: api.ExecInputParams{Data: "two\n", At: offset(4)}, bytes: 4, next: 8},
 		{params: api.ExecInputParams{Data: "o\nthree\n", At: offset(6), Whole: true}, bytes: 8, next: 14},
 		{params: api.ExecInputParams{Data: "lost\n", At: offset(15)}, refuse: "input before this offset is missing"},
-		{params: api.ExecInputParams{Data: "lost\n", At: offset(-1)}, refuse: "an offset is not negative"},
+		{params: api.ExecInputParams{Data: "lost\n", At: offset(-1)}, refuse: "at must not be negative"},
 		{params: api.ExecInputParams{Data: "lost\n", Key: "a\nb"}, refuse: "a key must be"},
 		{params: api.ExecInputParams{Data: "four\n", Key: "4", At: offset(14)}, bytes: 5, next: 19},
 		{params: api.ExecInputParams{Data: "five\n", Key: "5", Whole: true}, bytes: 5, next: 24},
@@ -111,7 +107,7 @@ func TestInputOnce(t *testing.T) {
 	if got := said(t, p, exec); got != "one\ntwo\nthree\nfour\nfive\nsix\n" {
 		t.Errorf("the command read %q", got)
 	}
-	// The command has ended, and a repeat is answered as before.
+	// The command has ended, and a repeat gets the same answer.
 	if r, err := p.Input(t.Context(), api.ExecInputParams{ExecID: exec, Data: "six\n", Key: "6", EOF: true}); err != nil || *r.Next != 28 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -120,8 +116,8 @@ func TestInputOnce(t *testing.T) {
 	}
 }
 
-// TestInputWhole: what is to be written as a whole is the command's at once, also
-// if it does not read; what has no room, or is not to be a whole, waits.
+// TestInputWhole: an input with whole is accepted at once even if the command does
+// not read; without room, or without whole, the call waits.
 func TestInputWhole(t *testing.T) {
 	const buffer = 300 << 10
 	p := newPool(t, Config{InputBuffer: buffer})
@@ -142,9 +138,9 @@ func TestInputWhole(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if err := input(gone, api.ExecInputParams{Data: large, Whole: true, Key: "3"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("there is room for what has none: %v", err)
+		t.Errorf("it fits, though there is no room: %v", err)
 	}
-	// Of this one a part has room. A repeat adds the rest.
+	// There is room for a part of this one. A repeat adds the rest.
 	if err := input(gone, api.ExecInputParams{Data: large, Key: "4"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a command that does not read has taken %v", err)
 	}
@@ -159,8 +155,8 @@ func TestInputWhole(t *testing.T) {
 	}
 }
 
-// TestInputThatWasNotTaken: what a command did not take before it ended, it was not
-// given, whoever sends it again.
+// TestInputThatWasNotTaken: input that a command did not take before it ended
+// counts as not sent when it is repeated.
 func TestInputThatWasNotTaken(t *testing.T) {
 	p := newPool(t, Config{})
 	exec, end := startReadingLater(t, p, "true")
@@ -186,21 +182,21 @@ func TestInputThatWasNotTaken(t *testing.T) {
 	}()
 	end()
 	if err := <-first; !api.IsCode(err, api.CodeInvalidParams) {
-		t.Errorf("it was taken by a command that ends: %v", err)
+		t.Errorf("a command that ends has taken it: %v", err)
 	}
 	said(t, p, exec)
 	if n, err := input(api.ExecInputParams{Data: "small", Key: "small"}); n != 5 || err != nil {
-		t.Errorf("what was taken is answered with %d, %v", n, err)
+		t.Errorf("answer for input that was taken: %d, %v", n, err)
 	}
 	for _, params := range []api.ExecInputParams{{Data: large, Key: "kept", Whole: true}, {Data: large, Key: "late"}} {
 		if n, err := input(params); !api.IsCode(err, api.CodeInvalidParams) {
-			t.Errorf("what was not taken is answered with %d, %v", n, err)
+			t.Errorf("answer for input that was not taken: %d, %v", n, err)
 		}
 	}
 }
 
-// TestSmallInputs: many small inputs to a command that does not read wait no sooner
-// than they did in a pipe, and come whole and in order.
+// TestSmallInputs: many small inputs to a command that does not read block no
+// sooner than they would in a pipe, and arrive complete and in order.
 func TestSmallInputs(t *testing.T) {
 	p := newPool(t, Config{})
 	exec, read := startReadingLater(t, p, "cat")
@@ -221,7 +217,7 @@ func TestSmallInputs(t *testing.T) {
 	}
 }
 
-// TestTypeOnce: on a terminal, a repeat types nothing.
+// TestTypeOnce: on a terminal a repeat types nothing.
 func TestTypeOnce(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
@@ -248,133 +244,5 @@ func TestTypeOnce(t *testing.T) {
 	}
 	if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: "two\n", Key: "2"}); err != nil {
 		t.Errorf("a repeat after the end: %v", err)
-	}
-}
-
-// TestTypedByTheDead: what a daemon was typing when it died, a repeat does not type
-// again, and says that nobody knows.
-func TestTypedByTheDead(t *testing.T) {
-	e := &Exec{keyedInputs: []keyedInput{{key: 7, sum: 1, whole: true, typing: true}}}
-	s := &inputRequest{key: 7, sum: 1}
-	if done, err := e.lookupAnswer(s); !done || err != nil || !s.uncertain {
-		t.Errorf("%t, %v, %+v", done, err, s)
-	}
-}
-
-// TestInputKeysAreBounded: the last ones are known.
-func TestInputKeysAreBounded(t *testing.T) {
-	e := &Exec{}
-	for i := range maxKeyedInputs + 10 {
-		e.setKeyed(keyedInput{key: hashOf(strconv.Itoa(i)), sum: 1, whole: true})
-	}
-	for key, want := range map[string]bool{"9": false, "10": true, strconv.Itoa(maxKeyedInputs + 9): true} {
-		if _, found, err := e.keyed(&inputRequest{key: hashOf(key), sum: 1}); found != want || err != nil {
-			t.Errorf("key %s is known: %t, %v", key, found, err)
-		}
-	}
-}
-
-// TestInputBufferGivesBack: pages that a pipe refers to are given back, and what is
-// read there is what was written.
-func TestInputBufferGivesBack(t *testing.T) {
-	b, err := newInputBuffer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
-	var want, got bytes.Buffer
-	for i := range 100 {
-		piece := make([]byte, 40_000+i)
-		_, _ = rand.Read(piece)
-		want.Write(piece)
-		if err := b.write(piece); err != nil {
-			t.Fatal(err)
-		}
-		b.end += int64(len(piece))
-		for b.moved < b.end {
-			n, err := b.moveTo(int(w.Fd()), b.end-b.moved)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.took(n) // and only then is it read
-			if _, err := io.CopyN(&got, r, n); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if !bytes.Equal(got.Bytes(), want.Bytes()) {
-		t.Error("what was read is not what was written")
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(b.fd, &st); err != nil {
-		t.Fatal(err)
-	}
-	if held, most := st.Blocks*512, freeLeast+freeStep()+pageBytes; held > most {
-		t.Errorf("%d bytes are held of %d that were read, at most %d should be", held, st.Size, most)
-	}
-}
-
-const pageBytes = 64 << 10 // the largest there is
-
-// TestAdoptInputBuffer: what an earlier process left is taken up at the byte, without
-// what it had not noted.
-func TestAdoptInputBuffer(t *testing.T) {
-	for name, c := range map[string]struct {
-		end  *int64
-		want string // after "more" was added; "": it is refused
-	}{
-		"noted":             {offset(6), "cdefmore"},
-		"not noted":         {nil, "cdefghmore"}, // it was all given with the command
-		"taken by another":  {offset(1), "more"}, // a program that noted no end
-		"shorter than said": {offset(9), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, w, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			defer w.Close()
-			left, err := newInputBuffer()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := left.write([]byte("abcdefgh")); err != nil {
-				t.Fatal(err)
-			}
-			if n, err := left.moveTo(int(w.Fd()), 2); n != 2 || err != nil {
-				t.Fatal(n, err)
-			}
-			b, err := adoptInputBuffer(left.fd, c.end)
-			if c.want == "" {
-				if err == nil {
-					t.Error("it is taken for whole")
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.close()
-			if err := b.write([]byte("more")); err != nil {
-				t.Fatal(err)
-			}
-			b.end += 4
-			n, err := b.moveTo(int(w.Fd()), b.end-b.moved)
-			if err != nil || n != b.end-b.moved {
-				t.Fatal(n, err)
-			}
-			got := make([]byte, 100)
-			read, err := r.Read(got)
-			if err != nil || string(got[:read]) != "ab"+c.want {
-				t.Errorf("%q, %v", got[:read], err)
-			}
-		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// maxKey is how long a key may be, in bytes: it is kept as long as what it is for.
+// maxKey bounds a key, in bytes: it is kept as long as what it is for.
 const maxKey = 256
 
 func checkKey(key string) error {
@@ -24,27 +24,21 @@ func checkKey(key string) error {
 		WithHint("a random identifier will do")
 }
 
-// errOtherParams is the answer to a key that was used for something else.
-func errOtherParams() *api.Error {
-	return api.Errorf(api.CodeInvalidParams, "the key was used with other params").With("field", "key").
-		WithHint("a repeat is the same in every param; something else needs a key of its own")
-}
-
 var sumTable = crc32.MakeTable(crc32.Castagnoli)
 
-// sum tells params from others. It is kept for as long as their key is, and too short
-// to tell what they were.
+// sum is a checksum of params. It is kept as long as their key, and is too short to
+// reveal them.
 type sum uint32
 
-// sumOf is the sum of params, never 0, which says that it is not known.
+// sumOf returns the checksum of params. It is never 0, which means unknown.
 func sumOf(params any) uint32 {
 	var s sum
 	s.add(reflect.ValueOf(params))
 	return max(uint32(s), 1)
 }
 
-// add adds a value, whatever it is. Of a struct the fields count that are set, by their
-// names: params that get another field later have the same sum without it.
+// add adds a value of any kind. Of a struct only the fields that are set count, by
+// their names: so params that get another field later have the same sum without it.
 func (s *sum) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -83,7 +77,7 @@ func (s *sum) add(v reflect.Value) {
 			}
 		}
 	default:
-		panic("session: there are params of a kind that has no sum: " + v.Kind().String())
+		panic("session: no checksum for params of kind " + v.Kind().String())
 	}
 }
 
@@ -93,7 +87,7 @@ func (s *sum) number(n uint64) {
 	*s = sum(crc32.Update(uint32(*s), sumTable, b[:]))
 }
 
-// text adds a text and its length, without a copy of all of it: it may be long.
+// text adds a text and its length, without copying all of it: it may be long.
 func (s *sum) text(text string) {
 	s.number(uint64(len(text)))
 	var part [4 << 10]byte
@@ -103,7 +97,7 @@ func (s *sum) text(text string) {
 	}
 }
 
-// hashOf stands for a key; 0: there is none.
+// hashOf returns a hash that stands for a key, 0 for "".
 func hashOf(key string) uint64 {
 	if key == "" {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// TestSums: the same params have the same sum, and no others.
+// TestSums: equal params have equal checksums, and others do not.
 func TestSums(t *testing.T) {
 	number, text := int64(0), ""
 	all := []any{

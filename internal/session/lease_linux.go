@@ -9,61 +9,20 @@ import (
 )
 
 const (
-	// holdTTL outlasts a lost connection that the client makes anew, and not
-	// the patience of who waits behind a person whose machine went to sleep.
+	// leaseTTL is longer than a client needs to reconnect, and shorter than the
+	// patience of others who wait for a person whose machine went to sleep.
 	leaseTTL = 15 * time.Second
-	// minHoldTTL leaves a holder on a slow line the time to renew, maxHoldTTL
-	// keeps a forgotten hold from lasting for ever.
+	// minLeaseTTL leaves a client on a slow line the time to renew; maxLeaseTTL
+	// keeps a forgotten lease from lasting forever.
 	minLeaseTTL, maxLeaseTTL = time.Second, 10 * time.Minute
-	// maxHolder is a name and a machine, in bytes.
+	// maxHolderName fits a name and a machine, in bytes.
 	maxHolderName = 100
 )
-
-// hold is who has the keyboard of a session. It belongs to the session, under
-// whose mu it is.
-type keyboardLease struct {
-	id      string
-	holder  string
-	since   time.Time
-	until   time.Time
-	ttl     time.Duration
-	answers bool
-	expiry  *time.Timer
-}
-
-func (h *keyboardLease) describe() *api.Hold {
-	return &api.Hold{Holder: h.holder, Since: api.Time{Time: h.since}, Until: api.Time{Time: h.until}}
-}
-
-// extend puts the end of the hold off.
-func (h *keyboardLease) extend(now time.Time) { h.until = now.Add(h.ttl) }
-
-// Hold gives the keyboard of a session to the caller, or renews its hold. When
-// it returns, nobody else types any more.
-func (p *Pool) Hold(ctx context.Context, params api.SessionHoldParams) (*api.SessionHoldResult, error) {
-	ttl, err := checkLeaseParams(params)
-	if err != nil {
-		return nil, err
-	}
-	s, err := p.session(params.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	result, changed, err := s.takeLease(params, ttl)
-	if err != nil {
-		return nil, err
-	}
-	s.trackConnection(ctx)
-	if changed {
-		s.awaitOtherInput()
-	}
-	return result, nil
-}
 
 func checkLeaseParams(params api.SessionHoldParams) (time.Duration, error) {
 	if params.Holder == "" || len(params.Holder) > maxHolderName || !printable.Line(params.Holder) {
 		return 0, api.Errorf(api.CodeInvalidParams, "holder must be a name of 1 to %d bytes on one line", maxHolderName).With("field", "holder").
-			WithHint("say who you are, as in alice@laptop: it is told to those who find the session held")
+			WithHint("say who you are, for example alice@laptop: other clients see it while you hold the session")
 	}
 	if params.TTLMS == 0 {
 		return leaseTTL, nil
@@ -76,8 +35,8 @@ func checkLeaseParams(params api.SessionHoldParams) (time.Duration, error) {
 	return ttl, nil
 }
 
-// take begins a hold or renews one, and says whether somebody else could type
-// before.
+// takeLease gives the caller the lease or renews it, and reports whether other
+// clients could type before.
 func (s *Session) takeLease(params api.SessionHoldParams, ttl time.Duration) (result *api.SessionHoldResult, changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,27 +69,13 @@ func (s *Session) takeLease(params api.SessionHoldParams, ttl time.Duration) (re
 	h.extend(now)
 	s.lastAttended = now
 	if s.term != nil {
-		s.term.muteAnswers.Store(h.answers)
+		s.term.SetAnswers(!h.answers)
 	}
 	s.persist()
 	if !renewed {
 		s.emit(api.SessionEvent{Type: api.EventHeld, Holder: h.holder})
 	}
 	return &api.SessionHoldResult{SessionID: s.id, Lease: h.id, Hold: *h.describe()}, !renewed, nil
-}
-
-// Release ends the caller's hold. A hold that has ended already is not an
-// error, unless another has taken its place.
-func (p *Pool) Release(_ context.Context, params api.SessionReleaseParams) (*api.SessionReleaseResult, error) {
-	s, err := p.session(params.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.releaseLease(params.Lease); err != nil {
-		return nil, err
-	}
-	s.restoreSize()
-	return &api.SessionReleaseResult{SessionID: s.id}, nil
 }
 
 func (s *Session) releaseLease(lease string) error {
@@ -146,7 +91,7 @@ func (s *Session) releaseLease(lease string) error {
 	return nil
 }
 
-// expire ends a hold that was not renewed in time.
+// expireLease ends a lease that was not renewed in time.
 func (s *Session) expireLease(h *keyboardLease) {
 	if s.endIfExpired(h) {
 		s.restoreSize()
@@ -167,14 +112,14 @@ func (s *Session) endIfExpired(h *keyboardLease) bool {
 	return true
 }
 
-// endHold makes the session nobody's. Under s.mu.
+// endLease ends the lease: every client may type. The caller must hold s.mu.
 func (s *Session) endLease() {
 	h := s.lease
 	h.expiry.Stop()
 	s.lease, s.lastAttended = nil, time.Now()
 	s.newInputEpoch()
 	if s.term != nil {
-		s.term.muteAnswers.Store(false)
+		s.term.SetAnswers(true)
 	}
 	if !s.ending && s.state != api.StateTerminated {
 		s.persist()
@@ -182,7 +127,8 @@ func (s *Session) endLease() {
 	}
 }
 
-// mayAct refuses who does not have the keyboard while somebody does. Under s.mu.
+// checkLease returns an error if another client has the lease, or if the given one
+// has ended. The caller must hold s.mu.
 func (s *Session) checkLease(lease string) *api.Error {
 	switch {
 	case s.lease == nil && lease == "":
@@ -194,18 +140,20 @@ func (s *Session) checkLease(lease string) *api.Error {
 	return nil
 }
 
-// errHeld tells who has the keyboard. Under s.mu.
+// errHeld returns an error that names the holder of the lease. The caller must hold
+// s.mu.
 func (s *Session) errHeld() *api.Error {
 	if s.lease == nil {
-		return api.Errorf(api.CodeSessionHeld, "this hold of the session has ended").With("session_id", s.id).
-			WithHint("session.hold without a lease begins another; without one, exec.input needs none")
+		return api.Errorf(api.CodeSessionHeld, "this keyboard lease has ended").With("session_id", s.id).
+			WithHint("call session.hold without lease for a new one, or exec.input without lease")
 	}
 	return api.Errorf(api.CodeSessionHeld, "%s has taken the session's keyboard", s.lease.holder).
 		With("session_id", s.id).With("holder", s.lease.holder).With("since", api.Time{Time: s.lease.since}).
 		WithHint("session.hold with force: true takes it over; session.watch tells when it is free; session.screen still shows it")
 }
 
-// fence stops what is being typed by those who may not any more. Under s.mu.
+// newInputEpoch stops the typing of clients that are no longer allowed to. The
+// caller must hold s.mu.
 func (s *Session) newInputEpoch() {
 	if s.endInputEpoch != nil {
 		s.endInputEpoch()
@@ -213,7 +161,8 @@ func (s *Session) newInputEpoch() {
 	}
 }
 
-// mayType returns a context that is done when the caller may not type any more.
+// beginTyping returns a context that is done when the caller is no longer allowed
+// to type.
 func (s *Session) beginTyping(lease string) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,33 +172,83 @@ func (s *Session) beginTyping(lease string) (context.Context, error) {
 	if s.inputEpoch == nil {
 		s.inputEpoch, s.endInputEpoch = context.WithCancel(context.Background())
 	}
-	if lease == "" { // a holder is told by name
+	if lease == "" { // the holder of a lease is known by name
 		s.lastTyped = time.Now()
 	}
 	return s.inputEpoch, nil
 }
 
-// lostKeyboard is the error of who was typing when another took over, after so
-// many bytes.
+// errLeaseLost returns the error for a client that was typing when another took
+// over, after the given number of bytes.
 func (s *Session) errLeaseLost(typed int) *api.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.errHeld().With("bytes", typed)
 }
 
-// settleOthers returns when what others were doing at the time of a fence has
-// ended.
+// awaitOtherInput returns when the typing and resizing that was under way when a
+// new input epoch began has ended.
 func (s *Session) awaitOtherInput() {
 	s.sizeMu.Lock()
 	s.sizeMu.Unlock() //nolint:gocritic,staticcheck // the wait is all there is to do
 	if s.term != nil {
-		s.term.turn.awaitCurrent()
+		s.term.AwaitTyping()
 		return
 	}
 	s.mu.Lock()
 	running := s.running
 	s.mu.Unlock()
-	if running != nil && running.stdin != nil {
-		running.stdin.turn.awaitCurrent()
+	if running != nil {
+		running.AwaitTyping()
 	}
+}
+
+// checkResize returns an error if the caller must not change the size, and records
+// the size from before the lease. The caller must hold s.sizeMu.
+func (s *Session) checkResize(lease string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == api.StateTerminated {
+		return s.errTerminated()
+	}
+	if err := s.checkLease(lease); err != nil {
+		return err
+	}
+	switch {
+	case s.lease == nil:
+		s.sizeBeforeLease = nil // from now on this is the size without a lease
+	case s.sizeBeforeLease == nil:
+		s.sizeBeforeLease = s.params.TTY
+		s.persist()
+	}
+	return nil
+}
+
+// restoreSize gives the terminal back the size that it had before the lease, once
+// that has ended.
+func (s *Session) restoreSize() {
+	s.sizeMu.Lock()
+	defer s.sizeMu.Unlock()
+	s.mu.Lock()
+	size := s.sizeBeforeLease
+	if s.lease != nil || s.ending || size == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.sizeBeforeLease = nil
+	same := *size == *s.params.TTY
+	s.mu.Unlock()
+	if !same && s.term.Resize(*size) == nil { // a terminal that is gone has no size
+		s.announceSize(*size)
+	}
+}
+
+// announceSize persists the new size of the terminal and tells watchers. The caller
+// must hold s.sizeMu.
+func (s *Session) announceSize(size api.TTYSize) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.params.TTY = &size
+	s.persist()
+	s.emit(api.SessionEvent{Type: api.EventResized, TTY: &size})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// mustHold takes the keyboard of a session.
+// mustHold takes the keyboard lease of a session.
 func mustHold(t *testing.T, p *Pool, params api.SessionHoldParams) *api.SessionHoldResult {
 	t.Helper()
 	r, err := p.Hold(t.Context(), params)
@@ -21,7 +21,7 @@ func mustHold(t *testing.T, p *Pool, params api.SessionHoldParams) *api.SessionH
 	return r
 }
 
-// heldBy fails the test unless err says that holder has the session.
+// heldBy fails the test unless err names holder as the one who has the session.
 func heldBy(t *testing.T, what string, err error, holder string) {
 	t.Helper()
 	e, ok := errors.AsType[*api.Error](err)
@@ -79,7 +79,7 @@ func TestHold(t *testing.T) {
 	if again := mustHold(t, p, api.SessionHoldParams{SessionID: s.SessionID, Holder: "bob", Lease: bob.Lease}); again.Lease != bob.Lease || again.Hold.Since != bob.Hold.Since {
 		t.Errorf("renewed to %+v, was %+v", again, bob)
 	}
-	for range 2 { // the second finds nothing to release
+	for range 2 { // the second time there is nothing to release
 		if _, err := p.Release(t.Context(), api.SessionReleaseParams{SessionID: s.SessionID, Lease: bob.Lease}); err != nil {
 			t.Error(err)
 		}
@@ -103,34 +103,34 @@ func TestHold(t *testing.T) {
 		out += c.Data
 	}
 	if strings.Contains(out, "late") || !strings.Contains(out, "alice") || !strings.Contains(out, "agent") || !strings.Contains(out, "24 80") {
-		t.Errorf("the terminal shows %q; what holders changed of its size is to be undone", out)
+		t.Errorf("the terminal shows %q; its size before the lease is not restored", out)
 	}
 
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var seen []string
 	if err := events(t.Context(), func(n api.Notification) error {
 		e := n.(*api.SessionEvent)
 		switch e.Type {
 		case api.EventHeld:
-			told = append(told, "held by "+e.Holder)
+			seen = append(seen, "held by "+e.Holder)
 		case api.EventResized:
-			told = append(told, "resized")
+			seen = append(seen, "resized")
 		case api.EventReleased:
-			told = append(told, "released")
+			seen = append(seen, "released")
 		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "held by alice, resized, resized, held by bob, released, resized"; strings.Join(told, ", ") != want {
-		t.Errorf("watchers were told %q, want %q", told, want)
+	if want := "held by alice, resized, resized, held by bob, released, resized"; strings.Join(seen, ", ") != want {
+		t.Errorf("watchers got %q, want %q", seen, want)
 	}
 }
 
-// What is being typed when another takes over is cut off before that one is
-// told that it has the keyboard.
+// TestHoldCutsOff: typing that is under way when another client takes over is cut
+// off before that client gets its answer.
 func TestHoldCutsOff(t *testing.T) {
 	p := newPool(t, Config{})
 	for name, tty := range map[string]*api.TTYSize{"pipe": nil, "tty": {Rows: 24, Cols: 80}} {
@@ -141,7 +141,7 @@ func TestHoldCutsOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			failed := make(chan error, 1)
-			go func() { // more than the kernel takes while nobody reads
+			go func() { // more than the kernel takes while nothing reads
 				_, err := p.Input(context.Background(), api.ExecInputParams{ExecID: e.ExecID, Data: strings.Repeat("x\n", 1<<20)})
 				failed <- err
 			}()
@@ -154,14 +154,14 @@ func TestHoldCutsOff(t *testing.T) {
 			case err := <-failed:
 				heldBy(t, "typing during a takeover", err, "alice")
 			case <-time.After(trltest.Patience):
-				t.Error("it goes on typing")
+				t.Error("it still types")
 			}
 		})
 	}
 }
 
-// What was given with a command is not typed by anybody: a command that does not
-// read it keeps nobody from the keyboard.
+// TestHoldBeforeStdinIsRead: input that came with a command does not count as
+// typing: a command that does not read it keeps no client from the keyboard.
 func TestHoldBeforeStdinIsRead(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "dash"})
@@ -178,7 +178,7 @@ func TestHoldBeforeStdinIsRead(t *testing.T) {
 	select {
 	case <-held:
 	case <-time.After(trltest.Patience):
-		t.Error("who takes the keyboard waits for a command to read")
+		t.Error("taking the keyboard waits for a command to read")
 	}
 	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: e.ExecID}); err != nil {
 		t.Fatal(err)

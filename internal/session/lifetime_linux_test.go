@@ -11,7 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// reasonOf waits for the end of a session.
+// reasonOf waits for the end of a session and returns its reason.
 func reasonOf(t *testing.T, p *Pool, id string) string {
 	t.Helper()
 	s, err := p.session(id)
@@ -21,13 +21,13 @@ func reasonOf(t *testing.T, p *Pool, id string) string {
 	select {
 	case <-s.destroyed:
 	case <-time.After(trltest.Patience):
-		t.Fatalf("%s goes on", id)
+		t.Fatalf("%s has not ended", id)
 	}
 	return s.snapshot().Terminated.Reason
 }
 
-// A session ends with its parent, at any depth, and the parent's end is told when
-// nothing is left of either.
+// TestEndsWithItsParent: a session ends with its parent, at any depth, and the
+// parent's end is reported when nothing is left of either.
 func TestEndsWithItsParent(t *testing.T) {
 	p := newPool(t, Config{})
 	parent := create(t, p, api.SessionCreateParams{})
@@ -48,7 +48,7 @@ func TestEndsWithItsParent(t *testing.T) {
 		}
 	}
 	if info, err := p.Info(t.Context(), api.SessionParams{SessionID: other.SessionID}); err != nil || info.State != api.StateIdle {
-		t.Errorf("one that belongs to nobody: %+v, %v", info, err)
+		t.Errorf("a session without a parent: %+v, %v", info, err)
 	}
 	if len(p.children) > 0 {
 		t.Errorf("children are left: %v", p.children)
@@ -61,7 +61,8 @@ func TestEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// The command of a direct session ends, and so does what belongs to it.
+// TestEndsWithTheCommandOfItsParent: when the command of a direct session ends, the
+// children of that session end too.
 func TestEndsWithTheCommandOfItsParent(t *testing.T) {
 	p := newPool(t, Config{})
 	parent := create(t, p, api.SessionCreateParams{Argv: []string{"cat"}})
@@ -77,7 +78,8 @@ func TestEndsWithTheCommandOfItsParent(t *testing.T) {
 	}
 }
 
-// A child that is made while its parent ends is refused, or ends with it.
+// TestNoChildOutlivesItsParent: a child that is created while its parent ends is
+// refused, or ends with it.
 func TestNoChildOutlivesItsParent(t *testing.T) {
 	p := newPool(t, Config{})
 	for range 5 {
@@ -105,14 +107,15 @@ func TestNoChildOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// connection is one that requests come over, until it is cut.
+// connection returns the context of a connection that requests come over, until it
+// is cut.
 func connection(t *testing.T) (ctx context.Context, cut func()) {
 	conn, cut := context.WithCancel(t.Context())
 	return arrival.With(conn, func() {}), cut
 }
 
-// A session ends when nobody is connected who used it, but not before its clients had
-// the time to come back.
+// TestEndsWithItsConnections: a session ends when no client that used it is
+// connected, but not before they had time to reconnect.
 func TestEndsWithItsConnections(t *testing.T) {
 	p := newPool(t, Config{})
 	const soon, never = 50, 3_600_000
@@ -149,16 +152,16 @@ func TestEndsWithItsConnections(t *testing.T) {
 		t.Error(reason)
 	}
 	if !alive(used) || !alive(patient) {
-		t.Error("one that is used over another connection, or may yet be, has ended")
+		t.Error("a session that is used over another connection, or may be again, has ended")
 	}
 	third, cutThird := connection(t)
 	if _, _, err := p.Watch(third, api.SessionWatchParams{SessionID: patient}); err != nil {
 		t.Fatal(err)
 	}
 	s, _ := p.session(patient)
-	s.endIfDisconnected() // as the timer would, if it did not heed the one that came back
+	s.endIfDisconnected() // as the timer would, if it ignored the client that came back
 	if !alive(patient) {
-		t.Error("it has ended under who follows it")
+		t.Error("it has ended while a client follows it")
 	}
 	cutThird()
 	cutSecond()

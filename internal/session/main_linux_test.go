@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newPool makes a pool with everything below it. At the end of the test it is
-// shut down, and must have left nothing.
+// newPool returns a pool with everything below it. At the end of the test it is
+// shut down, and must leave nothing behind.
 func newPool(t testing.TB, cfg Config) *Pool { return newPoolOn(t, cfg, process.Config{}) }
 
 func newPoolOn(t testing.TB, cfg Config, pc process.Config) *Pool {
@@ -40,12 +40,12 @@ func newPoolWith(t testing.TB, cfg Config, pc process.Config, jc journal.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := shell.OpenDriver(shell.DriverConfig{})
+	driver, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := journal.NewStore(jc)
-	p := NewPool(cfg, host, hub, store)
+	p := NewPool(cfg, host, driver, store)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), trltest.Patience)
 		defer cancel()
@@ -54,7 +54,7 @@ func newPoolWith(t testing.TB, cfg Config, pc process.Config, jc journal.Config)
 		}
 		p.Close()
 		store.Close()
-		if err := hub.Close(); err != nil {
+		if err := driver.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := host.Close(); err != nil {
@@ -77,7 +77,7 @@ func openFDs(t testing.TB) int {
 	return len(entries)
 }
 
-// create makes a session, by default of /bin/sh.
+// create creates a session, by default of /bin/sh.
 func create(t testing.TB, p *Pool, params api.SessionCreateParams) *api.Session {
 	t.Helper()
 	s, err := p.Create(t.Context(), params, "tester")
@@ -97,7 +97,7 @@ func run(t testing.TB, p *Pool, params api.ExecRunParams) *api.ExecResult {
 	return r
 }
 
-// sh runs a command text.
+// sh runs a command line.
 func sh(t testing.TB, p *Pool, s *api.Session, command string) *api.ExecResult {
 	t.Helper()
 	return run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})

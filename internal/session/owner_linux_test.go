@@ -12,7 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/ledger"
 )
 
-// What names something is of one line, and can be seen.
+// TestNamesAreOneLine: names must be one line of visible characters.
 func TestNamesAreOneLine(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Name: "größer 日本 👩\u200d💻", Tags: []string{"mcp:/srv/a b", ""}})
@@ -29,18 +29,18 @@ func TestNamesAreOneLine(t *testing.T) {
 	}
 }
 
-// The owner is told wherever the session is, and is kept with it.
+// TestOwner: the owner is shown wherever the session is, and is persisted with it.
 func TestOwner(t *testing.T) {
-	notes, err := ledger.New(holder.NewLocalKeeper())
+	store, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := notes.Close(); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	p := newPool(t, Config{Ledger: notes})
+	p := newPool(t, Config{Ledger: store})
 	_, feed, err := p.Watch(t.Context(), api.SessionWatchParams{})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestOwner(t *testing.T) {
 	}
 	got := map[string]string{"created": s.Owner}
 	ctx, cancel := context.WithCancel(t.Context())
-	_ = feed(ctx, func(n api.Notification) error { // ends as it is told to
+	_ = feed(ctx, func(n api.Notification) error { // ends when ctx is done
 		e := n.(*api.SessionEvent)
 		got["event "+string(e.Type)] = e.Owner
 		if e.Type == api.EventDestroyed {
@@ -62,15 +62,15 @@ func TestOwner(t *testing.T) {
 		}
 		return nil
 	})
-	// One of an earlier version has no owner, and may have any name.
+	// A session of an earlier version has no owner, and may have any name.
 	old := sessionState{
 		number: 2, name: "evil\x1b[31m\nname", tags: []string{"\u202e"},
 		created: time.Now(), terminated: &api.Terminated{Reason: api.ReasonDestroyed, At: api.Time{Time: time.Now()}},
 	}
-	if err := notes.Put(endedPrefix+"s-old", old.encode()); err != nil {
+	if err := store.Put(endedPrefix+"s-old", old.encode()); err != nil {
 		t.Fatal(err)
 	}
-	next := newPool(t, Config{Ledger: notes})
+	next := newPool(t, Config{Ledger: store})
 	next.Adopt(nil)(func() {})
 	list, err := next.List(t.Context(), api.SessionListParams{})
 	if err != nil {

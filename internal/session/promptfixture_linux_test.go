@@ -17,44 +17,45 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// waitingRoom is what the programs that are asked to wait work on. It is in a
-// directory of its own, but for a user, who is gone with the test.
+// promptFixture has the files and services that prompting programs work with. They
+// are in a temporary directory, except for a user, who is removed after the test.
 type promptFixture struct {
 	dir      string
 	env      map[string]string
-	guest    string // "" unless a user could be made
+	guest    string // "" unless a user could be created
 	password string
 }
 
-// needsOfSSH is what it takes to be asked for a password over the network.
+// needsOfSSH is what is needed to be asked for a password over the network.
 const needsOfSSH = "root ssh sshd ssh-keygen useradd userdel chpasswd"
 
 func newPromptFixture(t *testing.T) *promptFixture {
 	t.Helper()
-	room := &promptFixture{dir: t.TempDir()}
+	fixture := &promptFixture{dir: t.TempDir()}
 	silent := listen(t)
-	room.env = map[string]string{
-		"ROOM": room.dir, "HOME": room.dir,
-		"SILENT": strconv.Itoa(silent.Addr().(*net.TCPAddr).Port), // never says anything
-		// A person's own settings, and the machine's, must not decide what is asked.
+	fixture.env = map[string]string{
+		"ROOM": fixture.dir, "HOME": fixture.dir,
+		"SILENT": strconv.Itoa(silent.Addr().(*net.TCPAddr).Port), // never sends anything
+		// The settings of the user and of the machine must not change what is
+		// asked.
 		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_SYSTEM": os.DevNull,
 		"GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n", "GIT_COMMITTER_EMAIL": "e",
-		"npm_config_update_notifier": "false", "npm_config_cache": filepath.Join(room.dir, "npm"),
-		"APT_CONFIG": filepath.Join(room.dir, "apt", "config"), "LESS": "", "LC_ALL": "C.UTF-8",
+		"npm_config_update_notifier": "false", "npm_config_cache": filepath.Join(fixture.dir, "npm"),
+		"APT_CONFIG": filepath.Join(fixture.dir, "apt", "config"), "LESS": "", "LC_ALL": "C.UTF-8",
 	}
-	room.write(t, "large.c", largeProgram())
-	room.writeAptConfig(t)
-	room.do(t, "", "git", "init", "-q", filepath.Join(room.dir, "repo"))
+	fixture.write(t, "large.c", largeProgram())
+	fixture.writeAptConfig(t)
+	fixture.do(t, "", "git", "init", "-q", filepath.Join(fixture.dir, "repo"))
 	for _, message := range []string{"one", "two", "three"} {
-		room.do(t, "", "git", "-C", filepath.Join(room.dir, "repo"), "commit", "-q", "--allow-empty", "-m", message)
+		fixture.do(t, "", "git", "-C", filepath.Join(fixture.dir, "repo"), "commit", "-q", "--allow-empty", "-m", message)
 	}
 	if missing(needsOfSSH) == nil {
-		room.addGuest(t)
+		fixture.addGuest(t)
 	}
-	return room
+	return fixture
 }
 
-// largeProgram takes a compiler about a second.
+// largeProgram returns a program that takes a compiler about a second.
 func largeProgram() string {
 	var b strings.Builder
 	for i := range 2000 {
@@ -63,55 +64,55 @@ func largeProgram() string {
 	return b.String()
 }
 
-// furnishApt makes a machine of its own for apt: nothing is installed on it, and
-// what is wanted needs more than was asked for, so that it asks.
-func (room *promptFixture) writeAptConfig(t *testing.T) {
+// writeAptConfig makes a separate root for apt: nothing is installed there, and
+// what is requested has a dependency, so that apt asks.
+func (fixture *promptFixture) writeAptConfig(t *testing.T) {
 	t.Helper()
 	const fields = "Architecture: all\nVersion: 1\nMaintainer: nobody <nobody@example.org>\nFilename: %s.deb\nSize: 1\nSHA256: %064d\nDescription: nothing\n"
-	room.write(t, "apt/Packages", fmt.Sprintf("Package: wanted\nDepends: needed\n"+fields+"\nPackage: needed\n"+fields, "wanted", 1, "needed", 2))
-	room.write(t, "apt/status", "")
+	fixture.write(t, "apt/Packages", fmt.Sprintf("Package: wanted\nDepends: needed\n"+fields+"\nPackage: needed\n"+fields, "wanted", 1, "needed", 2))
+	fixture.write(t, "apt/status", "")
 	for _, dir := range []string{"etc", "state/lists/partial", "cache/archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(room.dir, "apt", dir), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(fixture.dir, "apt", dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	room.write(t, "apt/config", strings.ReplaceAll(`Dir::Etc "ROOM/apt/etc";
+	fixture.write(t, "apt/config", strings.ReplaceAll(`Dir::Etc "ROOM/apt/etc";
 Dir::State "ROOM/apt/state";
 Dir::State::status "ROOM/apt/status";
 Dir::Cache "ROOM/apt/cache";
 Dir::Log "ROOM/apt";
 APT::Sources::With { "ROOM/apt/Packages"; };
 Debug::NoLocking "true";
-`, "ROOM", room.dir))
+`, "ROOM", fixture.dir))
 }
 
-// invite makes a user with a password, who may do nothing.
-func (room *promptFixture) addGuest(t *testing.T) {
+// addGuest creates a user with a password and no rights.
+func (fixture *promptFixture) addGuest(t *testing.T) {
 	t.Helper()
 	name := "trl-guest-" + strconv.Itoa(os.Getpid())
-	room.do(t, "", "useradd", "--no-create-home", "--home-dir", "/", "--shell", "/bin/sh", name)
+	fixture.do(t, "", "useradd", "--no-create-home", "--home-dir", "/", "--shell", "/bin/sh", name)
 	t.Cleanup(func() {
 		if out, err := exec.Command("userdel", name).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	room.guest, room.password = name, rand.Text()
-	room.env["GUEST"] = name
-	room.do(t, name+":"+room.password+"\n", "chpasswd")
+	fixture.guest, fixture.password = name, rand.Text()
+	fixture.env["GUEST"] = name
+	fixture.do(t, name+":"+fixture.password+"\n", "chpasswd")
 }
 
-// runAsGuest runs the test that calls it as the guest, in another process, which
-// a variable tells so.
-func (room *promptFixture) runAsGuest(t *testing.T, variable string) {
+// runAsGuest runs the test that calls it in another process as the guest, and sets
+// a variable there.
+func (fixture *promptFixture) runAsGuest(t *testing.T, variable string) {
 	t.Helper()
-	who, err := user.Lookup(room.guest)
+	who, err := user.Lookup(fixture.guest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	uid, err1 := strconv.ParseUint(who.Uid, 10, 32)
 	gid, err2 := strconv.ParseUint(who.Gid, 10, 32)
 	self, err3 := os.ReadFile("/proc/self/exe")
-	// Where the guest can get at it, unlike a directory of the test.
+	// The guest can't read the directory of the test.
 	dir, err4 := os.MkdirTemp("", "guest-")
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
@@ -126,38 +127,39 @@ func (room *promptFixture) runAsGuest(t *testing.T, variable string) {
 	cmd.Env = append(os.Environ(), variable+"=1", "HOME=/", "XDG_RUNTIME_DIR=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("as %s: %v: %s", room.guest, err, out)
+		t.Fatalf("as %s: %v: %s", fixture.guest, err, out)
 	}
 }
 
-// startSSH starts a server that the guest can come in by.
-func (room *promptFixture) startSSH(t *testing.T, p *Pool) {
+// startSSH starts a server that the guest can log in to.
+func (fixture *promptFixture) startSSH(t *testing.T, p *Pool) {
 	t.Helper()
-	if room.guest == "" {
+	if fixture.guest == "" {
 		return
 	}
 	server, err := exec.LookPath("sshd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where it can't see anything; the package makes it when the machine starts.
+	// The server chroots into this empty directory, which the package creates at
+	// boot.
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	key := filepath.Join(room.dir, "host_key")
-	room.do(t, "", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+	key := filepath.Join(fixture.dir, "host_key")
+	fixture.do(t, "", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	free := listen(t)
 	port := free.Addr().(*net.TCPAddr).Port
 	free.Close()
-	room.write(t, "sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%d
+	fixture.write(t, "sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%d
 HostKey %s
 PidFile none
 AllowUsers %s
 PasswordAuthentication yes
 KbdInteractiveAuthentication no
 UsePAM no
-`, port, key, room.guest))
-	room.write(t, "ssh_config", fmt.Sprintf(`Host guest
+`, port, key, fixture.guest))
+	fixture.write(t, "ssh_config", fmt.Sprintf(`Host guest
 HostName 127.0.0.1
 Port %d
 User %s
@@ -165,8 +167,8 @@ StrictHostKeyChecking no
 UserKnownHostsFile /dev/null
 LogLevel ERROR
 PreferredAuthentications password
-`, port, room.guest))
-	create(t, p, api.SessionCreateParams{Argv: []string{server, "-D", "-e", "-f", filepath.Join(room.dir, "sshd_config")}})
+`, port, fixture.guest))
+	create(t, p, api.SessionCreateParams{Argv: []string{server, "-D", "-e", "-f", filepath.Join(fixture.dir, "sshd_config")}})
 	waitFor(t, func() bool {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
@@ -176,8 +178,8 @@ PreferredAuthentications password
 	})
 }
 
-// listen opens a port of this machine that takes connections until the test is
-// over, though nobody serves them.
+// listen opens a port that accepts connections until the test is over and never
+// serves them.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,9 +190,9 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-func (room *promptFixture) write(t *testing.T, name, text string) {
+func (fixture *promptFixture) write(t *testing.T, name, text string) {
 	t.Helper()
-	path := filepath.Join(room.dir, name)
+	path := filepath.Join(fixture.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -199,12 +201,12 @@ func (room *promptFixture) write(t *testing.T, name, text string) {
 	}
 }
 
-func (room *promptFixture) do(t *testing.T, stdin, name string, args ...string) {
+func (fixture *promptFixture) do(t *testing.T, stdin, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Env = os.Environ()
-	for k, v := range room.env {
+	for k, v := range fixture.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
-// With merge both streams are one, in the order of the writes.
+// TestMerge: with merge both streams are one, in the order of the writes.
 func TestMerge(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
@@ -32,7 +32,8 @@ func TestMerge(t *testing.T) {
 					t.Fatalf("got %+v", r)
 				}
 			}
-			// What is left behind writes to the same stream; the next command has two.
+			// A process left behind writes to the same stream; the next command has
+			// two.
 			r := merged("(sleep 0.1; echo late >&2) & echo soon")
 			waitFor(t, func() bool {
 				out, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID})
@@ -51,7 +52,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A shell that dies while it starts always says how.
+// TestCrashesAreTold: a shell that dies while it starts is always reported with its
+// status.
 func TestCrashesAreTold(t *testing.T) {
 	p := newPool(t, Config{})
 	dir := t.TempDir()
@@ -96,7 +98,7 @@ func TestCrashesAreTold(t *testing.T) {
 	}
 }
 
-// How login files end is told.
+// TestLoginIsTold: how the login files ended is reported.
 func TestLoginIsTold(t *testing.T) {
 	p := newPool(t, Config{Grace: 200 * time.Millisecond})
 	home := t.TempDir()
@@ -124,7 +126,7 @@ func TestLoginIsTold(t *testing.T) {
 			t.Errorf("%s: %+v", c.text, s.Login)
 		}
 		if r := sh(t, p, s, "echo here"); r.Stdout != "here\n" {
-			t.Errorf("%s: the session says %q", c.text, r.Stdout)
+			t.Errorf("%s: the session printed %q", c.text, r.Stdout)
 		}
 	}
 	if s := create(t, p, api.SessionCreateParams{}); s.Login != nil {
@@ -132,7 +134,8 @@ func TestLoginIsTold(t *testing.T) {
 	}
 }
 
-// A session that is being created can be destroyed, at once.
+// TestDestroyCutsCreation: a session that is being created can be destroyed at
+// once.
 func TestDestroyCutsCreation(t *testing.T) {
 	const createPatience = time.Minute
 	p := newPool(t, Config{})
@@ -175,11 +178,11 @@ func TestDestroyCutsCreation(t *testing.T) {
 		if took := time.Since(began); took > createPatience/2 {
 			t.Errorf("it took %s", took)
 		}
-		waitFor(t, func() bool { return unix.Kill(pid, 0) != nil }) // it is dead, and to be reaped
+		waitFor(t, func() bool { return unix.Kill(pid, 0) != nil }) // it is dead, and about to be reaped
 	}
 }
 
-// What quota has dropped nobody is promised.
+// TestDroppedIsTold: bytes that quota has dropped are not said to be available.
 func TestDroppedIsTold(t *testing.T) {
 	p := newPoolWith(t, Config{}, process.Config{}, journal.Config{Dir: t.TempDir(), ExecQuota: 200_000})
 	s := create(t, p, api.SessionCreateParams{})
@@ -201,16 +204,16 @@ func TestDroppedIsTold(t *testing.T) {
 		}
 	}
 	if gap != r.DroppedBytes {
-		t.Errorf("exec.output has a gap of %d, the result tells of %d", gap, r.DroppedBytes)
+		t.Errorf("exec.output has a gap of %d, the result reports %d", gap, r.DroppedBytes)
 	}
-	// There is no place for a line in what is not text.
+	// Binary output has no place for a line.
 	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "head -c 5000 /dev/zero | tr '\\0' '\\377'"}, MaxOutputBytes: ms(10)})
 	if b, err := api.DecodeBytes(r.Stdout, r.StdoutEncoding); err != nil || string(b) != strings.Repeat("\xff", 10) || !r.Truncated {
 		t.Errorf("%q, %v", b, err)
 	}
 }
 
-// A variable can be taken away, from a session and for one command.
+// TestUnset: a variable can be removed, from a session and for one command.
 func TestUnset(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
@@ -229,7 +232,7 @@ func TestUnset(t *testing.T) {
 	}
 }
 
-// What nobody could do as it was asked is refused.
+// TestRefusals: params that can't be passed on as they are are refused.
 func TestRefusals(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, params := range []api.SessionCreateParams{
@@ -245,7 +248,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A shell that is dead is not shown; the next command has another.
+// TestDeadShellIsNotShown: a dead shell is not shown; the next command gets
+// another.
 func TestDeadShellIsNotShown(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -261,7 +265,8 @@ func TestDeadShellIsNotShown(t *testing.T) {
 	}
 }
 
-// Who holds a session, reads or watches it keeps it alive; then its time begins.
+// TestIdleIsNobody: a client that holds, reads or watches a session keeps it alive;
+// its idle TTL starts after that.
 func TestIdleIsNobody(t *testing.T) {
 	p := newPool(t, Config{Housekeeping: 5 * time.Millisecond, SessionRetention: time.Hour})
 	const ttl = 150
@@ -298,11 +303,11 @@ func TestIdleIsNobody(t *testing.T) {
 		if _, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: exec}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Millisecond) // pace: as one who polls
+		time.Sleep(5 * time.Millisecond) // pace: as a client that polls
 	}
 	for name, s := range map[string]*api.Session{"held": held, "watched": watched, "followed": followed, "read": read} {
 		if ended(s.SessionID) {
-			t.Errorf("one that is %s has ended", name)
+			t.Errorf("a session that is %s has ended", name)
 		}
 	}
 	waitFor(t, func() bool { return ended(left.SessionID) })
@@ -321,7 +326,7 @@ func TestIdleIsNobody(t *testing.T) {
 	}
 }
 
-// closedAfter runs fn, and closes what it returns when that has returned.
+// closedAfter calls fn and returns a channel that is closed when fn has returned.
 func closedAfter(fn func()) chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -331,7 +336,8 @@ func closedAfter(fn func()) chan struct{} {
 	return done
 }
 
-// That a session is being ended is told, and that a command waited.
+// TestEndingAndQueued: it is reported that a session is being ended, and how long a
+// command was queued.
 func TestEndingAndQueued(t *testing.T) {
 	p := newPool(t, Config{Grace: 300 * time.Millisecond, SessionRetention: time.Hour})
 	s := create(t, p, api.SessionCreateParams{})
@@ -340,10 +346,10 @@ func TestEndingAndQueued(t *testing.T) {
 	}
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo second", Wait: true}})
 	if r.QueuedMS < 50 || r.QueuedMS > 10_000 {
-		t.Errorf("it waited for %d ms", r.QueuedMS)
+		t.Errorf("it was queued for %d ms", r.QueuedMS)
 	}
 	if r := sh(t, p, s, "true"); r.QueuedMS != 0 {
-		t.Errorf("one that did not wait: %d ms", r.QueuedMS)
+		t.Errorf("a command that was not queued: %d ms", r.QueuedMS)
 	}
 	sh(t, p, s, "sh -c 'trap \"\" TERM; while :; do sleep 1; done' >/dev/null 2>&1 &")
 	gone := closedAfter(func() { _, _ = p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}) })
@@ -361,7 +367,8 @@ func TestEndingAndQueued(t *testing.T) {
 	}
 }
 
-// What is left running is named by what it became, and shells by their names.
+// TestProcessesAreNamed: processes left behind are named by what they have
+// executed, and shells by their names.
 func TestProcessesAreNamed(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
@@ -388,7 +395,8 @@ func TestProcessesAreNamed(t *testing.T) {
 	}
 }
 
-// Who sends a command to a direct session is told which one it runs.
+// TestDirectSessionIsBusy: the error for a command in a direct session names the
+// exec that runs.
 func TestDirectSessionIsBusy(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Argv: []string{"sleep", "3600"}})
@@ -398,8 +406,8 @@ func TestDirectSessionIsBusy(t *testing.T) {
 	}
 }
 
-// A command that handles SIGTERM has its own status, though it was stopped. (zsh gives
-// up before it knows.)
+// TestStatusOfWhoHandlesSIGTERM: a command that handles SIGTERM keeps its own
+// status when it is stopped. (zsh exits before it knows.)
 func TestStatusOfWhoHandlesSIGTERM(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, shell := range []string{"dash", "ash", "bash"} {
@@ -424,7 +432,7 @@ func TestStatusOfWhoHandlesSIGTERM(t *testing.T) {
 				out, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: ran.ExecID})
 				return err == nil && len(out.Chunks) > 0
 			})
-			waitFor(t, func() bool { // a shell that is about to wait for its child does not yet
+			waitFor(t, func() bool { // a shell that is about to wait for its child does not handle it yet
 				info, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
 				return err == nil && (process.AwaitsChild(info.PID) || !strings.Contains(tt.command, "sh -c"))
 			})

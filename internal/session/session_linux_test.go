@@ -57,7 +57,8 @@ func TestExecEnvCwdStdin(t *testing.T) {
 			if want := "session 1 /tmp\n"; r.Stdout != want {
 				t.Errorf("after an exit: got %q, want %q", r.Stdout, want)
 			}
-			// A copy of the shell must not hold the output of the exec it was made in.
+			// A copy of the shell must not hold the output of the exec it was made
+			// in open.
 			left := sh(t, p, s, "echo out; exit 2")
 			waitFor(t, func() bool {
 				o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: left.ExecID})
@@ -119,8 +120,8 @@ func TestTimeoutKeepsStateAndPartialOutput(t *testing.T) {
 	}
 }
 
-// Each byte starts the idle clock again, so a command that lasts longer than its
-// idle timeout is not stopped as long as it writes.
+// TestIdleTimeout: each byte restarts the idle timer, so a command that lasts
+// longer than its idle timeout is not stopped while it writes.
 func TestIdleTimeout(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -139,7 +140,7 @@ func TestIdleTimeout(t *testing.T) {
 			t.Errorf("stopped %d ms after its last output: %+v", quiet, r)
 		}
 		if r.Stdout != "1\n2\n3\n4\n5\n6\n7\n8\n" {
-			return fmt.Errorf("stopped after %q", r.Stdout) // right, if the machine let it wait for that long
+			return fmt.Errorf("stopped after %q", r.Stdout) // correct, if a busy machine delayed it that long
 		}
 		return nil
 	})
@@ -149,8 +150,8 @@ func TestYieldThenOutput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
 	wait, open := trltest.Gate(t)
-	// What was written so far comes with the answer: a slow machine is given more
-	// time to write it.
+	// The answer has what was written so far: a slow machine gets more time to
+	// write it.
 	var r *api.ExecResult
 	for yield := int64(100); ; yield *= 4 {
 		r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo one; " + wait + "; echo two"}, YieldMS: yield})
@@ -182,16 +183,16 @@ func TestYieldThenOutput(t *testing.T) {
 }
 
 func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
-	notes, err := ledger.New(holder.NewLocalKeeper())
+	store, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := notes.Close(); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	p := newPool(t, Config{Ledger: notes}) // the end of its output is noted too
+	p := newPool(t, Config{Ledger: store}) // the end of its output is persisted too
 	s := create(t, p, api.SessionCreateParams{})
 	wait, open := trltest.Gate(t)
 	r := sh(t, p, s, "("+wait+"; echo late; sleep 0.1) & echo now") // it returns before the gate is open
@@ -207,7 +208,7 @@ func TestBackgroundChildNeitherDelaysNorLosesOutput(t *testing.T) {
 	open()
 	var got string
 	from := int64(0)
-	waitFor(t, func() bool { // a long poll answers at once: the exec itself is over
+	waitFor(t, func() bool { // a long poll returns at once: the exec itself is over
 		o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: r.ExecID, From: from})
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +276,7 @@ func TestBusyWaitAndCancel(t *testing.T) {
 	}
 }
 
-// waitFor polls for something that has no event a caller could wait on.
+// waitFor polls for a condition that has no event.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	trltest.Eventually(t, "it came true", ok)
@@ -311,7 +312,8 @@ func TestKeyRunsOnce(t *testing.T) {
 	}
 }
 
-// A retry that comes when the result is long gone runs nothing either.
+// TestKeyOfAForgottenExec: a retry that comes when the result is long forgotten
+// runs nothing either.
 func TestKeyOfAForgottenExec(t *testing.T) {
 	p := newPool(t, Config{MaxExecs: 1})
 	s := create(t, p, api.SessionCreateParams{})
@@ -445,8 +447,8 @@ func TestDestroyAndAfter(t *testing.T) {
 	}
 }
 
-// destroyAndAfter returns an error if it took too long, which may be the
-// machine's doing.
+// destroyAndAfter returns an error if it took too long, which may be due to a busy
+// machine.
 func destroyAndAfter(t *testing.T, p *Pool, force bool) error {
 	t.Helper()
 	s := create(t, p, api.SessionCreateParams{Name: "n", Env: map[string]string{"SECRET": "canary"}})
@@ -485,7 +487,7 @@ func destroyAndAfter(t *testing.T, p *Pool, force bool) error {
 
 func TestHousekeeping(t *testing.T) {
 	p := newPool(t, Config{Housekeeping: 10 * time.Millisecond, SessionRetention: 200 * time.Millisecond, MaxExecs: 2})
-	s := create(t, p, api.SessionCreateParams{}) // one that does not run out between its commands
+	s := create(t, p, api.SessionCreateParams{}) // one whose TTL does not end between its commands
 	var ids []string
 	for range 4 {
 		ids = append(ids, sh(t, p, s, "echo hi").ExecID)
@@ -501,7 +503,7 @@ func TestHousekeeping(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle := create(t, p, api.SessionCreateParams{IdleTTLMS: ms(100)})
-	var ended []string // of events, for a session that has ended is forgotten soon
+	var ended []string // from events, because an ended session is soon forgotten
 	if err := events(t.Context(), func(n api.Notification) error {
 		if e := n.(*api.SessionEvent); e.Type == api.EventDestroyed {
 			ended = append(ended, e.SessionID+" "+e.Reason)
@@ -565,14 +567,14 @@ func TestLogin(t *testing.T) {
 func TestTransitions(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("an illegal transition is not loud")
+			t.Error("an illegal transition does not panic")
 		}
 	}()
 	transition(api.StateTerminated, api.StateIdle)
 }
 
-// A queued command belongs to the session: a caller that goes away does not
-// take it along, and a retry by key finds it.
+// TestQueuedCommandOutlivesItsCaller: a queued command belongs to the session: it
+// stays when its caller goes away, and a retry by key finds it.
 func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -590,7 +592,7 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	})
 	cancel()
 	if err := <-gone; err == nil {
-		t.Error("the caller was answered")
+		t.Error("the caller got an answer")
 	}
 	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: first.ExecID}); err != nil {
 		t.Fatal(err)
@@ -599,7 +601,7 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	if r.Stdout != "ran\n" || r.Outcome != api.OutcomeExited {
 		t.Errorf("got %+v", r)
 	}
-	// One that is cancelled in the queue never runs.
+	// An exec that is cancelled in the queue never runs.
 	first = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "sleep 100"}, YieldMS: 1})
 	r = run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "echo NOT", Wait: true}, YieldMS: 1})
 	if r.State != api.ExecQueued {
@@ -616,8 +618,9 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// A command that takes the tag from its shell has made it unusable, and one
-// that takes it from a child does not escape the timeout where cgroups hold it.
+// TestTagGivenUp: a command that removes the tag from its shell makes it unusable,
+// and one that removes it from a child does not escape the timeout where cgroups
+// track it.
 func TestTagGivenUp(t *testing.T) {
 	p := newPool(t, Config{Grace: 500 * time.Millisecond})
 	s := create(t, p, api.SessionCreateParams{Shell: "bash"})

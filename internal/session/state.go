@@ -9,7 +9,7 @@ import (
 // transitions is the whole life of a session. Nothing else changes a state.
 var transitions = map[api.State][]api.State{
 	api.StateCreating: {
-		api.StateIdle,       // the shell answered
+		api.StateIdle,       // the shell has answered
 		api.StateRunning,    // a direct command runs from the start
 		api.StateTerminated, // it could not be started
 	},
@@ -18,14 +18,14 @@ var transitions = map[api.State][]api.State{
 		api.StateTerminated, // destroyed, idle for too long, shutdown
 	},
 	api.StateRunning: {
-		api.StateIdle,       // the exec ended
-		api.StateTerminated, // destroyed, or the direct command ended
+		api.StateIdle,       // the exec has ended
+		api.StateTerminated, // destroyed, or the direct command has ended
 	},
 	api.StateTerminated: nil,
 }
 
-// move returns next if the table allows it. An illegal move is a defect of
-// this package, not of a caller, and must be loud.
+// transition returns next if the table allows it. An illegal transition is a bug of
+// this package, not of a caller, and panics.
 func transition(from, next api.State) api.State {
 	for _, to := range transitions[from] {
 		if to == next {

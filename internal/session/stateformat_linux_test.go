@@ -16,15 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/state"
+	"github.com/terminal-runtime/trl/internal/terminal"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// fill gives every field below v a value that is not zero, also those that are
-// not exported.
+// fill sets every field below v, exported or not, to a value that is not zero.
 func fill(v reflect.Value, n *int64) {
 	if v.CanAddr() && !v.CanSet() {
 		v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
@@ -61,33 +62,33 @@ func fill(v reflect.Value, n *int64) {
 	}
 }
 
-// notKept are the fields of what a record is made of that it does without, each
-// with the reason. Everything else must come back.
+// notKept are the fields of persisted structs that are not persisted, each with the
+// reason. Everything else must be restored.
 var notKept = map[string]string{
-	"execRecord.command.ID":            "the key of the record",
-	"execRecord.command.Stdin":         "opened anew, from the slots",
-	"execRecord.command.Stdout":        "opened anew, from the slots",
-	"execRecord.command.Stderr":        "opened anew, from the slots",
-	"execRecord.command.Mark":          "follows from the number",
-	"execRecord.command.Stop":          "of the process that runs it",
-	"execRecord.command.Keys":          "of the process that runs it",
-	"execRecord.command.Long":          "of the process that runs it",
-	"execRecord.command.Heard":         "of the process that runs it",
-	"execRecord.result.ExecID":         "the key of the record",
-	"execRecord.result.SessionID":      "session",
-	"execRecord.result.State":          "state",
-	"execRecord.result.StartedAt":      "began",
-	"execRecord.result.Stdout":         "in the journal",
-	"execRecord.result.DroppedBytes":   "in the journal",
-	"execRecord.result.Stderr":         "in the journal",
-	"execRecord.result.StdoutEncoding": "follows from the output",
-	"execRecord.result.StderrEncoding": "follows from the output",
-	"execRecord.result.StdoutBytes":    "in the journal",
-	"execRecord.result.StderrBytes":    "in the journal",
-	"execRecord.result.Truncated":      "follows from what is asked for",
+	"exec.State.command.ID":            "the key of the record",
+	"exec.State.command.Stdin":         "opened again, by its slot",
+	"exec.State.command.Stdout":        "opened again, by its slot",
+	"exec.State.command.Stderr":        "opened again, by its slot",
+	"exec.State.command.Mark":          "follows from the number",
+	"exec.State.command.Stop":          "of the process that runs it",
+	"exec.State.command.Keys":          "of the process that runs it",
+	"exec.State.command.StillRunning":  "of the process that runs it",
+	"exec.State.command.CaughtUp":      "of the process that runs it",
+	"exec.State.result.ExecID":         "the key of the record",
+	"exec.State.result.SessionID":      "session",
+	"exec.State.result.State":          "state",
+	"exec.State.result.StartedAt":      "began",
+	"exec.State.result.Stdout":         "in the journal",
+	"exec.State.result.DroppedBytes":   "in the journal",
+	"exec.State.result.Stderr":         "in the journal",
+	"exec.State.result.StdoutEncoding": "follows from the output",
+	"exec.State.result.StderrEncoding": "follows from the output",
+	"exec.State.result.StdoutBytes":    "in the journal",
+	"exec.State.result.StderrBytes":    "in the journal",
+	"exec.State.result.Truncated":      "follows from what is asked for",
 }
 
-// clearNotKept makes the fields zero that are not kept, and notes them.
+// clearNotKept zeroes the fields that are not persisted, and records them in seen.
 func clearNotKept(v reflect.Value, path string, seen map[string]bool) {
 	if notKept[path] != "" {
 		seen[path] = true
@@ -101,27 +102,28 @@ func clearNotKept(v reflect.Value, path string, seen map[string]bool) {
 	}
 }
 
-// TestEveryFieldIsKept: a field that is added to what a record is made of is
-// written and read again, or says here why not. So a field of ExecResult or
-// Session that nobody keeps is found before a restart loses it.
+// TestEveryFieldIsKept: a field that is added to a persisted struct is written and
+// read again, or notKept says why not. So a field of ExecResult or Session that is
+// not persisted is found before a restart loses it.
 func TestEveryFieldIsKept(t *testing.T) {
 	seen := map[string]bool{}
 	session, sessionGot := &sessionState{}, &sessionState{}
-	exec, execGot := &execState{}, &execState{}
-	shown, shownGot := &screenSnapshot{}, &screenSnapshot{}
-	in, inGot := &inputState{}, &inputState{}
+	ended, endedGot := &exec.State{}, &exec.State{}
+	shown, shownGot := &terminal.Snapshot{}, &terminal.Snapshot{}
+	in, inGot := &exec.InputState{}, &exec.InputState{}
 	for name, c := range map[string]struct {
 		full, got any
 		fields    func(*state.Coder)
 		encode    func() []byte
 	}{
-		"sessionRecord": {session, sessionGot, sessionGot.fields, session.encode},
-		"execRecord": {exec, execGot, execGot.fields, func() []byte {
-			exec.state = api.ExecExited // what is kept of one that has ended is more
-			return exec.append(nil)
+		"sessionState": {session, sessionGot, sessionGot.fields, session.encode},
+		"exec.State": {ended, endedGot, endedGot.Fields, func() []byte {
+			// Of an exec that has ended more is persisted.
+			reflect.NewAt(reflect.TypeFor[api.ExecState](), unsafe.Pointer(reflect.ValueOf(ended).Elem().FieldByName("state").UnsafeAddr())).Elem().SetString(string(api.ExecExited))
+			return state.Encode(ended.Fields)
 		}},
-		"picture":     {shown, shownGot, shownGot.fields, shown.encode},
-		"inputRecord": {in, inGot, inGot.fields, func() []byte { return state.Encode(in.fields) }},
+		"terminal.Snapshot": {shown, shownGot, shownGot.Fields, shown.Encode},
+		"exec.InputState":   {in, inGot, inGot.Fields, in.Encode},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := int64(0)
@@ -144,8 +146,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 	}
 }
 
-// sessionShown says where each field of a session that is shown comes from after
-// a restart.
+// sessionShown says where each field of api.Session comes from after a restart.
 var sessionShown = map[string]string{
 	"SessionID": "the key of the record", "Name": "name", "Tags": "tags", "Runtime": "always the same",
 	"State": "follows from the execs", "Shell": "program", "Argv": "argv", "PID": "of the shell's record, or pid",
@@ -155,13 +156,13 @@ var sessionShown = map[string]string{
 	"Unreadable": "why it can't be taken over", "Terminated": "terminated", "Parent": "parent", "WhileConnected": "connected",
 }
 
-// TestEveryFieldOfASessionIsKnown: a field that is added to what clients see of a
-// session must be thought of here.
+// TestEveryFieldOfASessionIsKnown: a field that is added to api.Session must be
+// added to sessionShown.
 func TestEveryFieldOfASessionIsKnown(t *testing.T) {
 	typ := reflect.TypeFor[api.Session]()
 	for i := range typ.NumField() {
 		if name := typ.Field(i).Name; sessionShown[name] == "" {
-			t.Errorf("api.Session.%s: say in sessionShown how it survives a restart, and keep it in sessionRecord", name)
+			t.Errorf("api.Session.%s: add it to sessionShown, with how it survives a restart, and to sessionState", name)
 		}
 	}
 	if len(sessionShown) != typ.NumField() {
@@ -169,19 +170,19 @@ func TestEveryFieldOfASessionIsKnown(t *testing.T) {
 	}
 }
 
-// onlyRun marks the parameters that are about the answer to exec.run.
+// onlyRun marks the params that are about the answer to exec.run.
 const onlyRun = "of the call, and not for exec.stream"
 
-// paramsUsed says what becomes of each parameter of a command.
+// paramsUsed says what becomes of each param of a command.
 var paramsUsed = map[string]string{
 	"SessionID": "finds the session", "Command": "command", "TimeoutMS": "timeout", "YieldMS": onlyRun, "YieldOnInput": onlyRun,
 	"IdleTimeoutMS": "idleTimeout", "Env": "command", "Cwd": "command", "Stdin": "stdin", "StdinEncoding": "stdin", "StdinOpen": "stdin",
 	"MaxOutputBytes": onlyRun, "Wait": "of the call", "Key": "key", "Label": "result", "Merge": "result", "Lease": "of the call",
 }
 
-// TestEveryParameterIsKnown: a parameter that is added to a command must be
-// thought of here. exec.stream takes what exec.run takes, but for what is about
-// the answer.
+// TestEveryParameterIsKnown: a param that is added to a command must be added to
+// paramsUsed. exec.stream takes what exec.run takes, except for what is about the
+// answer.
 func TestEveryParameterIsKnown(t *testing.T) {
 	names := func(typ reflect.Type) (names []string) {
 		for _, f := range reflect.VisibleFields(typ) {
@@ -194,14 +195,14 @@ func TestEveryParameterIsKnown(t *testing.T) {
 	run, stream := names(reflect.TypeFor[api.ExecRunParams]()), names(reflect.TypeFor[api.ExecStreamParams]())
 	for _, name := range run {
 		if paramsUsed[name] == "" {
-			t.Errorf("api.ExecRunParams.%s: say in paramsUsed what becomes of it", name)
+			t.Errorf("api.ExecRunParams.%s: add it to paramsUsed", name)
 		}
 		if of := paramsUsed[name] == onlyRun; of == slices.Contains(stream, name) {
 			t.Errorf("exec.run and exec.stream differ in %s", name)
 		}
 	}
 	if len(paramsUsed) != len(run) || len(stream) != len(names(reflect.TypeFor[api.ExecCommand]())) {
-		t.Error("a parameter is named that does not exist, or exec.stream has one of its own")
+		t.Error("paramsUsed names a param that does not exist, or only exec.stream has it")
 	}
 }
 
@@ -221,7 +222,7 @@ func golden(t *testing.T, format int) map[string][]byte {
 }
 
 // TestGolden reads what programs of every format have left. The files were taken
-// from daemons with sessions of every kind; they are never written anew.
+// from daemons with sessions of every kind; the ledgers are never written again.
 func TestGolden(t *testing.T) {
 	for _, format := range []int{2, 3} {
 		t.Run(fmt.Sprint(format), func(t *testing.T) {
@@ -261,7 +262,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// dumpFound tells everything that is not zero, a line for each.
+// dumpFound prints everything that is not zero, one line each.
 func dumpFound(r *ledgerReader) string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(r.sessions)) {
@@ -318,7 +319,7 @@ func dump(b *strings.Builder, v reflect.Value, indent string) {
 	}
 }
 
-// FuzzRecords: no bytes make the reading of a record panic.
+// FuzzRecords: no bytes make reading a record panic.
 func FuzzRecords(f *testing.F) {
 	for _, format := range []int{2, 3} {
 		file, err := os.Open(filepath.Join("testdata", fmt.Sprintf("format%d.ledger", format)))

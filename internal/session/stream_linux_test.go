@@ -17,8 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// received is what came of a stream, with chunks of one stream that follow each
-// other joined.
+// received is what came of a stream, with consecutive chunks of one stream joined.
 type received struct {
 	chunks []string // "stdout 0 text"
 	exit   *api.ExecResult
@@ -27,7 +26,7 @@ type received struct {
 
 var errEnough = errors.New("enough")
 
-// take runs a feed until its end or until enough says so after a chunk.
+// take runs a feed until it ends, or until enough returns true after a chunk.
 func take(t *testing.T, feed api.Feed, enough func(*received) bool) *received {
 	t.Helper()
 	got := &received{next: -1}
@@ -108,7 +107,7 @@ func TestStreamThenAttach(t *testing.T) {
 	if got.exit == nil || *got.exit.ExitCode != 3 || got.exit.StdoutBytes != 10 || got.next != 14 {
 		t.Errorf("exit %+v at %d", got.exit, got.next)
 	}
-	// Again, from the middle and from the end: it has ended long ago.
+	// Again, from the middle and from the end, long after it has ended.
 	if got := take(t, attach(t, p, r.ExecID, 9), nil); got.chunks[0] != "stdout 9 hree\n" || got.exit == nil {
 		t.Errorf("from 9: %+v", got)
 	}
@@ -125,8 +124,8 @@ func TestStreamThenAttach(t *testing.T) {
 	}
 }
 
-// A byte is told while the command still runs, and a reader that goes away and
-// comes back misses none.
+// TestStreamIsLive: a byte is sent while the command still runs, and a reader that
+// goes away and comes back misses none.
 func TestStreamIsLive(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -152,8 +151,8 @@ func TestStreamIsLive(t *testing.T) {
 	}
 }
 
-// A character that a pipe cut in two is sent whole; a byte that is none is
-// sent after a moment.
+// TestStreamKeepsCharactersWhole: a character that a pipe split is sent whole; an
+// invalid byte is sent after a moment.
 func TestStreamKeepsCharactersWhole(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -173,15 +172,15 @@ func TestStreamKeepsCharactersWhole(t *testing.T) {
 				}
 				return nil
 			})
-			// Where the command's writes end up in one piece depends on its speed;
-			// what may not happen is a character in two.
+			// How the writes of the command are split into chunks depends on its
+			// speed; but no character may be split.
 			if err != nil || strings.Join(got, "") != strings.Join(want, "") {
 				t.Errorf("%s: %q, want %q, %v", command, got, want, err)
 			}
 			for _, piece := range got {
 				if strings.Contains(strings.Join(want, ""), "é") && (piece == "\xc3" || strings.HasPrefix(piece, "\xa9")) {
-					// If the command paused for longer than a character is waited for,
-					// it was right.
+					// If the command paused for longer than a stream waits for a
+					// character, that was correct.
 					return fmt.Errorf("%s: a character was cut: %q", command, got)
 				}
 			}
@@ -190,7 +189,8 @@ func TestStreamKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
-// The stream of a command ends with it, whatever it left running.
+// TestStreamEndsBeforeSurvivors: the stream of a command ends with it, whatever it
+// left running.
 func TestStreamEndsBeforeSurvivors(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -199,7 +199,8 @@ func TestStreamEndsBeforeSurvivors(t *testing.T) {
 	if got.exit == nil || len(got.exit.Survivors) != 1 {
 		t.Errorf("exit %+v", got.exit)
 	}
-	// And of one that closes its output and runs on, not before it.
+	// The stream of a command that closes its output and runs on does not end
+	// before it.
 	_, feed = streamed(t, p, s, "kill $!; echo out; exec >&- 2>&-; sleep 0.1; exit 5")
 	got = take(t, feed, nil)
 	if diff := cmp.Diff([]string{"stdout 0 out\n"}, got.chunks); diff != "" || got.exit == nil || *got.exit.ExitCode != 5 {
@@ -207,21 +208,21 @@ func TestStreamEndsBeforeSurvivors(t *testing.T) {
 	}
 }
 
-// A reader that is overtaken is told what it missed, and the command does not
-// wait for it.
+// TestStreamGap: a reader that is overtaken is told what it missed, and the command
+// does not wait for it.
 func TestStreamGap(t *testing.T) {
 	host, err := process.NewHost(process.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := shell.OpenDriver(shell.DriverConfig{})
+	driver, err := shell.OpenDriver(shell.DriverConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const quota = 1 << 20
-	p := NewPool(Config{}, host, hub, journal.NewStore(journal.Config{Dir: t.TempDir(), ExecMemory: 4 << 10, ExecQuota: quota}))
+	p := NewPool(Config{}, host, driver, journal.NewStore(journal.Config{Dir: t.TempDir(), ExecMemory: 4 << 10, ExecQuota: quota}))
 	defer func() {
-		if err := errors.Join(p.Shutdown(context.Background()), hub.Close(), host.Close()); err != nil {
+		if err := errors.Join(p.Shutdown(context.Background()), driver.Close(), host.Close()); err != nil {
 			t.Error(err)
 		}
 		p.Close()
@@ -229,10 +230,11 @@ func TestStreamGap(t *testing.T) {
 	s := create(t, p, api.SessionCreateParams{})
 	const size = 8 << 20
 	r, feed := streamed(t, p, s, fmt.Sprintf("head -c %d /dev/zero", size))
-	e, err := p.exec(r.ExecID)
+	_, e, err := p.exec(r.ExecID)
 	if err != nil {
 		t.Fatal(err)
 	}
+	const step = 128 << 10 // how far a stream reads ahead
 	var data, gaps int64
 	stalled := false
 	err = feed(t.Context(), func(n api.Notification) error {
@@ -241,11 +243,11 @@ func TestStreamGap(t *testing.T) {
 		gaps += raw.Bytes
 		if !stalled {
 			stalled = true
-			<-e.done // the reader sleeps, and the command ends all the same
+			<-e.Done() // the reader stalls, and the command ends all the same
 		}
 		return nil
 	})
-	if err != nil || data+gaps != size || gaps < size-quota-2*streamBytes {
+	if err != nil || data+gaps != size || gaps < size-quota-2*step {
 		t.Errorf("%d bytes and gaps of %d, want %d in all, %v", data, gaps, size, err)
 	}
 }
@@ -268,7 +270,7 @@ func TestStreamByKey(t *testing.T) {
 	}
 }
 
-// watched collects events until one is destroyed.
+// watched collects events until a session is destroyed.
 func watched(t *testing.T, feed api.Feed) (events []string) {
 	t.Helper()
 	err := feed(t.Context(), func(n api.Notification) error {
@@ -296,7 +298,7 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create(t, p, api.SessionCreateParams{}) // another, which the second does not see
+	create(t, p, api.SessionCreateParams{}) // another one, which the second watcher does not see
 	sh(t, p, s, "true")
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
 		t.Fatal(err)
@@ -313,7 +315,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A session that goes from one command to the next that waits says which runs.
+// TestWatchQueue: a session that goes on to the next queued command reports which
+// one runs.
 func TestWatchQueue(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})

@@ -1,16 +1,18 @@
 package session
 
-import "slices"
+import (
+	"slices"
+)
 
-// Visible refuses sessions without a tag, and their execs, with the very error
-// of those that do not exist. Either id may be "", for none. A session keeps
-// its tags to the end of its retention.
+// Visible returns an error for a session without the tag, or an exec of one:
+// exactly the error for an id that does not exist. Either id may be "" for none. A
+// session keeps its tags until its retention ends.
 func (p *Pool) Visible(tag, sessionID, execID string) error {
-	const nobody = "" // no session and no exec has this id
+	const noID = "" // no session and no exec has this id
 	if sessionID != "" {
 		s, err := p.session(sessionID)
 		if err == nil && !slices.Contains(s.params.Tags, tag) {
-			_, err = p.session(nobody)
+			_, err = p.session(noID)
 		}
 		if err != nil {
 			return err
@@ -19,9 +21,9 @@ func (p *Pool) Visible(tag, sessionID, execID string) error {
 	if execID == "" {
 		return nil
 	}
-	e, err := p.exec(execID)
-	if err == nil && !slices.Contains(e.session.params.Tags, tag) {
-		_, err = p.exec(nobody)
+	s, _, err := p.exec(execID)
+	if err == nil && !slices.Contains(s.params.Tags, tag) {
+		_, _, err = p.exec(noID)
 	}
 	return err
 }

@@ -16,10 +16,10 @@ func TestVisible(t *testing.T) {
 	none := create(t, p, api.SessionCreateParams{})
 	ofRed, ofNone := sh(t, p, red, "true").ExecID, sh(t, p, none, "true").ExecID
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: red.SessionID}); err != nil {
-		t.Fatal(err) // what has ended keeps its tags
+		t.Fatal(err) // an ended session keeps its tags
 	}
 	_, noSession := p.session("s-nothing000")
-	_, noExec := p.exec("e-nothing000")
+	_, _, noExec := p.exec("e-nothing000")
 	for name, tc := range map[string]struct {
 		tag, session, exec string
 		want               error
@@ -54,7 +54,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// tally remembers what it was told.
+// tally is an Observer that counts.
 type tally struct {
 	mu       sync.Mutex
 	outcomes map[api.Outcome]int
@@ -81,8 +81,8 @@ func (c *tally) SessionEnded(survivors int) {
 }
 
 func TestEndsAreObserved(t *testing.T) {
-	told := &tally{outcomes: map[api.Outcome]int{}}
-	p := newPool(t, Config{Observer: told})
+	observer := &tally{outcomes: map[api.Outcome]int{}}
+	p := newPool(t, Config{Observer: observer})
 	s := create(t, p, api.SessionCreateParams{})
 	sh(t, p, s, "true")
 	sh(t, p, s, "exit 3")
@@ -90,10 +90,10 @@ func TestEndsAreObserved(t *testing.T) {
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID}); err != nil {
 		t.Fatal(err)
 	}
-	told.mu.Lock()
-	defer told.mu.Unlock()
+	observer.mu.Lock()
+	defer observer.mu.Unlock()
 	want := map[api.Outcome]int{api.OutcomeExited: 1, api.OutcomeShellExited: 1, api.OutcomeTimedOut: 1}
-	if diff := cmp.Diff(want, told.outcomes); diff != "" || told.stopped != 1 || told.sessions != 1 {
-		t.Errorf("%s; %d stopped, sessions %d", diff, told.stopped, told.sessions)
+	if diff := cmp.Diff(want, observer.outcomes); diff != "" || observer.stopped != 1 || observer.sessions != 1 {
+		t.Errorf("%s; %d stopped, sessions %d", diff, observer.stopped, observer.sessions)
 	}
 }

@@ -16,9 +16,8 @@ func onTTY(t *testing.T, p *Pool, shell string) *api.Session {
 	return create(t, p, api.SessionCreateParams{Shell: shell, TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 }
 
-// typing starts a command and types into it, each text once the one before was
-// answered by what is awaited. What is $GATE in the command waits for the end of
-// the dialogue.
+// typing starts a command and types into it, each text after the awaited answer to
+// the one before. $GATE in the command waits for the end of the dialogue.
 func typing(t *testing.T, p *Pool, s *api.Session, command string, dialogue ...string) *api.ExecResult {
 	t.Helper()
 	wait, open := trltest.Gate(t)
@@ -30,19 +29,19 @@ func typing(t *testing.T, p *Pool, s *api.Session, command string, dialogue ...s
 		}
 	}
 	open()
-	e, err := p.exec(r.ExecID)
+	_, e, err := p.exec(r.ExecID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-e.done
-	res, err := e.resultWithOutput(1 << 20)
+	<-e.Done()
+	res, err := e.ResultWithOutput(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
 }
 
-// awaitText waits until a command has shown that.
+// awaitText waits until a command has shown the text.
 func awaitText(t *testing.T, p *Pool, exec, want string) {
 	t.Helper()
 	var shown strings.Builder
@@ -164,7 +163,8 @@ func TestTTYRefusals(t *testing.T) {
 	}
 }
 
-// A program is told of a new size, and output between commands is not lost.
+// TestTTYWindowAndBackground: a program is notified of a new size, and output
+// between commands is not lost.
 func TestTTYWindowAndBackground(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "bash")
@@ -178,7 +178,7 @@ func TestTTYWindowAndBackground(t *testing.T) {
 	awaitText(t, p, r.ExecID, "later")
 }
 
-// What a person would see, and what the keys of a keyboard send.
+// TestScreen: what a person would see, and what the keys of a keyboard send.
 func TestScreen(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "dash")
@@ -202,12 +202,12 @@ func TestScreen(t *testing.T) {
 	if ansi := show(api.ScreenANSI).Text; !strings.Contains(ansi, "one 99%") || !strings.Contains(ansi, "\x1b[") {
 		t.Errorf("%q", ansi)
 	}
-	// A query is answered, so that who asks does not hang.
+	// A query is answered, so that a program which asks does not hang.
 	answered := sh(t, p, s, `stty raw -echo min 0 time 50; printf '\033[6n'; dd bs=20 count=1 2>/dev/null | od -c | head -n 1`)
 	if !strings.Contains(answered.Stdout, "033   [") {
 		t.Errorf("%q", answered.Stdout)
 	}
-	// Keys by name, and what is pasted.
+	// Keys by name, and pasted text.
 	started := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `stty raw -echo; printf '\033[?2004h\033[?1hready'; dd bs=1 count=17 2>/dev/null | od -c`}, YieldMS: 1})
 	awaitText(t, p, started.ExecID, "ready")
 	for _, in := range []api.ExecInputParams{{Keys: []string{"up", "ctrl-c"}}, {Data: "p", Paste: true}} {
@@ -233,8 +233,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// A program on the terminal has the grace to leave in, and is not hung up
-// before; what it showed last stays to be looked at.
+// TestTTYGoesLast: a program on the terminal has its grace and no hangup before
+// that; its last screen can still be read.
 func TestTTYGoesLast(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "bash")
@@ -245,14 +245,15 @@ func TestTTYGoesLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := os.ReadFile(file); err != nil || string(b) != "up\n" {
-		t.Errorf("it was not let clean up: %q, %v", b, err)
+		t.Errorf("it could not clean up: %q, %v", b, err)
 	}
 	if got, err := p.Screen(t.Context(), api.SessionScreenParams{SessionID: s.SessionID, Scrollback: 10}); err != nil || !strings.HasPrefix(got.Text, "ready") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// Two who type at once do not cut each other off when one of them goes.
+// TestTTYTwoTypists: when one of two clients that type goes away, the other is not
+// cut off.
 func TestTTYTwoTypists(t *testing.T) {
 	p := newPool(t, Config{Grace: 100 * time.Millisecond})
 	s := onTTY(t, p, "dash")
@@ -268,7 +269,7 @@ func TestTTYTwoTypists(t *testing.T) {
 	impatient, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer stop()
 	if _, err := p.Input(impatient, api.ExecInputParams{ExecID: r.ExecID, Data: full}); err == nil {
-		t.Error("a terminal took a megabyte that nobody reads")
+		t.Error("a terminal took a megabyte that is not read")
 	}
 	select {
 	case err := <-first:

@@ -28,7 +28,7 @@ func timedOutput(t *testing.T, p *Pool, exec string, step int64) []api.Chunk {
 	}
 }
 
-// told is chunks in short, with a bar where time passed.
+// describeChunks returns chunks in short form, with a bar where time passed.
 func describeChunks(t *testing.T, chunks []api.Chunk) string {
 	t.Helper()
 	var b strings.Builder
@@ -66,10 +66,10 @@ func TestTimes(t *testing.T) {
 			trltest.Undisturbed(t, func() error {
 				r := sh(t, p, s, test.command)
 				if r.TTY != nil {
-					t.Error("a command on pipes says that it has a terminal")
+					t.Error("a command on pipes reports a terminal")
 				}
 				if got := describeChunks(t, timedOutput(t, p, r.ExecID, 1<<20)); got != test.want {
-					return fmt.Errorf("%q, want %q", got, test.want) // a machine that pauses adds pauses
+					return fmt.Errorf("%q, want %q", got, test.want) // pauses of a busy machine show too
 				}
 				return nil
 			})
@@ -85,11 +85,12 @@ func TestTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plain.Chunks[0].AtMS != nil {
-		t.Error("times where none were asked for")
+		t.Error("times without being requested")
 	}
 }
 
-// Times are counted from when a command began, not from when it was asked for.
+// TestTimesOfAQueuedCommand: times count from when a command began, not from when
+// it was requested.
 func TestTimesOfAQueuedCommand(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -100,7 +101,8 @@ func TestTimesOfAQueuedCommand(t *testing.T) {
 	}
 }
 
-// A resize is told where it happened, once, however the output is read.
+// TestTimesOfResizes: a resize is reported where it happened, once, however the
+// output is read.
 func TestTimesOfResizes(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 2, Cols: 9}})
@@ -110,13 +112,13 @@ func TestTimesOfResizes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resize(8) // before the command: it begins on this
+	resize(8) // before the command, which begins with it
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "stty -echo; printf one; read x; printf two; read x; stty size"}, YieldMS: 1})
 	awaitText(t, p, r.ExecID, "one")
 	resize(5)
-	resize(4) // nothing was shown in the one before
+	resize(4) // nothing was shown in the size before
 	if got := describeChunks(t, timedOutput(t, p, r.ExecID, 1<<20)); strings.Contains(got, "<") {
-		t.Errorf("%q tells a resize before what follows it", got)
+		t.Errorf("%q has a resize before the output that follows it", got)
 	}
 	enter := func() {
 		if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: "\n"}); err != nil {
@@ -127,13 +129,13 @@ func TestTimesOfResizes(t *testing.T) {
 	awaitText(t, p, r.ExecID, "two")
 	resize(3)
 	enter()
-	e, err := p.exec(r.ExecID)
+	_, e, err := p.exec(r.ExecID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-e.done
-	resize(2) // after it
-	if diff := cmp.Diff(&api.TTYSize{Rows: 2, Cols: 8}, e.result().TTY); diff != "" {
+	<-e.Done()
+	resize(2) // after it has ended
+	if diff := cmp.Diff(&api.TTYSize{Rows: 2, Cols: 8}, e.Result().TTY); diff != "" {
 		t.Errorf("it began on another terminal: %s", diff)
 	}
 	for _, step := range []int64{1, 2, 3, 4, 1 << 20} {
@@ -141,25 +143,5 @@ func TestTimesOfResizes(t *testing.T) {
 		if want := "one<====>two<===>2 3\r\n"; got != want {
 			t.Errorf("read %d bytes at a time: %q, want %q", step, got, want)
 		}
-	}
-}
-
-// Resizing without end costs no more than some.
-func TestResizesAreBounded(t *testing.T) {
-	p := newPool(t, Config{})
-	s := create(t, p, api.SessionCreateParams{Shell: "dash", TTY: &api.TTYSize{Rows: 2, Cols: 9}})
-	r := sh(t, p, s, "true")
-	e, err := p.exec(r.ExecID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 2 * maxResizes {
-		e.session.term.mu.Lock()
-		e.journal.Append(0, []byte("x"))
-		e.addResize(api.TTYSize{Rows: 1, Cols: i})
-		e.session.term.mu.Unlock()
-	}
-	if n := len(e.sizes); n != maxResizes || e.sizes[n-1].size.Cols != 2*maxResizes-1 {
-		t.Errorf("%d sizes, the last is %+v", n, e.sizes[n-1])
 	}
 }

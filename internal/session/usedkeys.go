@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// maxSpentKeys is how many keys of forgotten execs are remembered: those of
-// several minutes of a busy daemon, much longer than a retry takes to come, in
-// some ten megabytes.
+// maxUsedKeys is how many keys of forgotten execs are remembered: those of several
+// minutes of a busy daemon, much longer than a retry takes, in about ten megabytes.
 const maxUsedKeys = 1 << 16
 
-// spentKeys are the keys of execs that are no longer kept, of sessions that are,
-// and of sessions that are no longer kept. A repeat that comes so late can't be
-// given the result of the first; but it must not do it a second time.
+// usedKeys are the keys of forgotten execs of sessions that are still known, and of
+// forgotten sessions. A repeat that comes so late can't get the first result, but
+// must not run a second time.
 type usedKeys struct {
 	mu    sync.Mutex
 	used  map[string]map[string]*list.Element // by session and key
-	order list.List                           // of spentKey, the oldest first
+	order list.List                           // of usedKey, oldest first
 }
 
-// spentKey is a key of an exec in a session, or with no session, of one that was
-// made: its owner and the key.
+// usedKey is the key of an exec and its session, or, without a session, the owner
+// and key of a session.
 type usedKey struct{ session, key string }
 
-// add returns the key that is no longer remembered for it, if there is one.
+// add remembers a key. If that is one too many, it returns the one that is
+// forgotten for it.
 func (s *usedKeys) add(k usedKey) (gone usedKey, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *usedKeys) add(k usedKey) (gone usedKey, full bool) {
 	return gone, true
 }
 
-// drop forgets the keys of a session, and returns them.
+// drop forgets and returns the keys of a session.
 func (s *usedKeys) drop(session string) (gone []usedKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,3 +64,6 @@ func (s *usedKeys) has(k usedKey) bool {
 	defer s.mu.Unlock()
 	return s.used[k.session][k.key] != nil
 }
+
+// creationKey returns the key of a session: owners do not share keys.
+func creationKey(owner, key string) usedKey { return usedKey{key: owner + "/" + key} }

@@ -10,9 +10,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/ledger"
 )
 
-// TestKeysEndWithTheirSession: keys that were used are refused as long as the
-// session is known, and are not kept when it is forgotten, also by a daemon that
-// takes over.
+// TestKeysEndWithTheirSession: used keys are refused as long as the session is
+// known, and are dropped when it is forgotten, after a restart too.
 func TestKeysEndWithTheirSession(t *testing.T) {
 	l := endedSessions(t, 1)
 	for _, key := range []string{"s-0000000000/known", "s-forgotten/one"} {
@@ -55,8 +54,8 @@ func TestKeysEndWithTheirSession(t *testing.T) {
 	}
 }
 
-// TestCreateOnce: a session is made once for a key of its owner, however often and
-// by however many at once it is asked for, also when it has ended or is forgotten.
+// TestCreateOnce: a session is created once for a key of its owner, however often
+// and concurrently it is requested, even when it has ended or is forgotten.
 func TestCreateOnce(t *testing.T) {
 	l, err := ledger.New(holder.NewLocalKeeper())
 	if err != nil {
@@ -92,13 +91,13 @@ func TestCreateOnce(t *testing.T) {
 		t.Errorf("the key with other params: %v", err)
 	}
 	if id, err := ask("bob", api.SessionCreateParams{Name: "once"}); err != nil || id == first {
-		t.Errorf("another owner is given %s, %v", id, err)
+		t.Errorf("another owner gets %s, %v", id, err)
 	}
 	if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: first, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := ask("alice", api.SessionCreateParams{Name: "once"}); id != first {
-		t.Errorf("after its end the key gives %s, %v", id, err)
+		t.Errorf("after its end the key returns %s, %v", id, err)
 	}
 	ended, err := p.session(first)
 	if err != nil {
@@ -108,7 +107,7 @@ func TestCreateOnce(t *testing.T) {
 	if _, err := ask("alice", api.SessionCreateParams{Name: "once"}); !api.IsCode(err, api.CodeSessionNotFound) {
 		t.Errorf("when it is forgotten: %v", err)
 	}
-	// One that could not be made has used no key.
+	// A session that could not be created has used no key.
 	params := api.SessionCreateParams{Argv: []string{"/no/such/program"}}
 	for range 2 {
 		if _, err := ask("carol", params); !api.IsCode(err, api.CodeShellNotFound) {

@@ -16,14 +16,14 @@ func TestSpentKeysAreBounded(t *testing.T) {
 	}
 	for key, spent := range map[string]bool{"0": false, strconv.Itoa(over - 1): false, strconv.Itoa(over): true, strconv.Itoa(maxUsedKeys + over - 1): true} {
 		if s.has(usedKey{"s", key}) != spent {
-			t.Errorf("key %s is spent: %t", key, !spent)
+			t.Errorf("key %s is used: %t", key, !spent)
 		}
 	}
 	if s.has(usedKey{"another", strconv.Itoa(over)}) {
-		t.Error("a key is spent in another session")
+		t.Error("a key is used in another session")
 	}
 	s.add(usedKey{"another", "key"})
 	if gone := s.drop("s"); len(gone) != maxUsedKeys-1 || s.order.Len() != 1 || len(s.used) != 1 {
-		t.Errorf("%d keys are gone with their session, %d are left", len(gone), s.order.Len())
+		t.Errorf("%d keys were dropped with their session, %d are left", len(gone), s.order.Len())
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// waiter is a program that waits for input, by its own means, or does something
-// else that takes long.
+// waiter is a program that waits for input, in some way, or that does something
+// else for a long time.
 type waiter struct {
 	name    string
 	needs   string         // programs, and "root"
-	command string         // finds what it needs by the variables of a waitingRoom
-	ready   string         // what it prints last before it is there
-	want    api.WaitingFor // "": it never waits
-	by      string         // is in the command line of who waits
-	answer  string         // ends it; "": it is cancelled
+	command string         // finds its files by the variables of a promptFixture
+	ready   string         // what it prints last before it waits
+	want    api.WaitingFor // "" means that it never waits
+	by      string         // part of the command line of the process that waits
+	answer  string         // ends it; "" means that it is cancelled
 }
 
 var waiters = []waiter{
@@ -69,8 +69,7 @@ var waiters = []waiter{
 	{name: "a relay that has yet to write", needs: "python3", command: `python3 -c '` + fullRelay + `'`, ready: "ready"},
 }
 
-// threadedRelay passes on what is typed in one thread, and what is written in
-// another.
+// threadedRelay relays what is typed in one thread, and what is written in another.
 const threadedRelay = `
 import os, pty, threading
 pid, master = pty.fork()
@@ -84,9 +83,9 @@ while True:
     os.write(master, os.read(0, 1000))
 `
 
-// busyRelay passes on what is typed in one thread. The other one, which would pass
-// on what is written, is in a call of another kind: whether anybody asks behind
-// it is not known then.
+// busyRelay relays what is typed in one thread. The other one, which should relay
+// what is written, is in another kind of call: then it is unknown whether a program
+// behind it asks.
 const busyRelay = `
 import os, pty, threading, time
 pid, master = pty.fork()
@@ -100,8 +99,8 @@ while True:
     os.write(master, os.read(0, 1000))
 `
 
-// fullRelay has something to pass on that nobody takes: what the one behind it
-// wrote before it waits is not to be seen yet.
+// fullRelay has pending data that nothing takes: what the program behind it wrote
+// before it waits is not visible yet.
 const fullRelay = `
 import os, pty, select
 pid, master = pty.fork()
@@ -122,16 +121,16 @@ p.register(full, select.POLLOUT)
 p.poll()
 `
 
-// TestWaiting looks at each program once; how soon it is known is measured by
-// TestMustKnowWhoWaits, which has the machine for itself.
+// TestWaiting checks each program once; how soon it is detected is measured by
+// TestMustKnowWhoWaits, which runs alone.
 func TestWaiting(t *testing.T) {
-	everyWaiter(t, func(t *testing.T, seat *promptSession, w waiter) {
-		seat.once(t, w, 20*time.Millisecond)
+	everyWaiter(t, func(t *testing.T, prompt *promptSession, w waiter) {
+		prompt.once(t, w, 20*time.Millisecond)
 	})
 }
 
-// A program that was typed to does not wait any more, whether or not it has got
-// a processor since.
+// TestTypedToIsNotWaiting: a program that was typed to does not wait any more,
+// whether or not it has run since.
 func TestTypedToIsNotWaiting(t *testing.T) {
 	p := newPool(t, Config{Grace: 200 * time.Millisecond})
 	for name, c := range map[string]struct{ command, data string }{
@@ -142,34 +141,34 @@ func TestTypedToIsNotWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
-			seat := &promptSession{pool: p, session: s.SessionID}
+			prompt := &promptSession{pool: p, session: s.SessionID}
 			r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: c.command}, YieldMS: 1})
-			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
-			pid := seat.look(t).PID
+			waitFor(t, func() bool { return strings.HasPrefix(prompt.look(t).Process, "cat") })
+			pid := prompt.look(t).PID
 			if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			waitFor(t, func() bool { return stopped(pid) })
-			if seat.look(t).PID != pid {
+			if prompt.look(t).PID != pid {
 				t.Error("a stopped program still waits in its call")
 			}
 			if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: r.ExecID, Data: c.data}); err != nil {
 				t.Fatal(err)
 			}
 			for range 20 {
-				if w := seat.look(t); w.PID == pid {
+				if w := prompt.look(t); w.PID == pid {
 					t.Fatalf("%+v, which was typed to", w)
 				}
 			}
 			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
-			waitFor(t, func() bool { return strings.HasPrefix(seat.look(t).Process, "cat") })
+			waitFor(t, func() bool { return strings.HasPrefix(prompt.look(t).Process, "cat") })
 		})
 	}
 }
 
-// stopped reports whether a process is, by a signal.
+// stopped reports whether a process is stopped by a signal.
 func stopped(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(b), ") ")
@@ -177,33 +176,34 @@ func stopped(pid int) bool {
 }
 
 const (
-	// knownWithin is the promise: no later after the prompt was on the screen.
+	// knownWithin is the promised time from the prompt on the screen to its
+	// detection.
 	knownWithin = 100 * time.Millisecond
-	// lookedAt is how long a program that does not wait is looked at.
+	// lookedAt is how long a program that does not wait is checked.
 	lookedAt = 100 * time.Millisecond
-	// lateTries is how often one measurement may be late because of other work
-	// on the machine, which makes everything slower and never faster.
+	// lateTries is how often one measurement may be late because of other work on
+	// the machine, which only makes things slower.
 	lateTries = 3
 )
 
-// TestMustKnowWhoWaits measures how long it takes from a program's prompt on
-// the screen to its being known to wait.
+// TestMustKnowWhoWaits measures the time from a program's prompt on the screen
+// until the program is reported as waiting.
 func TestMustKnowWhoWaits(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it measures, and wants the machine for itself")
+		t.Skip("it measures, and must run alone")
 	}
 	times := 10
 	if os.Getenv("TRL_LONG") == "1" {
 		times = 100
 	}
-	everyWaiter(t, func(t *testing.T, seat *promptSession, w waiter) {
+	everyWaiter(t, func(t *testing.T, prompt *promptSession, w waiter) {
 		var took []time.Duration
 		looks, late := 0, 0
 		for range times {
 			var d time.Duration
 			for range lateTries {
 				var n int
-				if d, n = seat.once(t, w, lookedAt); d <= knownWithin {
+				if d, n = prompt.once(t, w, lookedAt); d <= knownWithin {
 					looks += n
 					break
 				}
@@ -224,16 +224,16 @@ func TestMustKnowWhoWaits(t *testing.T) {
 	})
 }
 
-// everyWaiter calls fn for each program that can be had.
-func everyWaiter(t *testing.T, fn func(t *testing.T, seat *promptSession, w waiter)) {
-	room := newPromptFixture(t)
+// everyWaiter calls fn for each program that is available.
+func everyWaiter(t *testing.T, fn func(t *testing.T, prompt *promptSession, w waiter)) {
+	fixture := newPromptFixture(t)
 	p := newPool(t, Config{Grace: 200 * time.Millisecond})
-	room.startSSH(t, p)
+	fixture.startSSH(t, p)
 	for _, w := range waiters {
 		t.Run(w.name, func(t *testing.T) {
 			trltest.Need(t, missing(w.needs))
-			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}, Env: room.env})
-			fn(t, &promptSession{pool: p, session: s.SessionID, fixture: room}, w)
+			s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}, Env: fixture.env})
+			fn(t, &promptSession{pool: p, session: s.SessionID, fixture: fixture}, w)
 			if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: true}); err != nil {
 				t.Error(err)
 			}
@@ -241,7 +241,7 @@ func everyWaiter(t *testing.T, fn func(t *testing.T, seat *promptSession, w wait
 	}
 }
 
-// missing says which of what a program needs is not there.
+// missing returns an error that names what a program needs and is not there.
 func missing(needs string) error {
 	for _, need := range strings.Fields(needs) {
 		if need == "root" {
@@ -255,14 +255,14 @@ func missing(needs string) error {
 	return nil
 }
 
-// seat is a session in which programs wait.
+// promptSession is a session in which programs wait.
 type promptSession struct {
 	pool    *Pool
 	session string
 	fixture *promptFixture
 }
 
-// look is what session.info says.
+// look returns what session.info reports.
 func (s *promptSession) look(t *testing.T) api.Waiting {
 	t.Helper()
 	info, err := s.pool.Info(t.Context(), api.SessionParams{SessionID: s.session})
@@ -275,13 +275,13 @@ func (s *promptSession) look(t *testing.T) api.Waiting {
 	return *info.Waiting
 }
 
-// once runs a program until it was told right: how long after its prompt was on
-// the screen that was, at most, and how often it was looked at. A program that
-// does not wait is watched for a while.
+// once runs a program until it was reported correctly, and returns how long after
+// its prompt that was, at most, and how often it was checked. A program that does
+// not wait is checked for a while.
 func (s *promptSession) once(t *testing.T, w waiter, watch time.Duration) (took time.Duration, looks int) {
 	t.Helper()
 	began := time.Now()
-	before := began // a moment when there was no prompt yet
+	before := began // a moment without the prompt
 	r := run(t, s.pool, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.session, Command: w.command}, YieldMS: 1})
 	screen := shown{pool: s.pool, exec: r.ExecID}
 	for {
@@ -292,24 +292,24 @@ func (s *promptSession) once(t *testing.T, w waiter, watch time.Duration) (took 
 			break
 		}
 		if got.For != "" {
-			t.Fatalf("said to wait before it asked: %+v after %q", got, &screen.text)
+			t.Fatalf("reported before it asked: %+v after %q", got, &screen.text)
 		}
 		if time.Since(began) > trltest.Patience {
 			t.Fatalf("%q is not in %q", w.ready, &screen.text)
 		}
 		before = checked
-		time.Sleep(time.Millisecond) // poll: the program wants to run too
+		time.Sleep(time.Millisecond) // poll: the program needs to run too
 	}
 	right := func() bool {
 		got := s.look(t)
 		looks++
 		if got.For != "" && (got.For != w.want || !strings.Contains(got.Process, w.by)) {
-			t.Fatalf("said to wait wrongly: %+v, want %q by %q", got, w.want, w.by)
+			t.Fatalf("reported wrongly: %+v, want %q by %q", got, w.want, w.by)
 		}
 		return got.For == w.want
 	}
-	// A program may have something to do yet, and then it does not wait for a
-	// moment. It is known once it is told right some times in a row.
+	// A program may still have something to do, and then it does not wait for a
+	// moment. It counts once it is reported correctly several times in a row.
 	for inRow := 0; inRow < 5 || w.want == "" && time.Since(before) < watch; {
 		switch {
 		case !right():
@@ -321,9 +321,9 @@ func (s *promptSession) once(t *testing.T, w waiter, watch time.Duration) (took 
 			inRow++
 		}
 		if time.Since(before) > trltest.Patience {
-			t.Fatalf("never said to wait for long after %q", &screen.text)
+			t.Fatalf("never reported as waiting for long after %q", &screen.text)
 		}
-		time.Sleep(time.Millisecond) // poll: until it is told right some times in a row
+		time.Sleep(time.Millisecond) // poll: until it is reported correctly several times in a row
 	}
 	s.end(t, r.ExecID, w.answer)
 	return took, looks
@@ -350,7 +350,7 @@ func (s *shown) has(t *testing.T, text string) bool {
 	return strings.Contains(s.text.String(), text)
 }
 
-// end answers the program, which then must end, or cancels it.
+// end answers the program, which must end then, or cancels it.
 func (s *promptSession) end(t *testing.T, id, answer string) {
 	t.Helper()
 	if answer == "" {
@@ -363,12 +363,12 @@ func (s *promptSession) end(t *testing.T, id, answer string) {
 	if _, err := s.pool.Input(t.Context(), api.ExecInputParams{ExecID: id, Data: answer}); err != nil {
 		t.Fatal(err)
 	}
-	e, err := s.pool.exec(id)
+	_, e, err := s.pool.exec(id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-e.done:
+	case <-e.Done():
 	case <-time.After(trltest.Patience):
 		screen, err := s.pool.Screen(t.Context(), api.SessionScreenParams{SessionID: s.session})
 		t.Fatalf("its answer did not end it: %+v, %v", screen, err)
@@ -378,24 +378,24 @@ func (s *promptSession) end(t *testing.T, id, answer string) {
 // guestVariable makes a test run its part for a user who is not root.
 const guestVariable = "TRL_TEST_GUEST"
 
-// A daemon that is not root can't look into sudo.
+// TestPasswordForAnotherUser: a daemon that is not root can't look into sudo.
 func TestPasswordForAnotherUser(t *testing.T) {
 	if os.Getenv(guestVariable) != "" {
 		p := newPool(t, Config{})
-		seat := &promptSession{pool: p, session: onTTY(t, p, "bash").SessionID, fixture: &promptFixture{}}
-		seat.once(t, waiter{command: `sudo -k true`, ready: "password for ", want: api.WaitingPassword, by: "sudo", answer: "\x03"}, 0)
+		prompt := &promptSession{pool: p, session: onTTY(t, p, "bash").SessionID, fixture: &promptFixture{}}
+		prompt.once(t, waiter{command: `sudo -k true`, ready: "password for ", want: api.WaitingPassword, by: "sudo", answer: "\x03"}, 0)
 		return
 	}
 	trltest.Need(t, missing(needsOfSSH+" sudo"))
-	room := &promptFixture{dir: t.TempDir(), env: map[string]string{}}
-	room.addGuest(t)
-	room.runAsGuest(t, guestVariable)
+	fixture := &promptFixture{dir: t.TempDir(), env: map[string]string{}}
+	fixture.addGuest(t)
+	fixture.runAsGuest(t, guestVariable)
 }
 
 func TestYieldOnInput(t *testing.T) {
 	p := newPool(t, Config{})
 	s := onTTY(t, p, "dash")
-	// It has no other time after which it yields.
+	// It has no yield time.
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sleep 0.2; printf 'name? '; read x; echo hello $x`}, YieldOnInput: true})
 	if r.State != api.ExecRunning || r.Stdout != "name? " {
 		t.Errorf("%+v", r)
@@ -405,7 +405,7 @@ func TestYieldOnInput(t *testing.T) {
 	}
 	awaitText(t, p, r.ExecID, "hello you")
 	if r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sleep 0.1`, Wait: true}, YieldOnInput: true}); r.State != api.ExecExited {
-		t.Errorf("one that does not wait: %+v", r)
+		t.Errorf("a command that does not wait: %+v", r)
 	}
 	plain := create(t, p, api.SessionCreateParams{})
 	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: plain.SessionID, Command: "cat"}, YieldOnInput: true}); !api.IsCode(err, api.CodeInvalidRequest) {

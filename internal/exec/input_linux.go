@@ -1,4 +1,4 @@
-package session
+package exec
 
 import (
 	"context"
@@ -9,78 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/terminal"
 )
 
-// input is a command's standard input: a memfd that holds all of it, or a pipe
-// that exec.input writes to. Neither is ever on a disk, and the holder has both
-// ends: the command goes on reading while no daemon is there.
+// input is a command's standard input: a memfd that has all of it, or a pipe that
+// exec.input writes to. Neither is ever on a disk, and the holder has both ends, so
+// the command can go on reading while no daemon runs.
 //
-// What exec.input is given goes into a buffer that is kept, is noted, and only then
-// moves to the pipe. A daemon that is killed at any instruction leaves nothing half,
-// and the next one knows what it has.
+// What exec.input sends goes into a buffer that the holder has too, is persisted,
+// and only then moves to the pipe. A daemon that is killed at any instruction
+// leaves no input torn, and the next one knows what there is.
 type input struct {
 	keeper  holder.Keeper
 	spawn   func(func())  // starts a goroutine
-	persist func()        // notes the slots
-	read    int           // end that the command reads, for the shell to open by path
-	turn    turn          // of who adds to the buffer
+	persist func()        // persists the slots
+	read    int           // end that the command reads; the shell opens it by path
+	turn    arrival.Turn  // of callers that add to the buffer
 	ended   chan struct{} // closed when nothing is taken any more
 
 	mu             sync.Mutex
 	slots          inputSlots
-	pendingRelease []holder.Slot // not in use any more, but a note may name them
+	pendingRelease []holder.Slot // unused, but the ledger may still name them
 	pipe           *os.File      // writing end; nil when there is nothing to write to
-	buffer         *inputBuffer  // nil: there was nothing to put into it
+	buffer         *inputBuffer  // nil means that nothing was buffered yet
 	eof            bool          // nothing comes after what is in the buffer
-	ready          int64         // so much of the buffer is noted, and may move
-	eofReady       bool          // that it ends there is noted too
-	moving         bool          // somebody moves what is ready
-	progress       chan struct{} // closed when some has moved; nil: nobody waits for it
+	ready          int64         // the buffer is persisted, and may move, up to here
+	eofReady       bool          // eof is persisted too
+	moving         bool          // a goroutine moves what is ready
+	progress       chan struct{} // closed when something has moved; nil if no caller waits for that
 	failed         error         // why the pipe takes nothing any more
 	done           bool
-}
-
-// inputSlots are where the holder has a command's input; 0: it has no such.
-type inputSlots struct{ read, write, buffer holder.Slot }
-
-// newInput makes the command's stdin. With open it stays open after data.
-func (e *Exec) newInput(data []byte, open bool) error {
-	in := e.makeInput()
-	err := in.open(data, open)
-	if err == nil {
-		err = in.keeper.Sync()
-	}
-	if err != nil {
-		in.close()
-		_, spent := in.slotsToPersist()
-		in.dropSlots(spent)
-		return err
-	}
-	e.stdin = in
-	return nil
-}
-
-// adoptInput takes the command's stdin from before a restart. Of one that got nothing
-// later than with the command, nothing more is known.
-func (e *Exec) adoptInput(slots inputSlots, known *inputState) error {
-	in := e.makeInput()
-	in.slots = slots
-	var end *int64
-	if known != nil {
-		in.eof, in.eofReady, end = known.eof, known.eof, &known.end
-	}
-	if err := in.adopt(end); err != nil {
-		in.close() // what there is in the slots nobody has then
-		return err
-	}
-	e.stdin = in
-	return nil
-}
-
-func (e *Exec) makeInput() *input {
-	p := e.session.pool
-	return &input{keeper: p.cfg.Keeper, spawn: p.spawn, persist: func() { e.persist() }, read: -1, ended: make(chan struct{})}
 }
 
 func (in *input) open(data []byte, open bool) (err error) {
@@ -95,7 +55,7 @@ func (in *input) open(data []byte, open bool) (err error) {
 		return err
 	}
 	in.read = p[0]
-	if err := unix.SetNonblock(p[1], true); err != nil { // ours; the command's end blocks
+	if err := unix.SetNonblock(p[1], true); err != nil { // our end only; the command's end blocks
 		return errors.Join(err, unix.Close(p[1]))
 	}
 	in.pipe = os.NewFile(uintptr(p[1]), "stdin")
@@ -115,7 +75,7 @@ func (in *input) open(data []byte, open bool) (err error) {
 	return nil
 }
 
-// makeBuffer makes a buffer that is kept by the time the keeper is next in sync.
+// makeBuffer makes a buffer. The holder has it after the next Sync of the keeper.
 func (in *input) makeBuffer() (*inputBuffer, holder.Slot, error) {
 	buffer, err := newInputBuffer()
 	if err != nil {
@@ -151,7 +111,7 @@ func (in *input) adopt(end *int64) (err error) {
 	return nil
 }
 
-// path is how the command's shell opens it.
+// path returns the path by which the command's shell opens it.
 func (in *input) path() string { return in.keeper.Path(in.slots.read) }
 
 func memfdWith(data []byte) (int, error) {
@@ -166,16 +126,15 @@ func memfdWith(data []byte) (int, error) {
 }
 
 const (
-	// inputPiece is how much of an input that may come in pieces is buffered at
-	// once: who takes over the keyboard has no more before it.
+	// inputPiece is how much of an input that may be split is buffered at once: a
+	// client that takes over the keyboard waits for no more than that.
 	inputPiece = 256 << 10
-	// pipeBytes is what a pipe takes that nobody reads. What counts are bytes that
-	// are unread, in the pipe or before it: many small pieces are more than a pipe
-	// has places for.
+	// pipeBytes is how much an unread pipe takes. Unread bytes count, in the pipe
+	// or before it: many small writes fill a pipe before its bytes do.
 	pipeBytes = 64 << 10
 )
 
-// size is how much the command was given, ever.
+// size returns how many bytes the command was ever sent.
 func (in *input) size() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -185,14 +144,14 @@ func (in *input) size() int64 {
 	return in.buffer.end
 }
 
-// atEOF reports whether nothing can come any more.
+// atEOF reports whether no more input can come.
 func (in *input) atEOF() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.eof
 }
 
-// errClosed returns an error if nothing can be added any more.
+// errClosed returns an error if no more input can be added.
 func (in *input) errClosed() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -203,17 +162,17 @@ func (in *input) errClosed() error {
 		WithHint("start the command with stdin_open: true to write to it later")
 }
 
-// room waits until a part of what is to be added may be, and returns how much that
-// is. It is the caller's turn.
-func (in *input) room(ctx, fence context.Context, s *inputRequest, rest int) (n int, err error) {
-	err = in.await(ctx, fence, func() bool {
+// room waits until some of rest bytes may be added, and returns how many. The
+// caller must have the turn.
+func (in *input) room(ctx, epoch context.Context, s *InputRequest, rest int) (n int, err error) {
+	err = in.await(ctx, epoch, func() bool {
 		var held int64
 		if in.buffer != nil {
 			held = in.buffer.end - in.buffer.moved
 		}
-		if s.whole {
+		if s.Whole {
 			n = rest
-			return held == 0 || held+int64(rest) <= s.maxBuffer
+			return held == 0 || held+int64(rest) <= s.MaxBuffer
 		}
 		n = min(rest, int(max(inputPiece-held, 0)))
 		return n > 0 || rest == 0
@@ -221,8 +180,8 @@ func (in *input) room(ctx, fence context.Context, s *inputRequest, rest int) (n 
 	return n, err
 }
 
-// ensureBuffer makes the buffer for the first input, and notes where it is. It is the
-// caller's turn.
+// ensureBuffer makes the buffer for the first input and persists its slot. The
+// caller must have the turn.
 func (in *input) ensureBuffer() error {
 	in.mu.Lock()
 	has := in.buffer != nil
@@ -251,8 +210,8 @@ func (in *input) ensureBuffer() error {
 	return nil
 }
 
-// put writes a piece to the buffer, of which it is no part before extend. It is the
-// caller's turn.
+// put writes a piece behind the end of the buffer; extend makes it a part of it.
+// The caller must have the turn.
 func (in *input) put(piece []byte) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -269,12 +228,12 @@ func errNotKept(err error) error {
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e
 	}
-	return api.Errorf(api.CodeInternal, "keep the input: %w", err).
+	return api.Errorf(api.CodeInternal, "store the input: %w", err).
 		WithHint("the daemon is out of memory or descriptors: try again, or destroy sessions that are not needed")
 }
 
-// extend says that n bytes more are whole, and whether they are the last. What it
-// says may move once it is noted: see release.
+// extend adds n bytes that were put to the buffer, and sets whether they are the
+// last. They may move once this is persisted: see commit.
 func (in *input) extend(n int, eof bool) (end int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -283,7 +242,7 @@ func (in *input) extend(n int, eof bool) (end int64) {
 	return in.buffer.end
 }
 
-// release lets what is whole move.
+// commit lets everything in the buffer move.
 func (in *input) commit() {
 	in.mu.Lock()
 	in.ready, in.eofReady = in.buffer.end, in.eof
@@ -291,9 +250,10 @@ func (in *input) commit() {
 	in.startMove()
 }
 
-// awaitTaken waits until no more is unread, up to an offset, than a pipe takes.
-func (in *input) awaitTaken(ctx, fence context.Context, to int64) error {
-	return in.await(ctx, fence, func() bool {
+// awaitTaken waits until at most as much as fits into a pipe is unread, up to an
+// offset.
+func (in *input) awaitTaken(ctx, epoch context.Context, to int64) error {
+	return in.await(ctx, epoch, func() bool {
 		if in.buffer == nil || in.buffer.moved >= to {
 			return true
 		}
@@ -305,8 +265,8 @@ func (in *input) awaitTaken(ctx, fence context.Context, to int64) error {
 	})
 }
 
-// await waits until there is enough, of which it asks under mu.
-func (in *input) await(ctx, fence context.Context, enough func() bool) error {
+// await waits until enough returns true. It calls enough with mu held.
+func (in *input) await(ctx, epoch context.Context, enough func() bool) error {
 	for {
 		in.mu.Lock()
 		if enough() {
@@ -325,15 +285,16 @@ func (in *input) await(ctx, fence context.Context, enough func() bool) error {
 		select {
 		case <-moved:
 		case <-in.ended:
-		case <-fence.Done():
-			return fence.Err()
+		case <-epoch.Done():
+			return epoch.Err()
 		case <-ctx.Done():
-			return errCallerLeft(ctx)
+			return arrival.ErrCallerLeft(ctx)
 		}
 	}
 }
 
-// errEnded returns an error if the pipe takes nothing any more. Under mu.
+// errEnded returns an error if the pipe takes nothing any more. The caller must
+// hold mu.
 func (in *input) errEnded() error {
 	why := in.failed
 	if in.done {
@@ -342,12 +303,7 @@ func (in *input) errEnded() error {
 	if why == nil {
 		return nil
 	}
-	return errNotTaken(why)
-}
-
-func errNotTaken(why error) *api.Error {
-	return api.Errorf(api.CodeInvalidParams, "the command does not take its input: %w", why).
-		WithHint("exec.info says whether it is still running")
+	return terminal.ErrNotTaken(why)
 }
 
 // taken returns how much the pipe has taken.
@@ -360,8 +316,8 @@ func (in *input) taken() int64 {
 	return in.buffer.moved
 }
 
-// flow has the pipe take what is ready. What it does not take at once it takes
-// when the command has read, beside the caller.
+// startMove moves what is ready to the pipe. What the pipe does not take at once a
+// goroutine moves when the command has read.
 func (in *input) startMove() {
 	in.mu.Lock()
 	pipe := in.pipe
@@ -376,7 +332,7 @@ func (in *input) startMove() {
 		return // it was closed: the command has ended
 	}
 	var all bool
-	_ = raw.Write(func(fd uintptr) bool { // an error says the same
+	_ = raw.Write(func(fd uintptr) bool { // an error means the same
 		all = in.move(int(fd))
 		return true
 	})
@@ -391,7 +347,7 @@ func (in *input) startMove() {
 	})
 }
 
-// move moves what is ready, and reports whether there is nothing more to do.
+// move moves what is ready, and reports whether nothing is left to do.
 func (in *input) move(pipe int) (all bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -410,7 +366,7 @@ func (in *input) move(pipe int) (all bool) {
 	return true
 }
 
-// wake wakes who waits for something to move. Under mu.
+// wake wakes callers that wait for progress. The caller must hold mu.
 func (in *input) wake() {
 	if in.progress != nil {
 		close(in.progress)
@@ -418,17 +374,17 @@ func (in *input) wake() {
 	}
 }
 
-// closeAtEnd closes the pipe if it has taken all that there will ever be.
+// closeAtEnd closes the pipe if it has taken everything and no more can come.
 func (in *input) closeAtEnd() {
 	in.mu.Lock()
 	end := in.eofReady && in.pipe != nil && (in.buffer == nil || in.buffer.moved == in.ready)
 	in.mu.Unlock()
 	if end && in.closePipe() {
-		in.persist() // only then is the end given up that the holder has
+		in.persist() // only after that may the holder drop its end
 	}
 }
 
-// closePipe reports whether it was open.
+// closePipe closes the pipe and reports whether it was open.
 func (in *input) closePipe() bool {
 	in.mu.Lock()
 	pipe := in.pipe
@@ -438,12 +394,12 @@ func (in *input) closePipe() bool {
 	}
 	in.mu.Unlock()
 	if pipe != nil {
-		_ = pipe.Close() // not under mu: it waits for move
+		_ = pipe.Close() // not under mu: Close waits for move
 	}
 	return pipe != nil
 }
 
-// spend says that one of the ends is not needed any more. Under mu.
+// retire marks a slot as unused. The caller must hold mu.
 func (in *input) retire(slot *holder.Slot) {
 	if *slot != 0 {
 		in.pendingRelease = append(in.pendingRelease, *slot)
@@ -451,22 +407,22 @@ func (in *input) retire(slot *holder.Slot) {
 	}
 }
 
-// noted returns the slots that are to be noted, and those that may be given up when
-// they are: a slot that a note names must not become another's.
-func (in *input) slotsToPersist() (slots inputSlots, spent []holder.Slot) {
+// slotsToPersist returns the slots to persist, and those that may be dropped after
+// that: a slot that the ledger names must not be reused.
+func (in *input) slotsToPersist() (slots inputSlots, unused []holder.Slot) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	spent, in.pendingRelease = in.pendingRelease, nil
-	return in.slots, spent
+	unused, in.pendingRelease = in.pendingRelease, nil
+	return in.slots, unused
 }
 
-func (in *input) dropSlots(spent []holder.Slot) {
-	for _, slot := range spent {
+func (in *input) dropSlots(unused []holder.Slot) {
+	for _, slot := range unused {
 		in.keeper.Drop(slot)
 	}
 }
 
-// close ends the use of all of it.
+// close closes everything.
 func (in *input) close() {
 	in.closePipe()
 	in.mu.Lock()
@@ -484,4 +440,22 @@ func (in *input) close() {
 		in.buffer.close()
 		in.retire(&in.slots.buffer)
 	}
+}
+
+// InputRequest is one call of exec.input.
+type InputRequest struct {
+	Data      []byte
+	EOF       bool
+	Whole     bool   // all of the data, or nothing
+	At        *int64 // offset of its first byte; nil means after what there is
+	KeyHash   uint64 // hash of its key; 0 means that it has none
+	Sum       uint32 // checksum of its params
+	MaxBuffer int64  // how many bytes the buffer may hold
+	// ShellIsAlone reports whether the command runs in its shell alone, with no
+	// process of its own. It is called on a terminal only.
+	ShellIsAlone func() bool
+
+	Sent      int   // bytes of Data that the command was sent
+	Next      int64 // offset after the last of them
+	Uncertain bool  // a daemon died while it typed them
 }

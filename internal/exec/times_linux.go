@@ -1,4 +1,4 @@
-package session
+package exec
 
 import (
 	"slices"
@@ -8,39 +8,33 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 )
 
-// resize says that a terminal has another size from a byte of the journal on.
-type resize struct {
-	offset int64
-	at     time.Duration // since the exec began
-	size   api.TTYSize
-}
-
-// maxResizes bounds what is kept of one exec: more than a person makes by
-// dragging a window about. Of those that come later only the last is known.
+// maxResizes bounds the sizes that are kept of one exec: more than a person makes
+// by dragging a window. Of those that come later only the last is kept.
 const maxResizes = 256
 
-// beginsOn notes the size of the terminal that the exec begins on.
-func (e *Exec) setInitialSize(size api.TTYSize) {
+// SetInitialSize records the size of the terminal when the exec begins.
+func (e *Exec) SetInitialSize(size api.TTYSize) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.res.TTY = &size
 }
 
-// resized notes that the terminal has another size. The terminal's owner holds
-// its lock, so that no byte comes meanwhile.
+// addResize records that the terminal has another size. The caller makes sure that
+// no byte is appended meanwhile.
 func (e *Exec) addResize(size api.TTYSize) {
 	offset := e.journal.Size()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := resize{offset: offset, at: time.Since(e.began), size: size}
 	if n := len(e.sizes); n > 0 && (e.sizes[n-1].offset == offset || n == maxResizes) {
-		e.sizes[n-1] = r // nothing was shown in the one before
+		e.sizes[n-1] = r // nothing was shown in the size before
 		return
 	}
 	e.sizes = append(e.sizes, r)
 }
 
-// resizes are those from an offset on, and when the last before them was.
+// resizes returns the resizes from an offset on, and when the last one before that
+// was.
 func (e *Exec) resizes(from int64) (later []resize, before time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,16 +47,16 @@ func (e *Exec) resizes(from int64) (later []resize, before time.Duration) {
 	return nil, before
 }
 
-// timed returns segments as chunks that are cut where time passed, each with
-// when it came, and between them the sizes of the terminal. A resize is told
-// with the output that follows it, so that a reader who goes on from next is
-// told once.
+// timedChunks returns journal chunks as api chunks, cut where time passed, each
+// with when it came, and with the sizes of the terminal between them. A resize is
+// sent with the output that follows it, so a reader that goes on from next gets it
+// once.
 func (e *Exec) timedChunks(segs []journal.Chunk, wanted func(journal.Stream) bool) []api.Chunk {
 	chunks := []api.Chunk{}
 	if len(segs) == 0 {
 		return chunks
 	}
-	resizes, at := e.resizes(segs[0].Offset) // at is when what was told last came
+	resizes, at := e.resizes(segs[0].Offset) // at is when the last chunk came
 	tellSize := func() {
 		r := resizes[0]
 		resizes = resizes[1:]
@@ -81,7 +75,7 @@ func (e *Exec) timedChunks(segs []journal.Chunk, wanted func(journal.Stream) boo
 			continue
 		}
 		marks := e.journal.Marks(seg.Offset, seg.End())
-		// whole is where to cut so that a character comes with its last byte.
+		// whole returns where to cut so that a character comes with its last byte.
 		whole := func(offset int64) int64 {
 			if offset <= seg.Offset || offset >= seg.End() {
 				return offset
@@ -116,4 +110,10 @@ func (e *Exec) timedChunks(segs []journal.Chunk, wanted func(journal.Stream) boo
 func milliseconds(d time.Duration) *int64 {
 	ms := d.Milliseconds()
 	return &ms
+}
+
+// Resized records and persists that the terminal has another size.
+func (e *Exec) Resized(size api.TTYSize) {
+	e.addResize(size)
+	e.Persist()
 }

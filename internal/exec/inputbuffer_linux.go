@@ -1,4 +1,4 @@
-package session
+package exec
 
 import (
 	"errors"
@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inputBuffer holds input that the command's pipe has not taken yet, in memory
-// that the holder has too. An offset in it is one in all that the command was ever
-// given. The pipe takes it by splice, which moves the position of the open file in
-// the same step: a later process knows to the byte how far it came.
+// inputBuffer has input that the command's pipe has not taken yet, in memory that
+// the holder has too. Its offsets count all that the command was ever sent. Input
+// moves to the pipe by splice, which advances the position of the open file in the
+// same step, so a later process knows to the byte how far it came.
 //
-// The pipe does not copy: it refers to the same pages. So nothing is written a
-// second time where something was, and only whole pages are given back.
+// The pipe does not copy the data but refers to the same pages. So no offset is
+// ever written twice, and only whole pages are freed.
 type inputBuffer struct {
 	fd    int
-	moved int64 // the position of the open file: so much the pipe has taken
-	end   int64 // so much is whole; behind it may be what a killed process began
-	freed int64 // pages before it are given back
+	moved int64 // position of the open file: what the pipe has taken
+	end   int64 // of complete data; a killed process may have written more behind it
+	freed int64 // pages before it are freed
 }
 
 func newInputBuffer() (*inputBuffer, error) {
@@ -34,8 +34,9 @@ func newInputBuffer() (*inputBuffer, error) {
 	return &inputBuffer{fd: fd}, nil
 }
 
-// adoptInputBuffer takes over the buffer of an earlier process, which owns fd from
-// now on. It is whole up to end, or, if end is not known, as far as it goes.
+// adoptInputBuffer takes over the buffer of an earlier process, and owns fd from
+// then on. Its data is complete up to end, nil if that is unknown: then all of it
+// is.
 func adoptInputBuffer(fd int, end *int64) (*inputBuffer, error) {
 	b := &inputBuffer{fd: fd}
 	var st unix.Stat_t
@@ -47,16 +48,16 @@ func adoptInputBuffer(fd int, end *int64) (*inputBuffer, error) {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	if b.end = st.Size; end != nil {
-		b.end = max(*end, b.moved) // a program that noted no end takes all there is
+		b.end = max(*end, b.moved) // a program that persisted no end takes all there is
 	}
 	if b.end > st.Size {
-		return nil, errors.Join(fmt.Errorf("of %d bytes of input there are %d", b.end, st.Size), unix.Close(fd))
+		return nil, errors.Join(fmt.Errorf("input buffer has %d of %d bytes", st.Size, b.end), unix.Close(fd))
 	}
 	b.freed = b.moved / freeStep() * freeStep()
 	return b, nil
 }
 
-// write puts data behind what is whole, and does not make it whole.
+// write writes data behind the end, which it does not move.
 func (b *inputBuffer) write(data []byte) error { return writeAll(b.fd, data, b.end) }
 
 func writeAll(fd int, data []byte, at int64) error {
@@ -71,7 +72,7 @@ func writeAll(fd int, data []byte, at int64) error {
 	return nil
 }
 
-// moveTo has the pipe take at most so many bytes without waiting. It returns 0
+// moveTo moves at most that many bytes to the pipe without blocking. It returns 0
 // when the pipe is full.
 func (b *inputBuffer) moveTo(pipe int, most int64) (int64, error) {
 	for {
@@ -81,34 +82,35 @@ func (b *inputBuffer) moveTo(pipe int, most int64) (int64, error) {
 		case errors.Is(err, unix.EAGAIN):
 			return 0, nil
 		case err == nil && n == 0:
-			return 0, errors.New("what was buffered is gone")
+			return 0, errors.New("buffered input is missing")
 		default:
 			return max(n, 0), err
 		}
 	}
 }
 
-// spliceMost is more than a pipe takes at once.
+// maxSplice is more than a pipe takes at once.
 const maxSplice = 1 << 20
 
-// took says that the pipe has taken n bytes more.
+// took advances the position by n bytes that the pipe has taken, and frees pages.
 func (b *inputBuffer) took(n int64) {
 	b.moved += n
 	step := freeStep()
 	if to := b.moved / step * step; to-b.freed >= freeLeast {
-		// One that can't be given back now goes with the buffer.
+		// A page that can't be freed now is freed with the buffer.
 		_ = unix.Fallocate(b.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, b.freed, to-b.freed)
 		b.freed = to
 	}
 }
 
-// freeLeast is how much is given back at once, at least.
+// freeLeast is the least that is freed at once.
 const freeLeast = 128 << 10
 
 func (b *inputBuffer) close() { _ = unix.Close(b.fd) }
 
-// freeStep is what memory may be given back in: what the kernel has as one piece.
-// A part of a piece would be made zero while the pipe refers to it.
+// freeStep is the unit in which memory can be freed: the size of a page, or of a
+// huge page if the kernel uses them for such memory. Freeing a part of one would
+// zero it while the pipe refers to it.
 var freeStep = sync.OnceValue(func() int64 {
 	const settings = "/sys/kernel/mm/transparent_hugepage/"
 	some, _ := filepath.Glob(settings + "hugepages-*/shmem_enabled")
@@ -125,8 +127,8 @@ var freeStep = sync.OnceValue(func() int64 {
 	return int64(os.Getpagesize())
 })
 
-// hasHugePieces reports whether a setting of the kernel says that memory such as
-// the buffer's may be in pieces of many pages.
+// hasHugePieces reports whether a setting of the kernel allows huge pages for
+// memory such as the buffer's.
 func hasHugePieces(setting string) bool {
 	for _, on := range []string{"[always]", "[within_size]", "[force]"} {
 		if strings.Contains(setting, on) {

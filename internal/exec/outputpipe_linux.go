@@ -1,4 +1,4 @@
-package session
+package exec
 
 import (
 	"strconv"
@@ -9,19 +9,20 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
-// outlet is a pipe that a command writes to. The holder has its reading end,
-// by whose path the shell opens the other side, also while no daemon is there.
-// Until the shell has, and whenever nobody has that side, the pipe is at its end:
-// who reads must know when that counts. A writing end of our own would hide it,
-// and cost a short command two system calls a stream.
+// outputPipe is a pipe that a command writes to. The holder has its reading end,
+// and the shell opens the writing end by the path of that, which works while no
+// daemon runs too. The pipe reports end of file until the shell has opened it, and
+// whenever it has no writer: a reader must know when that counts. Keeping a writing
+// end open here would avoid that, and cost a short command two system calls per
+// stream.
 //
-// When a command is over and nobody has the pipe any more it is as good as new,
-// and the next command gets it: so a short command needs nothing kept.
+// When a command is over and nothing has the pipe open any more, the next command
+// reuses it: so a short command needs no message to the holder.
 type outputPipe struct {
 	slot  holder.Slot
 	path  string // by which a shell opens it
 	read  int    // non-blocking
-	write int    // for a program that inherits it; -1: none
+	write int    // for a program that inherits it; -1 means none
 }
 
 func newOutputPipes(keep holder.Keeper) *freelist.List[*outputPipe] {
@@ -37,7 +38,7 @@ func newOutputPipes(keep holder.Keeper) *freelist.List[*outputPipe] {
 
 func newOutputPipe(keep holder.Keeper) (*outputPipe, error) {
 	var p [2]int
-	// A shell opens its end by path, which gives it flags of its own: no program
+	// A shell opens its end by path and so gets its own file flags: no program
 	// finds its stdout non-blocking.
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func newOutputPipe(keep holder.Keeper) (*outputPipe, error) {
 	return o, nil
 }
 
-// open makes a writing end of our own.
+// open opens a writing end in this process.
 func (o *outputPipe) open() error {
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(o.read), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -69,7 +70,7 @@ func (o *outputPipe) open() error {
 	return nil
 }
 
-// shut gives up our writing end.
+// closeWrite closes this process's writing end.
 func (o *outputPipe) closeWrite() {
 	if o.write >= 0 {
 		_ = unix.Close(o.write)
@@ -82,7 +83,7 @@ func (o *outputPipe) close() {
 	_ = unix.Close(o.read)
 }
 
-// adoptOutlet takes an outlet from before a restart.
+// adoptOutputPipe takes over a pipe of an earlier process.
 func adoptOutputPipe(keep holder.Keeper, slot holder.Slot) (*outputPipe, error) {
 	fd, err := keep.Take(slot)
 	if err != nil {

@@ -1,36 +1,33 @@
-package session
+package exec
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/journal"
-	"github.com/terminal-runtime/trl/internal/vt"
 )
 
-// An answer is one JSON object, so what it carries is bounded.
+// An answer is one JSON object, so its size is bounded.
 const (
-	defaultOutput = 256 << 10 // of exec.output, when not told
+	defaultOutput = 256 << 10 // of exec.output, if not set
 	maxOutput     = 1 << 20   // of exec.output
 	maxExcerpt    = 4 << 20   // of each stream in a result
 )
 
-// resultWithOutput adds the output to a result: the whole of each stream if it
-// fits, else its head and its tail with a line between them that says how much
-// is left out.
-func (e *Exec) resultWithOutput(most int64) (*api.ExecResult, error) {
-	r := e.result()
+// ResultWithOutput returns the result with output: each stream as a whole if it
+// fits into most bytes, else its head and tail with a line between them that says
+// how much is omitted.
+func (e *Exec) ResultWithOutput(most int64) (*api.ExecResult, error) {
+	r := e.Result()
 	most = min(most, maxExcerpt)
 	var err error
 	var cut [2]bool
 	stdout := journal.Stdout
-	if e.session.term != nil {
+	if e.term != nil {
 		stdout = journal.TTY // a terminal has one stream
 	}
 	if r.Stdout, r.StdoutEncoding, cut[0], err = e.excerpt(stdout, most); err != nil {
@@ -58,19 +55,19 @@ func (e *Exec) excerpt(st journal.Stream, most int64) (data, encoding string, tr
 	if most == 0 {
 		return "", "", true, nil
 	}
-	// Characters are not cut: what is left out grows by the halves.
+	// Characters are not cut: their halves are omitted too.
 	h := wholeEnd(head)
 	t := wholeStart(tail)
 	omitted += int64(len(head)-h) + int64(t)
 	note := e.omittedLine(omitted, e.journal.Dropped(st))
 	whole := slices.Concat(head[:h], []byte(note), tail[t:])
-	if data, encoding = api.EncodeBytes(whole); encoding != "" { // no place for a note
+	if data, encoding = api.EncodeBytes(whole); encoding != "" { // binary output has no place for a note
 		data, encoding = api.EncodeBytes(slices.Concat(head, tail))
 	}
 	return data, encoding, true, nil
 }
 
-// leftOut is the line that stands for bytes of a stream which a result does not have.
+// omittedLine returns the line that stands for omitted bytes of a stream.
 func (e *Exec) omittedLine(bytes, dropped int64) string {
 	where := "exec.output with exec_id " + e.id + " has "
 	switch {
@@ -84,49 +81,25 @@ func (e *Exec) omittedLine(bytes, dropped int64) string {
 	return fmt.Sprintf("\n[… %d bytes left out; %s …]\n", bytes, where)
 }
 
-// wholeEnd is the length of b without a character that is cut at its end.
-func wholeEnd(b []byte) int {
-	for i := 1; i <= utf8.UTFMax && i <= len(b); i++ {
-		if c := b[len(b)-i]; utf8.RuneStart(c) {
-			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-i:]) {
-				return len(b) - i
-			}
-			break
-		}
-	}
-	return len(b)
-}
-
-// wholeStart is how many bytes at the start of b continue a character that
-// began before it.
-func wholeStart(b []byte) int {
-	for i := 0; i < utf8.UTFMax && i < len(b); i++ {
-		if utf8.RuneStart(b[i]) {
-			return i
-		}
-	}
-	return 0
-}
-
 func (e *Exec) errOutputGone(err error) error {
 	if !errors.Is(err, journal.ErrReleased) {
 		return api.Errorf(api.CodeInternal, "read the output: %w", err)
 	}
-	return api.Errorf(api.CodeOutputGone, "the output of this exec is no longer kept").With("exec_id", e.id).
-		With("first_offset", e.journal.Size()).WithHint("run the command again; exec_retention_ms and max_execs say how long output is kept")
+	return api.Errorf(api.CodeOutputGone, "the output of this exec is no longer retained").With("exec_id", e.id).
+		With("first_offset", e.journal.Size()).WithHint("run the command again; exec_retention_ms and max_execs limit how long output is retained")
 }
 
-// output answers exec.output.
-func (e *Exec) output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
+// Output answers exec.output.
+func (e *Exec) Output(ctx context.Context, params api.ExecOutputParams) (*api.ExecOutputResult, error) {
 	streams, most, err := checkOutput(params)
 	if err != nil {
 		return nil, err
 	}
 	if params.Stream == api.ChunkStderr && e.merged() {
-		return nil, api.Errorf(api.CodeInvalidParams, "the command has no stderr of its own: it was run with merge").With("field", "stream").
-			WithHint("leave stream out: stdout is both")
+		return nil, api.Errorf(api.CodeInvalidParams, "the command has no separate stderr: it was run with merge").With("field", "stream").
+			WithHint("leave stream out: stdout has both")
 	}
-	if err := e.checkFrom(params.From); err != nil {
+	if err := e.CheckFrom(params.From); err != nil {
 		return nil, err
 	}
 	if params.WaitMS > 0 {
@@ -134,17 +107,17 @@ func (e *Exec) output(ctx context.Context, params api.ExecOutputParams) (*api.Ex
 			return nil, err
 		}
 	}
-	// The order matters: if it has ended now, what is read below is all that
+	// The order matters: if it has ended now, the read below has everything that
 	// the command itself wrote.
-	over, closed := e.isDone(), e.journal.Closed()
+	over, closed := e.IsDone(), e.journal.Closed()
 	segs, next, err := e.journal.Read(params.From, most)
 	if err != nil {
 		return nil, e.errOutputGone(err)
 	}
 	segs, next = trim(segs, next, closed, params.View == api.ViewText)
-	res := &api.ExecOutputResult{ExecID: e.id, Chunks: []api.Chunk{}, Next: next, State: e.result().State}
+	res := &api.ExecOutputResult{ExecID: e.id, Chunks: []api.Chunk{}, Next: next, State: e.Result().State}
 	if !over && res.State == api.ExecExited {
-		res.State = api.ExecRunning // it ended after the look above; the next call says so
+		res.State = api.ExecRunning // it ended after the check above; the next call says so
 	}
 	res.Closed = over && closed && next == e.journal.Size()
 	if params.Times {
@@ -159,16 +132,16 @@ func (e *Exec) output(ctx context.Context, params api.ExecOutputParams) (*api.Ex
 	return res, nil
 }
 
-// checkFrom refuses an offset that is not in the output.
-func (e *Exec) checkFrom(from int64) error {
+// CheckFrom returns an error if an offset is past the end of the output.
+func (e *Exec) CheckFrom(from int64) error {
 	if size := e.journal.Size(); from > size {
 		return api.Errorf(api.CodeInvalidParams, "from is past the end of the output").With("field", "from").With("size", size).
-			WithHint("go on from the next of the last answer")
+			WithHint("continue from next of the last answer")
 	}
 	return nil
 }
 
-// everything chooses all streams of a journal.
+// allStreams selects all streams of a journal.
 func allStreams(journal.Stream) bool { return true }
 
 func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool, most int, err error) {
@@ -183,13 +156,13 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 		most = int(min(*params.MaxBytes, maxOutput))
 	}
 	if params.From < 0 {
-		return nil, 0, invalid("from", "it is an offset from 0 on")
+		return nil, 0, invalid("from", "it must not be negative")
 	}
 	if params.View != "" && params.View != api.ViewRaw && params.View != api.ViewText {
 		return nil, 0, invalid("view", `use "raw" or "text"`)
 	}
 	if params.Times && params.View == api.ViewText {
-		return nil, 0, invalid("times", "text is folded over time, so that only raw output has times: leave view out")
+		return nil, 0, invalid("times", "only raw output has times: leave view out")
 	}
 	switch params.Stream {
 	case "":
@@ -206,63 +179,19 @@ func checkOutput(params api.ExecOutputParams) (streams func(journal.Stream) bool
 
 // awaitOutput waits for a byte past from, or the end of the exec.
 func (e *Exec) awaitOutput(ctx context.Context, from int64, limit time.Duration) error {
-	if e.journal.Size() > from || e.isDone() {
+	if e.journal.Size() > from || e.IsDone() {
 		return nil
 	}
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stop := context.AfterFunc(e.doneCtx, cancel)
 	defer stop()
-	// The time may pass before, and the exec may end.
+	// An error means that the time is over, or that the exec has ended.
 	if e.journal.Wait(wait, from) == nil && e.journal.Closed() && e.journal.Size() <= from {
-		<-wait.Done() // it has closed its output and runs on
+		<-wait.Done() // the command has closed its output and still runs
 	}
 	if ctx.Err() != nil {
 		return api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err())
 	}
 	return nil
-}
-
-// trim holds back a character that is cut at the end of what was read, while
-// the rest of it can still come; of text, the whole last line, which may yet
-// be rewritten.
-func trim(segs []journal.Chunk, next int64, closed, text bool) ([]journal.Chunk, int64) {
-	if len(segs) == 0 || closed {
-		return segs, next
-	}
-	last := &segs[len(segs)-1]
-	keep := wholeEnd(last.Data)
-	if text {
-		if i := bytes.LastIndexByte(last.Data, '\n'); i >= 0 {
-			keep = i + 1
-		}
-	}
-	if cut := len(last.Data) - keep; cut > 0 && (keep > 0 || len(segs) > 1) {
-		last.Data = last.Data[:keep]
-		next -= int64(cut)
-		if keep == 0 {
-			segs = segs[:len(segs)-1]
-		}
-	}
-	return segs, next
-}
-
-var chunkTypes = map[journal.Stream]api.ChunkType{
-	journal.Stdout: api.ChunkStdout, journal.Stderr: api.ChunkStderr, journal.TTY: api.ChunkTTY,
-}
-
-func chunkOf(seg journal.Chunk, wanted func(journal.Stream) bool, view string) (api.Chunk, bool) {
-	if seg.Gap > 0 {
-		return api.Chunk{Type: api.ChunkGap, Offset: seg.Offset, Bytes: seg.Gap, Next: seg.End()}, true
-	}
-	if !wanted(seg.Stream) {
-		return api.Chunk{}, false
-	}
-	c := api.Chunk{Type: chunkTypes[seg.Stream], Offset: seg.Offset, Next: seg.End()}
-	data := seg.Data
-	if view == api.ViewText {
-		data = vt.PlainText(data)
-	}
-	c.Data, c.Encoding = api.EncodeBytes(data)
-	return c, true
 }

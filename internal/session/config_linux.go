@@ -1,0 +1,104 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/ledger"
+)
+
+// Config configures a Pool. Zero values stand for the defaults.
+type Config struct {
+	// MaxSessions bounds the live sessions. Default 10,000: what one node is built
+	// and tested for.
+	MaxSessions int
+	// DefaultTimeout is the timeout of execs in sessions that set none. Default:
+	// none; an agent knows its commands, TRL does not.
+	DefaultTimeout time.Duration
+	// IdleTTL is how long a session without its own TTL may be idle before it is
+	// destroyed. Default: forever.
+	IdleTTL time.Duration
+	// Grace is the time between SIGTERM and SIGKILL. Default 5 s.
+	Grace time.Duration
+	// Housekeeping is the shortest interval between two checks of TTLs and
+	// retention: how late they may take effect. Default 1 s.
+	Housekeeping time.Duration
+	// SessionRetention is how long session.info answers for a terminated session.
+	// Default 10 min.
+	SessionRetention time.Duration
+	// ExecRetention is how long a finished exec and its output are retained.
+	// Default 1 h.
+	ExecRetention time.Duration
+	// MaxTerminated bounds the terminated sessions that are retained. Default
+	// 1,000.
+	MaxTerminated int
+	// MaxExecs bounds the finished execs that are retained for each session.
+	// Default 100.
+	MaxExecs int
+	// MaxOutputBytes is how much of each stream a result has. Default 128 KiB, half
+	// from the head and half from the tail: about what fits a model's context; the
+	// journal has the rest.
+	MaxOutputBytes int64
+	// InputBuffer bounds the input of one command that its pipe has not taken yet,
+	// in bytes. Default 16 MiB.
+	InputBuffer int64
+	// Log receives what happens to sessions, never what they run. Default:
+	// discarded.
+	Log *slog.Logger
+	// Observer is called when an exec or a session ends. nil disables it.
+	Observer Observer
+	// Keeper holds the descriptors that must outlive this process. Default: none
+	// do.
+	Keeper holder.Keeper
+	// Ledger stores what a later process needs to go on with the sessions. nil
+	// disables it.
+	Ledger *ledger.Ledger
+	// EndUnreadable kills the processes of a session that can't be adopted from an
+	// earlier daemon. Default: they stay until the session is destroyed.
+	EndUnreadable bool
+}
+
+// Observer counts what ends in a pool. Its methods are called with locks held and
+// must return at once.
+type Observer interface {
+	// ExecEnded is called with the outcome and the duration of an exec. stopped
+	// reports whether TRL ended the command, for a timeout or a cancel.
+	ExecEnded(outcome api.Outcome, took time.Duration, stopped bool)
+	// SessionEnded is called with the number of processes that could not be killed.
+	SessionEnded(survivors int)
+}
+
+func (c *Config) setDefaults() {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.Grace, 5*time.Second)
+	def(&c.Housekeeping, time.Second)
+	def(&c.SessionRetention, 10*time.Minute)
+	def(&c.ExecRetention, time.Hour)
+	if c.MaxSessions == 0 {
+		c.MaxSessions = 10_000
+	}
+	if c.MaxTerminated == 0 {
+		c.MaxTerminated = 1_000
+	}
+	if c.MaxExecs == 0 {
+		c.MaxExecs = 100
+	}
+	if c.MaxOutputBytes == 0 {
+		c.MaxOutputBytes = 128 << 10
+	}
+	if c.InputBuffer == 0 {
+		c.InputBuffer = 16 << 20
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Keeper == nil {
+		c.Keeper = holder.NewLocalKeeper()
+	}
+}

@@ -1,0 +1,85 @@
+package session
+
+import (
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/state"
+)
+
+// persist writes the session to the ledger. The caller must hold s.mu.
+func (s *Session) persist() {
+	if s.shared.cfg.Ledger == nil || s.unreadable != "" && s.terminated == nil {
+		return // a later daemon may be able to read the record as it is
+	}
+	r := s.persistedState()
+	if s.terminated == nil {
+		s.shared.ledger.Put(sessionPrefix+s.id, r.encode())
+		return
+	}
+	s.shared.ledger.Put(endedPrefix+s.id, r.encode())
+	s.shared.ledger.Erase(sessionPrefix + s.id) // the record above replaces it
+}
+
+// persistedState returns what the ledger has of the session. The caller must hold
+// s.mu.
+func (s *Session) persistedState() *sessionState {
+	p := &s.params
+	r := &sessionState{
+		number: s.number, owner: s.owner, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
+		envKeys: s.envKeys, env: s.env, program: s.program,
+		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
+		terminated: s.terminated, unheldSize: s.sizeBeforeLease, key: p.Key, sum: s.sum, gate: s.gate, loggedIn: s.login,
+		parent: p.Parent, connected: p.WhileConnected, reconnect: s.reconnect,
+	}
+	if s.proc != nil {
+		r.pid = s.proc.PID()
+	}
+	if s.ending {
+		r.ending = s.endReason
+	}
+	if s.term != nil {
+		r.terminal = s.term.Slots()
+	}
+	if h := s.lease; h != nil {
+		r.held = &leaseState{
+			lease: h.id, holder: h.holder, since: h.since, until: h.until, ttl: h.ttl, answers: h.answers,
+		}
+	}
+	return r
+}
+
+// persistTree writes to the ledger which process tree belongs to the session,
+// before anything is started in it.
+func (s *Session) persistTree() {
+	if s.shared.cfg.Ledger != nil {
+		r := treeState{s.tree.Number()}
+		s.shared.ledger.Put(treePrefix+s.id, state.Encode(r.fields))
+	}
+}
+
+// transitionTo changes the state of the session by the transition table and tells
+// watchers. The caller must hold s.mu.
+func (s *Session) transitionTo(next api.State) {
+	before := s.state
+	s.state = transition(s.state, next)
+	e := api.SessionEvent{Type: api.EventState, State: next}
+	if s.running != nil && next == api.StateRunning {
+		e.ExecID = s.running.ID()
+	}
+	switch {
+	case next == api.StateTerminated && before == api.StateCreating:
+		return // no client has seen it
+	case next == api.StateTerminated:
+		e.Type, e.Reason = api.EventDestroyed, s.terminated.Reason
+	case before == api.StateCreating:
+		e.Type = api.EventCreated
+	}
+	s.emit(e)
+}
+
+// emit adds an event of the session. The caller must hold s.mu.
+func (s *Session) emit(e api.SessionEvent) {
+	e.SessionID, e.Name, e.Tags, e.Owner, e.At = s.id, s.params.Name, s.params.Tags, s.owner, api.Time{Time: time.Now()}
+	s.shared.events.add(e)
+}

@@ -25,7 +25,7 @@ type block struct {
 
 // mark is a comment before a block that says what becomes of it:
 //
-//	<!-- not run: WHY -->     nobody runs it
+//	<!-- not run: WHY -->     it is not run
 //	<!-- run by: FILE -->     a test elsewhere does
 //	<!-- it prints -->        it is what the program before it prints
 type mark struct{ kind, says string }
@@ -69,7 +69,7 @@ func blocks(text string) []block {
 }
 
 // TestBlocks sees that every block of code is run or read by a test, or says
-// why not: code that nobody runs is wrong sooner or later.
+// why not: code that is never run is wrong sooner or later.
 func TestBlocks(t *testing.T) {
 	documents, _ := repository(t)
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
@@ -106,7 +106,7 @@ func unread(name string, b block, before string) string {
 	case "toml":
 		return notSettings(b.text)
 	}
-	return "is run by nobody: mark it, see docs/blocks_test.go"
+	return "is not run: mark it, see docs/blocks_test.go"
 }
 
 func notJSON(text string) string {
@@ -142,7 +142,7 @@ func notSettings(text string) string {
 func TestBlocksAreFound(t *testing.T) {
 	const text = "a\n```console\n$ true\n```\n\n<!-- not run: it is a joke -->\n\n   ```sh\n   rm -rf /\n   ```\n" +
 		"```\nx\n```\n<!-- not run: far away -->\nprose\n```go\n```\n```json\n{\n```\n```toml\nno_such = 1\n```\n" +
-		"<!-- run by: docs/nobody.go -->\n```ts\n```\n<!-- not run -->\n```ts\n```\n<!-- it prints -->\n```text\n```\n"
+		"<!-- run by: docs/missing.go -->\n```ts\n```\n<!-- not run -->\n```ts\n```\n<!-- it prints -->\n```text\n```\n"
 	found := blocks(text)
 	want := []struct {
 		line     int
@@ -151,8 +151,8 @@ func TestBlocksAreFound(t *testing.T) {
 	}{
 		{2, "console", ""},
 		{8, "sh", ""},
-		{11, "", "run by nobody"},
-		{16, "go", "run by nobody"},
+		{11, "", "is not run"},
+		{16, "go", "is not run"},
 		{18, "json", "not JSON"},
 		{21, "toml", "no configuration"},
 		{25, "ts", "does not exist"},

@@ -46,7 +46,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// step is a command of a story, and what it prints; any is that nobody said.
+// step is a command of a story, and what it prints; any means that the page does not say.
 type step struct {
 	line    int
 	command string
@@ -124,7 +124,7 @@ func unfinished(command string) bool {
 	check := exec.Command("bash", "-n")
 	check.Stdin = strings.NewReader(command)
 	check.Env = append(os.Environ(), "LC_ALL=C")
-	out, _ := check.CombinedOutput() // what else is wrong is told when it is run
+	out, _ := check.CombinedOutput() // other errors show when it is run
 	return endMissing.Match(out)
 }
 
@@ -179,7 +179,7 @@ func tell(t *testing.T, name string, steps []step) {
 const shownPort = "7040"
 
 // sleeps are the lengths by which the documents find their own processes: four
-// digits, or a fraction that nobody would write.
+// digits, or a fraction that no author would write.
 var sleeps = regexp.MustCompile(`\bsleep (\d{4}|\d\.0\d)\b`)
 
 // numbers maps those in a document to those in its story. Others may tell the
@@ -300,7 +300,7 @@ func scriptOf(steps []step) string {
 			script.WriteString("serving\n")
 		}
 	}
-	// The last daemon may be left running by who reads on.
+	// The last daemon may be left running for the reader.
 	script.WriteString("step\ntrl stop >/dev/null 2>&1\n")
 	return script.String()
 }

@@ -72,7 +72,7 @@ func TestOwnersOfTwoUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.CreateSession(t.Context(), api.SessionCreateParams{Name: "of root", Client: "nobody"}); err != nil {
+	if _, err := c.CreateSession(t.Context(), api.SessionCreateParams{Name: "of root", Client: "agent"}); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := as(uid, "session", "create", "--name", "of the daemon's user").CombinedOutput(); err != nil {
@@ -90,7 +90,7 @@ func TestOwnersOfTwoUsers(t *testing.T) {
 	for _, s := range list.Sessions {
 		owners[s.Name] = s.Owner
 	}
-	if diff := cmp.Diff(map[string]string{"of root": "root/nobody", "of the daemon's user": name}, owners); diff != "" {
+	if diff := cmp.Diff(map[string]string{"of root": "root/agent", "of the daemon's user": name}, owners); diff != "" {
 		t.Error(diff)
 	}
 }

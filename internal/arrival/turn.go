@@ -41,7 +41,7 @@ func (t *Turn) Join() Place {
 }
 
 // Await waits for the turn of a place. On an error, when ctx is done, the place is
-// given up and Next must not be called.
+// released and Next must not be called.
 func (t *Turn) Await(ctx context.Context, p Place) error {
 	select {
 	case <-p:

@@ -233,7 +233,7 @@ func (e *Exec) typeOnce(ctx, epoch context.Context, s *InputRequest) error {
 }
 
 // typeInput types the data of a request. If the terminal turns a key into a signal
-// while the command runs in its shell alone, the shell is told too.
+// while the command runs in its shell alone, the shell gets the signal too.
 func (e *Exec) typeInput(ctx, epoch context.Context, s *InputRequest) (int, error) {
 	n, err := e.term.Type(ctx, epoch, s.Data, s.EOF, func(sig unix.Signal) {
 		if !s.ShellIsAlone() {

@@ -202,7 +202,7 @@ func TestHoldRunsOut(t *testing.T) {
 		t.Error(err)
 	}
 	for what, params := range map[string]api.SessionHoldParams{
-		"nobody":       {},
+		"no holder":    {},
 		"two lines":    {Holder: "a\nb"},
 		"a long name":  {Holder: strings.Repeat("a", 101)},
 		"no time":      {Holder: "a", TTLMS: 1},

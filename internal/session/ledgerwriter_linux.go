@@ -8,8 +8,8 @@ import (
 )
 
 // ledgerWriter writes what a later process needs to go on with the sessions. An
-// exec is written before its shell is told to run it, and before any client is told
-// how it ended.
+// exec is written before its shell gets the command, and before any client gets the
+// result.
 type ledgerWriter struct {
 	ledger *ledger.Ledger // nil if nothing is written
 	log    *slog.Logger

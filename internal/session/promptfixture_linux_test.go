@@ -68,7 +68,7 @@ func largeProgram() string {
 // what is requested has a dependency, so that apt asks.
 func (fixture *promptFixture) writeAptConfig(t *testing.T) {
 	t.Helper()
-	const fields = "Architecture: all\nVersion: 1\nMaintainer: nobody <nobody@example.org>\nFilename: %s.deb\nSize: 1\nSHA256: %064d\nDescription: nothing\n"
+	const fields = "Architecture: all\nVersion: 1\nMaintainer: tester <tester@example.org>\nFilename: %s.deb\nSize: 1\nSHA256: %064d\nDescription: nothing\n"
 	fixture.write(t, "apt/Packages", fmt.Sprintf("Package: wanted\nDepends: needed\n"+fields+"\nPackage: needed\n"+fields, "wanted", 1, "needed", 2))
 	fixture.write(t, "apt/status", "")
 	for _, dir := range []string{"etc", "state/lists/partial", "cache/archives/partial"} {

@@ -208,7 +208,7 @@ func TestStreamEndsBeforeSurvivors(t *testing.T) {
 	}
 }
 
-// TestStreamGap: a reader that is overtaken is told what it missed, and the command
+// TestStreamGap: a reader that is overtaken gets a gap for what it missed, and the command
 // does not wait for it.
 func TestStreamGap(t *testing.T) {
 	host, err := process.NewHost(process.Config{})

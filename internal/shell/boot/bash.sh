@@ -30,7 +30,7 @@ builtin trap -p >|"$__trl_q"
 builtin unset -f command
 command exec <>"$__trl_w" >/dev/null 2>&1
 case $__trl_k in h)
-# The command's output must not stay open in its heir; bash has saved
+# The command's output must not stay open in its exit copy; bash has saved
 # descriptors of it where redirections were nested.
 for ((__trl_p=3; __trl_p<64; __trl_p++)); do
 if [[ /proc/self/fd/$__trl_p -ef $__trl_o || /proc/self/fd/$__trl_p -ef $__trl_u ]]; then builtin eval "command exec $__trl_p>&-"; fi
@@ -50,7 +50,7 @@ while ((1)); do while ((1)); do while IFS= builtin read -r __trl_c <"$__trl_l"; 
 builtin set "$__trl_e"
 }
 
-# The shell ends: say with which status, and leave an heir that has its state.
+# The shell ends: say with which status, and leave an exit copy with its state.
 __trl_h() {
 __trl_s=$?
 builtin printf '\n%s x %s\n' "$__trl_T" "$__trl_s" >|@STATUS@

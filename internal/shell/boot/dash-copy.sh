@@ -1,5 +1,5 @@
 # Sourced in dash and ash to fork a copy of the shell that sleeps: a standby, or an
-# heir if the shell ends. @STATUS@ is the path of the daemon's status pipe; __trl_h
+# exit copy if the shell ends. @STATUS@ is the path of the daemon's status pipe; __trl_h
 # has that of this text. A backslash keeps aliases of the user out.
 case $__trl_k in h)
 __trl_s=${__trl_i:-$__trl_s} __trl_i=

@@ -18,7 +18,7 @@ case $__trl_y in ?*) trap 'case ${__trl_b:+$?} in 130|131) __trl_i=$?; { ${__trl
 __trl_h=@COPY@
 __trl_t() { \. "$__trl_h"; }
 
-# The shell ends: say with which status, and leave an heir that has its state.
-# No function does it: the heir would stay inside, and dash calls functions no
+# The shell ends: say with which status, and leave an exit copy with its state.
+# No function does it: the copy would stay inside, and dash calls functions no
 # deeper than 1000.
 trap '__trl_s=$? __trl_k=h; \. "$__trl_h"' EXIT

@@ -16,7 +16,7 @@ TRAPINT() { local s=$?; [[ -n $__trl_b ]] && (( s == 130 || s == 131 )) && { __t
 functions -c TRAPINT TRAPQUIT
 fi
 
-# zsh runs an EXIT trap of a sourced file's caller too late to fork an heir with
+# zsh runs an EXIT trap of a sourced file's caller too late to fork an exit copy with
 # the state, so `exit` outside a subshell is turned into an abort of the command
 # that remembers the status.
 __trl_pid=$$ __trl_z=$ZSH_SUBSHELL

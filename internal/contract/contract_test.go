@@ -3,6 +3,7 @@ package contract
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -507,7 +508,8 @@ func TestOpenAPIIsWellFormed(t *testing.T) {
 	}
 }
 
-// TestPythonTypes lets Python import the file and list the keys of each type.
+// TestPythonTypes lets Python import the file and list the keys of each type,
+// and checks that keyword arguments set every optional param.
 func TestPythonTypes(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	trltest.Need(t, err)
@@ -518,6 +520,7 @@ keys = lambda t: [sorted(t.__required_keys__), sorted(t.__optional_keys__)]
 print(json.dumps({n: keys(t) for n, t in types.items() if hasattr(t, "__required_keys__") and n[0] != "_"}))
 for params, result, scope in types["METHODS"].values():
     assert params in types and result in types and scope
+print(json.dumps(types["OPTIONS"]))
 `
 	cmd := exec.Command(interpreter, "-c", script, filepath.Join(root, pythonFile))
 	cmd.Stderr = os.Stderr
@@ -526,7 +529,9 @@ for params, result, scope in types["METHODS"].values():
 		t.Fatal(err)
 	}
 	var got map[string][2][]string
-	if err := json.Unmarshal(out, &got); err != nil {
+	var options map[string]map[string][2]string // by function and keyword argument: param, conversion
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	if err := errors.Join(decoder.Decode(&got), decoder.Decode(&options)); err != nil {
 		t.Fatal(err)
 	}
 	delete(got, "ErrorData")
@@ -550,6 +555,22 @@ for params, result, scope in types["METHODS"].values():
 		slices.Sort(keys[0])
 		slices.Sort(keys[1])
 		want[typ.Name] = keys
+	}
+	for _, f := range pythonFunctions {
+		arguments, params := []string{"call_timeout"}, []string{}
+		for argument, to := range options[f.name] {
+			arguments, params = append(arguments, argument), append(params, to[0])
+			if to[1] == "bytes" {
+				params = append(params, to[0]+"_encoding")
+			}
+		}
+		slices.Sort(arguments)
+		slices.Sort(params)
+		i := slices.IndexFunc(c.Methods, func(m Method) bool { return m.Name == f.method })
+		if diff := cmp.Diff(want[nameOf(c.Methods[i].Params)][1], params); diff != "" {
+			t.Errorf("optional params of %s (-) and those that %s() sets (+):\n%s", f.method, f.name, diff)
+		}
+		want[f.options] = [2][]string{{}, arguments}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("types of the contract (-) and of Python (+):\n%s", diff)

@@ -63,6 +63,7 @@ type Field struct {
 	Meaning  string
 	Required bool
 	Nullable bool
+	Zero     bool // an explicit zero value differs from an absent member
 	Shape    *Shape
 }
 
@@ -232,7 +233,8 @@ func FieldsOf(typ reflect.Type, params bool) iter.Seq[reflect.StructField] {
 func (c *Contract) field(typ reflect.Type, field reflect.StructField, params bool) (Field, error) {
 	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 	f := Field{Name: name, Meaning: c.meanings["fields "+typ.Name()][name], Required: !strings.Contains(options, "omitempty")}
-	f.Nullable = f.Required && field.Type.Kind() == reflect.Pointer
+	f.Zero = field.Type.Kind() == reflect.Pointer
+	f.Nullable = f.Required && f.Zero
 	var err error
 	f.Shape, err = shapeOf(field.Type)
 	if prefix, ok := closedFields[name]; ok && params && f.Shape.Kind == String {

@@ -30,7 +30,8 @@ here.
 
 # ruff: noqa: E501
 
-from typing import Any, Dict, List, Literal, Optional, Tuple, TypedDict
+import os
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 `, generatedBy)
 	for _, t := range c.Types {
 		if t.Values != nil {
@@ -77,6 +78,7 @@ ERROR_NUMBERS: Dict[str, int] = {
 		fmt.Fprintf(&b, "    %q: %q,\n", n.Name, nameOf(n.Params))
 	}
 	b.WriteString("}\n")
+	c.pythonOptions(&b)
 	return []byte(b.String())
 }
 
@@ -146,6 +148,93 @@ func pythonClass(b *strings.Builder, name, base, doc string, fields []Field, tot
 	}
 	b.WriteString(strings.TrimSuffix(body, "\n") + "\n")
 	return name
+}
+
+// pythonFunctions lists the functions of the Python client whose keyword
+// arguments are generated: each takes the optional params of its method.
+var pythonFunctions = []struct{ name, method, options string }{
+	{"session", "session.create", "SessionOptions"},
+	{"run", "exec.run", "RunOptions"},
+	{"stream", "exec.stream", "StreamOptions"},
+}
+
+// pythonOption is a keyword argument of a function and the param it sets.
+type pythonOption struct {
+	name    string
+	param   string
+	convert string // how its value becomes that of the param: see convert in _options.py
+	typ     string
+	unit    string
+	meaning string
+}
+
+// pythonOptions generates the keyword arguments of each function: a TypedDict,
+// whose docstring has the meanings since help() cannot read comments, and the
+// table that the client converts them with.
+func (c *Contract) pythonOptions(b *strings.Builder) {
+	var table strings.Builder
+	for _, f := range pythonFunctions {
+		i := slices.IndexFunc(c.Methods, func(m Method) bool { return m.Name == f.method })
+		options := pythonOptionsOf(c.byName[nameOf(c.Methods[i].Params)])
+		fmt.Fprintf(b, "\n\nclass %s(TypedDict, total=False):\n", f.options)
+		fmt.Fprintf(b, "    \"\"\"The keyword arguments of %s(). None is the same as leaving one out.\n\n    Options:\n", f.name)
+		fmt.Fprintf(&table, "    %q: {\n", f.name)
+		members := ""
+		for _, o := range options {
+			b.WriteString("        " + strings.Join(wrapped(o.name+o.unit+": "+o.meaning, 88), "\n            ") + "\n")
+			members += fmt.Sprintf("    %s: Optional[%s]\n", o.name, o.typ)
+			if o.param != "" {
+				fmt.Fprintf(&table, "        %q: (%q, %q),\n", o.name, o.param, o.convert)
+			}
+		}
+		b.WriteString("    \"\"\"\n\n" + members)
+		table.WriteString("    },\n")
+	}
+	b.WriteString("\n\n#: Function: {keyword argument: (param, conversion)}; call_timeout is not sent.\n")
+	b.WriteString("OPTIONS: Dict[str, Dict[str, Tuple[str, str]]] = {\n" + table.String() + "}\n")
+}
+
+// pythonOptionsOf returns the keyword arguments for the optional params of a
+// type, and the client's own.
+func pythonOptionsOf(t *Type) []pythonOption {
+	_, fields := t.split()
+	has := func(name string) bool {
+		return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
+	}
+	var options []pythonOption
+	for _, f := range fields {
+		if of, ok := strings.CutSuffix(f.Name, "_encoding"); ok && has(of) {
+			continue // the client sets it
+		}
+		o := pythonOption{name: f.Name, param: f.Name, typ: pythonShape(f.Shape), meaning: f.Meaning}
+		seconds, isTime := strings.CutSuffix(f.Name, "_ms")
+		switch {
+		case isTime:
+			o.name, o.convert, o.typ, o.unit = seconds, "milliseconds", "float", " (seconds)"
+		case has(f.Name + "_encoding"):
+			o.convert, o.typ = "bytes", "Union[str, bytes]"
+		case f.Name == "cwd":
+			o.convert, o.typ = "path", "Union[str, os.PathLike[str]]"
+		case f.Shape.Kind == Boolean && !f.Zero:
+			o.convert = "flag"
+		case f.Shape.Kind == List:
+			o.convert, o.typ = "list", "Sequence"+strings.TrimPrefix(o.typ, "List")
+		case f.Shape.Kind == Map:
+			o.convert, o.typ = "dict", "Mapping"+strings.TrimPrefix(o.typ, "Dict")
+		}
+		switch {
+		case o.name == "yield":
+			o.name = "yield_after"
+		case slices.Contains(pythonKeywords, o.name):
+			o.name += "_"
+		}
+		o.meaning = strings.NewReplacer("`null`", "`None`", `\`, `\\`).Replace(o.meaning)
+		options = append(options, o)
+	}
+	return append(options, pythonOption{
+		name: "call_timeout", typ: "float", unit: " (seconds)",
+		meaning: "how long to wait for the daemon's answer before `CallTimeout` is raised; default that of `connect`",
+	})
 }
 
 func docstring(doc, indent string) string {

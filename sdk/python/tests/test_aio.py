@@ -66,6 +66,22 @@ class OnEachTransport(unittest.TestCase):
 
         self.each(test)
 
+    def test_unknown_option(self) -> None:
+        async def test(client: aio.Client) -> None:
+            async with client.session() as s:
+                with self.assertRaisesRegex(TypeError, r"^run\(\) got an unexpected keyword argument 'colour'$"):
+                    await client.run(s.id, "true", colour="red")  # type: ignore[call-arg]
+                with self.assertRaisesRegex(TypeError, r"^run\(\) got an unexpected keyword argument 'colour'$"):
+                    await s.run("true", colour="red")  # type: ignore[call-arg]
+                for stream in (lambda **o: client.stream(s.id, "true", **o), lambda **o: s.stream("true", **o)):
+                    with self.assertRaisesRegex(TypeError, r"^stream\(\) got an unexpected keyword argument 'colour'$"):
+                        stream(colour="red")
+                with self.assertRaisesRegex(TypeError, r"^session\(\) got an unexpected keyword argument 'colour'$"):
+                    client.session(colour="red")  # type: ignore[call-arg]
+                self.assertEqual(await s.execs(), [])
+
+        self.each(test, "unix")
+
     def test_errors(self) -> None:
         async def test(client: aio.Client) -> None:
             with self.assertRaises(trl.SessionNotFound):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import keyword
 import os
+import pathlib
+import pydoc
 import re
 import shutil
 import signal
@@ -15,6 +19,7 @@ import tempfile
 import threading
 import time
 import unittest
+from types import MappingProxyType
 from typing import Any, Callable, Dict, List, get_type_hints
 from unittest import mock
 
@@ -22,6 +27,7 @@ from tests.support import ROOT, CuttingProxy, Daemon, binary, check_unraised, tr
 from trl_client import _types as types
 from trl_client import aio
 from trl_client._errors import _BY_CODE
+from trl_client._options import CONVERSIONS, params_of
 from trl_client._types import ERROR_NUMBERS, METHODS
 from trl_client._wire import Address, Chunk, decode_bytes, encode_bytes, milliseconds, parse_address
 
@@ -49,19 +55,12 @@ TRANSPORTS = ("unix", "http", "stdio")
 class Params(unittest.TestCase):
     """Each function takes the parameters of its method of the contract."""
 
-    RENAMED = {
-        "timeout_ms": "timeout",
-        "idle_timeout_ms": "idle_timeout",
-        "yield_ms": "yield_after",
-        "idle_ttl_ms": "idle_ttl",
-        "create_timeout_ms": "create_timeout",
-        "reconnect_ms": "reconnect",
-        "stdin_encoding": "stdin",
-        "data": "data",
-        "encoding": "data",
-        "from": "from_",
-        "wait_ms": "wait",
-    }
+    RENAMED = {"yield_ms": "yield_after", "encoding": "data"}
+
+    def argument(self, field: str) -> str:
+        """Returns the name of the argument that sets a field."""
+        name = self.RENAMED.get(field) or re.sub("_(ms|encoding)$", "", field)
+        return name + "_" if keyword.iskeyword(name) else name
 
     def test_every_param(self) -> None:
         functions = [
@@ -78,7 +77,84 @@ class Params(unittest.TestCase):
                     takes = inspect.signature(getattr(client, name)).parameters
                     for field in get_type_hints(params):
                         with self.subTest(function=name, client=client.__module__, field=field):
-                            self.assertIn(self.RENAMED.get(field, field), takes)
+                            self.assertIn(self.argument(field), takes)
+
+    OPTIONS = {"session": types.SessionOptions, "run": types.RunOptions, "stream": types.StreamOptions}
+
+    def test_options_are_generated(self) -> None:
+        for of in (trl.Client, trl.Session, aio.Client, aio.Session):
+            for name, options in self.OPTIONS.items():
+                if not hasattr(of, name):
+                    continue
+                with self.subTest(function=name, of=f"{of.__module__}.{of.__name__}"):
+                    function = getattr(of, name)
+                    takes = inspect.signature(function).parameters.values()
+                    keywords = {p.name: p.annotation for p in takes if p.kind is p.KEYWORD_ONLY}
+                    self.assertEqual(keywords, options.__annotations__)
+                    self.assertFalse([p for p in takes if p.kind is p.VAR_KEYWORD])
+                    hints = get_type_hints(function)
+                    self.assertEqual({k: hints[k] for k in keywords}, get_type_hints(options))
+                    awaited = name == "run" and of in (aio.Client, aio.Session)
+                    self.assertEqual(inspect.iscoroutinefunction(function), awaited)
+                    text = pydoc.plain(pydoc.render_doc(function))
+                    for name in keywords:
+                        self.assertRegex(text, rf"(?m)^ +{name}( \(seconds\))?: \S")
+
+    def test_new_option(self) -> None:
+        """A field that the generator adds is accepted and sent, without any other change."""
+        added = {name: {**table, "pause": ("pause_ms", "milliseconds")} for name, table in types.OPTIONS.items()}
+        with mock.patch.object(types, "OPTIONS", added), connect("unix") as client, client.session() as session:
+            for call in (
+                lambda: client.session(pause=1.5),
+                lambda: session.run("true", pause=1.5),
+                lambda: session.stream("true", pause=1.5),
+            ):
+                with self.assertRaises(trl.InvalidParams) as refused:  # by the daemon, which does not know it
+                    call()
+                self.assertEqual(refused.exception.details["field"], "pause_ms")
+
+    def test_unknown_option(self) -> None:
+        with connect("unix") as client, client.session() as session:
+            calls: List[Callable[..., Any]] = [
+                client.session,
+                functools.partial(client.run, session.id, "true"),
+                functools.partial(client.stream, session.id, "true"),
+                functools.partial(session.run, "true"),
+                functools.partial(session.stream, "true"),
+            ]
+            for call in calls:
+                name = getattr(call, "func", call).__name__
+                for wrong in ("colour", "timeout_ms", "stdin_encoding"):
+                    with self.subTest(function=name, argument=wrong):
+                        with self.assertRaises(TypeError) as refused:
+                            call(timeout=1, **{wrong: 1})
+                        want = f"{name}() got an unexpected keyword argument {wrong!r}"
+                        self.assertEqual(str(refused.exception), want)
+            with self.assertRaisesRegex(TypeError, "yield_after"):
+                session.stream("true", yield_after=1)  # type: ignore[call-arg]
+            self.assertEqual(session.execs(), [])
+
+    def test_conversions(self) -> None:
+        env = MappingProxyType({"A": None})
+        for function, options, want in [
+            ("run", {"timeout": 0.0001, "yield_after": 2}, {"timeout_ms": 1, "yield_ms": 2000}),
+            ("run", {"idle_timeout": 0, "lease": ""}, {"idle_timeout_ms": 0, "lease": ""}),
+            ("run", {"stdin": b"\xff"}, {"stdin": "/w==", "stdin_encoding": "base64"}),
+            ("run", {"cwd": pathlib.Path("/usr"), "env": env}, {"cwd": "/usr", "env": {"A": None}}),
+            ("run", {"stdin": "", "max_output_bytes": 0, "key": ""}, {"stdin": "", "max_output_bytes": 0, "key": ""}),
+            ("run", {"merge": False, "wait": True, "stdin_open": None, "call_timeout": 1}, {"wait": True}),
+            ("stream", {"timeout": None, "key": None, "lease": "l"}, {"lease": "l"}),
+            ("session", {"argv": ("ls", "-l"), "tags": []}, {"argv": ["ls", "-l"], "tags": []}),
+            ("session", {"tty": {"rows": 1, "cols": 2}, "login": True}, {"tty": {"rows": 1, "cols": 2}, "login": True}),
+            ("session", {"idle_ttl": 1, "reconnect": 3}, {"idle_ttl_ms": 1000, "reconnect_ms": 3000}),
+        ]:
+            with self.subTest(function=function, options=options):
+                self.assertEqual(params_of(function, options), want)
+        with self.assertRaises(TypeError):
+            params_of("run", {"cwd": 5})
+        for table in types.OPTIONS.values():
+            for param, conversion in table.values():
+                self.assertIn(conversion, ("", "bytes", "flag", *CONVERSIONS), param)
 
     def test_sent(self) -> None:
         with connect("unix") as client, client.session(env={"A": "1", "LANG": None}, create_timeout=20) as session:

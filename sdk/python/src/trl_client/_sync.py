@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import ssl
 from types import TracebackType
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
 
 from . import _types as types
 from . import aio
 from ._io import BlockingIO, drive
+from ._options import documented
 from ._wire import Chunk, Output, Result, Retry, Written
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # type checkers have it; nothing needs it at run time
 
 
 def connect(
@@ -78,63 +82,15 @@ class Client:
 
     # --- sessions ---
 
-    def session(
-        self,
-        *,
-        shell: Optional[str] = None,
-        argv: Optional[Sequence[str]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        inherit_env: Optional[str] = None,
-        login: Optional[bool] = None,
-        name: Optional[str] = None,
-        tags: Optional[Sequence[str]] = None,
-        client: Optional[str] = None,
-        tty: Optional[types.TTYSize] = None,
-        timeout: Optional[float] = None,
-        idle_ttl: Optional[float] = None,
-        create_timeout: Optional[float] = None,
-        parent: Optional[str] = None,
-        while_connected: Optional[bool] = None,
-        reconnect: Optional[float] = None,
-        limits: Optional[Mapping[str, Any]] = None,
-        isolation: Optional[Mapping[str, Any]] = None,
-        runtime: Optional[str] = None,
-        key: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "Session":
+    @documented
+    def session(self, **options: Unpack[types.SessionOptions]) -> "Session":
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
-        ``with`` destroys it at the end; otherwise it stays until it is destroyed. ``timeout`` (seconds) is the default
-        for its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell, and then its
-        login files, may take to start. It ends with ``parent``, another session; with ``while_connected`` it ends
-        ``reconnect`` seconds after the last connection that used it. With the same ``key`` a repeated call returns the
-        first session; if none is given, a random key is sent, so that a lost connection never creates two; ``key=""``
-        sends none. The other parameters are those of ``session.create``.
+        ``with`` destroys it at the end; otherwise it stays until it is destroyed. If no ``key`` is given, a random one
+        is sent, so that a lost connection never creates two sessions; ``key=""`` sends none. ``types.SessionOptions``
+        describes all options.
         """
-        new = self._inner.session(
-            shell=shell,
-            argv=argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            login=login,
-            name=name,
-            tags=tags,
-            client=client,
-            tty=tty,
-            timeout=timeout,
-            idle_ttl=idle_ttl,
-            create_timeout=create_timeout,
-            parent=parent,
-            while_connected=while_connected,
-            reconnect=reconnect,
-            limits=limits,
-            isolation=isolation,
-            runtime=runtime,
-            key=key,
-            call_timeout=call_timeout,
-        )
+        new = self._inner.session(**options)
         return Session(self, drive(new._create()))
 
     def get_session(self, session_id: str) -> "Session":
@@ -197,85 +153,15 @@ class Client:
 
     # --- commands ---
 
-    def run(
-        self,
-        session_id: str,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        yield_after: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        yield_on_input: bool = False,
-        max_output_bytes: Optional[int] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> Result:
+    @documented
+    def run(self, session_id: str, command: str, **options: Unpack[types.RunOptions]) -> Result:
         """Runs a command in a session; see ``Session.run``."""
-        return drive(
-            self._inner.run(
-                session_id,
-                command,
-                timeout=timeout,
-                yield_after=yield_after,
-                idle_timeout=idle_timeout,
-                env=env,
-                cwd=cwd,
-                stdin=stdin,
-                stdin_open=stdin_open,
-                merge=merge,
-                label=label,
-                yield_on_input=yield_on_input,
-                max_output_bytes=max_output_bytes,
-                wait=wait,
-                key=key,
-                lease=lease,
-                call_timeout=call_timeout,
-            )
-        )
+        return drive(self._inner.run(session_id, command, **options))
 
-    def stream(
-        self,
-        session_id: str,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "Stream":
+    @documented
+    def stream(self, session_id: str, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
-        inner = self._inner.stream(
-            session_id,
-            command,
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdin_open=stdin_open,
-            merge=merge,
-            label=label,
-            wait=wait,
-            key=key,
-            lease=lease,
-            call_timeout=call_timeout,
-        )
+        inner = self._inner.stream(session_id, command, **options)
         drive(inner.open())
         return Stream(self, inner)
 
@@ -368,93 +254,24 @@ class Session:
         """The command of a session that was created with ``argv``."""
         return self._inner.exec_id
 
-    def run(
-        self,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        yield_after: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        yield_on_input: bool = False,
-        max_output_bytes: Optional[int] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> Result:
+    @documented
+    def run(self, command: str, **options: Unpack[types.RunOptions]) -> Result:
         """Runs a command and returns how it ended, with its output.
 
-        Times are in seconds. ``timeout`` and ``idle_timeout`` (time without output) stop the command and return what it
-        wrote; ``yield_after`` returns early while the command keeps running; ``call_timeout`` stops waiting and raises.
-        ``env`` and ``cwd`` apply to this command only; a variable that is ``None`` is unset. ``merge`` sends stderr to
-        stdout, in write order. ``yield_on_input`` returns early when the command waits for input on a terminal.
-        ``label`` is shown in lists. ``wait`` queues while the session is busy. With the same ``key`` a repeated call
-        returns the first command; if none is given, a random key is sent, so that a lost connection never runs the
-        command twice; ``key=""`` sends none. ``lease`` is the lease from ``hold``, needed while the keyboard is held.
+        ``timeout`` and ``idle_timeout`` stop the command and return what it wrote; ``yield_after`` and
+        ``yield_on_input`` return early while the command keeps running; ``call_timeout`` stops waiting and raises. If
+        no ``key`` is given, a random one is sent, so that a lost connection never runs the command twice; ``key=""``
+        sends none. ``types.RunOptions`` describes all options.
         """
-        return self.client.run(
-            self.id,
-            command,
-            timeout=timeout,
-            yield_after=yield_after,
-            idle_timeout=idle_timeout,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdin_open=stdin_open,
-            merge=merge,
-            label=label,
-            yield_on_input=yield_on_input,
-            max_output_bytes=max_output_bytes,
-            wait=wait,
-            key=key,
-            lease=lease,
-            call_timeout=call_timeout,
-        )
+        return self.client.run(self.id, command, **options)
 
-    def stream(
-        self,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "Stream":
+    @documented
+    def stream(self, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
         """Runs a command and returns its output in chunks as it is written; the last one is of type ``exit``.
 
-        The parameters are those of ``run``; ``call_timeout`` applies until the command is accepted.
+        ``call_timeout`` applies until the command is accepted. ``types.StreamOptions`` describes all options.
         """
-        return self.client.stream(
-            self.id,
-            command,
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdin_open=stdin_open,
-            merge=merge,
-            label=label,
-            wait=wait,
-            key=key,
-            lease=lease,
-            call_timeout=call_timeout,
-        )
+        return self.client.stream(self.id, command, **options)
 
     def attach(self, from_: int = 0) -> "Stream":
         """Follows the command of a session that was created with ``argv``."""

@@ -10,7 +10,8 @@ here.
 
 # ruff: noqa: E501
 
-from typing import Any, Dict, List, Literal, Optional, Tuple, TypedDict
+import os
+from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 
 class NoParams(TypedDict):
@@ -1202,4 +1203,196 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
 NOTIFICATIONS: Dict[str, str] = {
     "exec.chunk": "Chunk",
     "session.event": "SessionEvent",
+}
+
+
+class SessionOptions(TypedDict, total=False):
+    """The keyword arguments of session(). None is the same as leaving one out.
+
+    Options:
+        shell: a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash,
+            busybox ash, bash and zsh
+        argv: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH
+            or a path
+        cwd: where it starts; default the daemon's directory
+        env: added to the inherited variables; `None` removes a variable
+        inherit_env: `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM,
+            TZ, TMPDIR and `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
+        login: read the shell's login startup files before the session is idle; their output is
+            discarded
+        name: for people; need not be unique. One line
+        tags: for `session.list`. One line each
+        client: the name of the program that creates the session, such as `claude-code`: at most
+            64 ASCII letters, digits and `.` `_` `+` `@` `-`. It follows the account in `owner`
+        tty: give the session a terminal of this size
+        timeout (seconds): default of every exec in it; 0 or left out: the daemon's
+            `default_timeout_ms`, which is none unless set
+        idle_ttl (seconds): destroy it after it was idle for this long; 0 is never. Default: the
+            daemon's `idle_ttl_ms`
+        limits: not served yet: `LIMITS_UNAVAILABLE`
+        isolation: not served yet: `LIMITS_UNAVAILABLE`
+        runtime: `host` or left out; otherwise `RUNTIME_NOT_FOUND`
+        key: makes a repeat safe: the first session is returned
+        create_timeout (seconds): how long the shell may take to start, and then its login
+            files; 0 or left out: 10 s
+        parent: the id of a session that this one ends with
+        while_connected: end it with the connections that use it
+        reconnect (seconds): for `while_connected`: how long it outlives the last connection; 0
+            or left out: 15 s. At most a day
+        call_timeout (seconds): how long to wait for the daemon's answer before `CallTimeout` is
+            raised; default that of `connect`
+    """
+
+    shell: Optional[str]
+    argv: Optional[Sequence[str]]
+    cwd: Optional[Union[str, os.PathLike[str]]]
+    env: Optional[Mapping[str, Optional[str]]]
+    inherit_env: Optional[Literal["base", "all", "none"]]
+    login: Optional[bool]
+    name: Optional[str]
+    tags: Optional[Sequence[str]]
+    client: Optional[str]
+    tty: Optional[TTYSize]
+    timeout: Optional[float]
+    idle_ttl: Optional[float]
+    limits: Optional[Mapping[str, Any]]
+    isolation: Optional[Mapping[str, Any]]
+    runtime: Optional[str]
+    key: Optional[str]
+    create_timeout: Optional[float]
+    parent: Optional[str]
+    while_connected: Optional[bool]
+    reconnect: Optional[float]
+    call_timeout: Optional[float]
+
+
+class RunOptions(TypedDict, total=False):
+    """The keyword arguments of run(). None is the same as leaving one out.
+
+    Options:
+        timeout (seconds): default the session's; 0 is none
+        idle_timeout (seconds): stop it when it wrote nothing for this long; 0 is never
+        env: only for this command; names are names of shell variables; `None` unsets one
+        cwd: only for this command; relative to the session's directory
+        stdin: what it reads; default: end of input at once
+        stdin_open: keep stdin open after `stdin`, for `exec.input`
+        merge: write stderr to the same pipe as stdout: one stream, in true order
+        wait: queue instead of `SESSION_BUSY`
+        key: makes a repeat safe
+        label: a name for results and lists, at most 200 bytes. The daemon never returns the
+            text of a command, which may contain secrets
+        lease: the keyboard lease, if a client holds one
+        yield_after (seconds): answer after this long, even if the command still runs; 0 is
+            never
+        yield_on_input: on a terminal: also answer, with `state` `running`, when the command
+            waits for input
+        max_output_bytes: how much of each stream the result has; default the daemon's
+            `max_output_bytes` (128 KiB), at most 4 MiB; 0 is none
+        call_timeout (seconds): how long to wait for the daemon's answer before `CallTimeout` is
+            raised; default that of `connect`
+    """
+
+    timeout: Optional[float]
+    idle_timeout: Optional[float]
+    env: Optional[Mapping[str, Optional[str]]]
+    cwd: Optional[Union[str, os.PathLike[str]]]
+    stdin: Optional[Union[str, bytes]]
+    stdin_open: Optional[bool]
+    merge: Optional[bool]
+    wait: Optional[bool]
+    key: Optional[str]
+    label: Optional[str]
+    lease: Optional[str]
+    yield_after: Optional[float]
+    yield_on_input: Optional[bool]
+    max_output_bytes: Optional[int]
+    call_timeout: Optional[float]
+
+
+class StreamOptions(TypedDict, total=False):
+    """The keyword arguments of stream(). None is the same as leaving one out.
+
+    Options:
+        timeout (seconds): default the session's; 0 is none
+        idle_timeout (seconds): stop it when it wrote nothing for this long; 0 is never
+        env: only for this command; names are names of shell variables; `None` unsets one
+        cwd: only for this command; relative to the session's directory
+        stdin: what it reads; default: end of input at once
+        stdin_open: keep stdin open after `stdin`, for `exec.input`
+        merge: write stderr to the same pipe as stdout: one stream, in true order
+        wait: queue instead of `SESSION_BUSY`
+        key: makes a repeat safe: it follows the first exec, from offset 0 on
+        label: a name for results and lists, at most 200 bytes
+        lease: the keyboard lease, if a client holds one
+        call_timeout (seconds): how long to wait for the daemon's answer before `CallTimeout` is
+            raised; default that of `connect`
+    """
+
+    timeout: Optional[float]
+    idle_timeout: Optional[float]
+    env: Optional[Mapping[str, Optional[str]]]
+    cwd: Optional[Union[str, os.PathLike[str]]]
+    stdin: Optional[Union[str, bytes]]
+    stdin_open: Optional[bool]
+    merge: Optional[bool]
+    wait: Optional[bool]
+    key: Optional[str]
+    label: Optional[str]
+    lease: Optional[str]
+    call_timeout: Optional[float]
+
+
+#: Function: {keyword argument: (param, conversion)}; call_timeout is not sent.
+OPTIONS: Dict[str, Dict[str, Tuple[str, str]]] = {
+    "session": {
+        "shell": ("shell", ""),
+        "argv": ("argv", "list"),
+        "cwd": ("cwd", "path"),
+        "env": ("env", "dict"),
+        "inherit_env": ("inherit_env", ""),
+        "login": ("login", "flag"),
+        "name": ("name", ""),
+        "tags": ("tags", "list"),
+        "client": ("client", ""),
+        "tty": ("tty", ""),
+        "timeout": ("timeout_ms", "milliseconds"),
+        "idle_ttl": ("idle_ttl_ms", "milliseconds"),
+        "limits": ("limits", "dict"),
+        "isolation": ("isolation", "dict"),
+        "runtime": ("runtime", ""),
+        "key": ("key", ""),
+        "create_timeout": ("create_timeout_ms", "milliseconds"),
+        "parent": ("parent", ""),
+        "while_connected": ("while_connected", "flag"),
+        "reconnect": ("reconnect_ms", "milliseconds"),
+    },
+    "run": {
+        "timeout": ("timeout_ms", "milliseconds"),
+        "idle_timeout": ("idle_timeout_ms", "milliseconds"),
+        "env": ("env", "dict"),
+        "cwd": ("cwd", "path"),
+        "stdin": ("stdin", "bytes"),
+        "stdin_open": ("stdin_open", "flag"),
+        "merge": ("merge", "flag"),
+        "wait": ("wait", "flag"),
+        "key": ("key", ""),
+        "label": ("label", ""),
+        "lease": ("lease", ""),
+        "yield_after": ("yield_ms", "milliseconds"),
+        "yield_on_input": ("yield_on_input", "flag"),
+        "max_output_bytes": ("max_output_bytes", ""),
+    },
+    "stream": {
+        "timeout": ("timeout_ms", "milliseconds"),
+        "idle_timeout": ("idle_timeout_ms", "milliseconds"),
+        "env": ("env", "dict"),
+        "cwd": ("cwd", "path"),
+        "stdin": ("stdin", "bytes"),
+        "stdin_open": ("stdin_open", "flag"),
+        "merge": ("merge", "flag"),
+        "wait": ("wait", "flag"),
+        "key": ("key", ""),
+        "label": ("label", ""),
+        "lease": ("lease", ""),
+    },
 }

@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 import ssl
 from types import TracebackType
-from typing import Any, AsyncIterator, Generator, List, Mapping, Optional, Sequence, Type, Union, cast
+from typing import TYPE_CHECKING, Any, AsyncIterator, Generator, List, Mapping, Optional, Sequence, Type, Union, cast
 
 from . import _types as types
 from ._transport import Transport, Position
 from ._core import Core, Events, Follow, make_transport
 from ._errors import InvalidParams, SessionNotFound, SessionTerminated
 from ._io import IO, AsyncIO
+from ._options import documented, params_of
 from ._wire import (
     Chunk,
     Json,
@@ -36,6 +37,9 @@ from ._wire import (
     new_key,
     parse_address,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # type checkers have it; nothing needs it at run time
 
 __all__ = ["Client", "Session", "Stream", "Watch", "connect"]
 
@@ -138,62 +142,17 @@ class Client:
 
     # --- sessions ---
 
-    def session(
-        self,
-        *,
-        shell: Optional[str] = None,
-        argv: Optional[Sequence[str]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        inherit_env: Optional[str] = None,
-        login: Optional[bool] = None,
-        name: Optional[str] = None,
-        tags: Optional[Sequence[str]] = None,
-        client: Optional[str] = None,
-        tty: Optional[types.TTYSize] = None,
-        timeout: Optional[float] = None,
-        idle_ttl: Optional[float] = None,
-        create_timeout: Optional[float] = None,
-        parent: Optional[str] = None,
-        while_connected: Optional[bool] = None,
-        reconnect: Optional[float] = None,
-        limits: Optional[Mapping[str, Any]] = None,
-        isolation: Optional[Mapping[str, Any]] = None,
-        runtime: Optional[str] = None,
-        key: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "_NewSession":
+    @documented
+    def session(self, **options: Unpack[types.SessionOptions]) -> "_NewSession":
         """Starts a session: a shell, or with ``argv`` one command without a shell.
 
-        ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. ``timeout`` (seconds) is
-        the default for its commands, ``idle_ttl`` how long it may be idle, ``create_timeout`` how long its shell, and
-        then its login files, may take to start. It ends with ``parent``, another session; with ``while_connected`` it
-        ends ``reconnect`` seconds after the last connection that used it. With the same ``key`` a repeated call returns
-        the first session; if none is given, a random key is sent, so that a lost connection never creates two;
-        ``key=""`` sends none. The other parameters are those of ``session.create``.
+        ``async with`` destroys it at the end; with ``await`` it stays until it is destroyed. If no ``key`` is given, a
+        random one is sent, so that a lost connection never creates two sessions; ``key=""`` sends none.
+        ``types.SessionOptions`` describes all options.
         """
-        params = given(
-            shell=shell,
-            argv=None if argv is None else list(argv),
-            cwd=None if cwd is None else os.fspath(cwd),
-            env=None if env is None else dict(env),
-            inherit_env=inherit_env,
-            login=login,
-            name=name,
-            tags=None if tags is None else list(tags),
-            client=client,
-            tty=tty,
-            timeout_ms=milliseconds(timeout),
-            idle_ttl_ms=milliseconds(idle_ttl),
-            create_timeout_ms=milliseconds(create_timeout),
-            parent=parent,
-            while_connected=while_connected,
-            reconnect_ms=milliseconds(reconnect),
-            limits=limits,
-            isolation=isolation,
-            runtime=runtime,
-        )
-        return _NewSession(self, params, key, call_timeout)
+        params = params_of("session", options)
+        key = params.pop("key", None)
+        return _NewSession(self, params, key, options.get("call_timeout"))
 
     async def _keyed(self, method: str, params: Json, key: Optional[str], call_timeout: Optional[float] = None) -> Any:
         """Makes a call with a key, generated if ``key`` is None, unless an older daemon does not accept it here."""
@@ -272,59 +231,17 @@ class Client:
 
     # --- commands ---
 
-    async def run(
-        self,
-        session_id: str,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        yield_after: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        yield_on_input: bool = False,
-        max_output_bytes: Optional[int] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> Result:
+    @documented
+    async def run(self, session_id: str, command: str, **options: Unpack[types.RunOptions]) -> Result:
         """Runs a command in a session; see ``Session.run``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, merge, label, wait, key, lease)
-        params.update(
-            given(
-                yield_ms=milliseconds(yield_after),
-                yield_on_input=yield_on_input or None,
-                max_output_bytes=max_output_bytes,
-            )
-        )
-        return Result(await self._core.call("exec.run", params, call_timeout))
+        params = _command("run", session_id, command, options)
+        return Result(await self._core.call("exec.run", params, options.get("call_timeout")))
 
-    def stream(
-        self,
-        session_id: str,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "Stream":
+    @documented
+    def stream(self, session_id: str, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
         """Runs a command in a session and follows it; see ``Session.stream``."""
-        params = _command(session_id, command, timeout, idle_timeout, env, cwd, stdin, stdin_open, merge, label, wait, key, lease)
-        return Stream(self, Position(None, 0, params), call_timeout)
+        params = _command("stream", session_id, command, options)
+        return Stream(self, Position(None, 0, params), options.get("call_timeout"))
 
     def attach(self, exec_id: str, from_: int = 0, *, call_timeout: Optional[float] = None) -> "Stream":
         """Follows a running or finished command from an offset."""
@@ -429,39 +346,11 @@ class Client:
         return [Result(raw) for raw in answer["execs"]]
 
 
-def _command(
-    session_id: str,
-    command: str,
-    timeout: Optional[float],
-    idle_timeout: Optional[float],
-    env: Optional[Mapping[str, Optional[str]]],
-    cwd: Optional[Union[str, "os.PathLike[str]"]],
-    stdin: Optional[Union[str, bytes]],
-    stdin_open: bool,
-    merge: bool,
-    label: Optional[str],
-    wait: bool,
-    key: Optional[str],
-    lease: Optional[str],
-) -> Json:
-    """Returns the params that ``run`` and ``stream`` share, with a generated key if none is given."""
-    text, encoding = (None, None) if stdin is None else encode_bytes(stdin)
-    return given(
-        session_id=session_id,
-        command=command,
-        timeout_ms=milliseconds(timeout),
-        idle_timeout_ms=milliseconds(idle_timeout),
-        env=None if env is None else dict(env),
-        cwd=None if cwd is None else os.fspath(cwd),
-        stdin=text,
-        stdin_encoding=encoding,
-        stdin_open=stdin_open or None,
-        merge=merge or None,
-        label=label,
-        wait=wait or None,
-        key=new_key() if key is None else key,
-        lease=lease,
-    )
+def _command(function: str, session_id: str, command: str, options: Mapping[str, Any]) -> Json:
+    """Returns the params for running or streaming a command. A missing key is generated, to make it safe to repeat."""
+    params = given(session_id=session_id, command=command, **params_of(function, options))
+    params.setdefault("key", new_key())
+    return params
 
 
 class _NewSession:
@@ -505,93 +394,24 @@ class Session:
         """The command of a session that was created with ``argv``."""
         return None if self.raw is None else self.raw.get("exec_id")
 
-    async def run(
-        self,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        yield_after: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        yield_on_input: bool = False,
-        max_output_bytes: Optional[int] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> Result:
+    @documented
+    async def run(self, command: str, **options: Unpack[types.RunOptions]) -> Result:
         """Runs a command and returns how it ended, with its output.
 
-        Times are in seconds. ``timeout`` and ``idle_timeout`` (time without output) stop the command and return what it
-        wrote; ``yield_after`` returns early while the command keeps running; ``call_timeout`` stops waiting and raises.
-        ``env`` and ``cwd`` apply to this command only; a variable that is ``None`` is unset. ``merge`` sends stderr to
-        stdout, in write order. ``yield_on_input`` returns early when the command waits for input on a terminal.
-        ``label`` is shown in lists. ``wait`` queues while the session is busy. With the same ``key`` a repeated call
-        returns the first command; if none is given, a random key is sent, so that a lost connection never runs the
-        command twice; ``key=""`` sends none. ``lease`` is the lease from ``hold``, needed while the keyboard is held.
+        ``timeout`` and ``idle_timeout`` stop the command and return what it wrote; ``yield_after`` and
+        ``yield_on_input`` return early while the command keeps running; ``call_timeout`` stops waiting and raises. If
+        no ``key`` is given, a random one is sent, so that a lost connection never runs the command twice; ``key=""``
+        sends none. ``types.RunOptions`` describes all options.
         """
-        return await self.client.run(
-            self.id,
-            command,
-            timeout=timeout,
-            yield_after=yield_after,
-            idle_timeout=idle_timeout,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdin_open=stdin_open,
-            merge=merge,
-            label=label,
-            yield_on_input=yield_on_input,
-            max_output_bytes=max_output_bytes,
-            wait=wait,
-            key=key,
-            lease=lease,
-            call_timeout=call_timeout,
-        )
+        return await self.client.run(self.id, command, **options)
 
-    def stream(
-        self,
-        command: str,
-        *,
-        timeout: Optional[float] = None,
-        idle_timeout: Optional[float] = None,
-        env: Optional[Mapping[str, Optional[str]]] = None,
-        cwd: Optional[Union[str, "os.PathLike[str]"]] = None,
-        stdin: Optional[Union[str, bytes]] = None,
-        stdin_open: bool = False,
-        merge: bool = False,
-        label: Optional[str] = None,
-        wait: bool = False,
-        key: Optional[str] = None,
-        lease: Optional[str] = None,
-        call_timeout: Optional[float] = None,
-    ) -> "Stream":
+    @documented
+    def stream(self, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
         """Runs a command and returns its output in chunks as it is written; the last one is of type ``exit``.
 
-        The parameters are those of ``run``; ``call_timeout`` applies until the command is accepted.
+        ``call_timeout`` applies until the command is accepted. ``types.StreamOptions`` describes all options.
         """
-        return self.client.stream(
-            self.id,
-            command,
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            env=env,
-            cwd=cwd,
-            stdin=stdin,
-            stdin_open=stdin_open,
-            merge=merge,
-            label=label,
-            wait=wait,
-            key=key,
-            lease=lease,
-            call_timeout=call_timeout,
-        )
+        return self.client.stream(self.id, command, **options)
 
     def attach(self, from_: int = 0) -> "Stream":
         """Follows the command of a session that was created with ``argv``."""

@@ -107,7 +107,7 @@ func (e *Exec) CloseInput() {
 // streamEnded is called by each pump when its stream has ended. After the last of
 // them the journal is closed, once it is persisted what it has.
 func (e *Exec) streamEnded() {
-	if e.streams.Add(-1) > 0 {
+	if e.streams.Add(-1) != 0 {
 		return
 	}
 	e.journal.Seal()

@@ -281,7 +281,7 @@ func (s *Session) adopt(f *foundSession) (err error) {
 		return err
 	}
 	if r.terminal != nil {
-		if err = s.adoptTerminal(r.terminal); err != nil {
+		if err := s.adoptTerminal(r.terminal); err != nil {
 			return err
 		}
 	}

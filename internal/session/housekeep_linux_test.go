@@ -50,15 +50,17 @@ func TestSweepTellsWhatIsNext(t *testing.T) {
 					defer env.Close()
 					now = time.Now().Add(tc.ended[0])
 					for _, ended := range tc.ended {
-						time.Sleep(now.Add(-ended).Sub(time.Now())) // pace: synctest's clock
+						time.Sleep(time.Until(now.Add(-ended))) // pace: synctest's clock
 						e := exec.New(env, exec.Spec{})
 						e.CancelQueued()
-						defer e.ReleaseOutput()
 						tc.session.finished = append(tc.session.finished, e)
 					}
-					running := exec.New(env, exec.Spec{})
-					defer running.ReleaseOutput()
-					tc.session.finished = append(tc.session.finished, running)
+					tc.session.finished = append(tc.session.finished, exec.New(env, exec.Spec{})) // it has not ended
+					defer func() {
+						for _, e := range tc.session.finished {
+							e.ReleaseOutput()
+						}
+					}()
 				}
 				if got := p.sweep(now).Sub(now); got != tc.want {
 					t.Errorf("the next sweep is in %s, want %s", got, tc.want)

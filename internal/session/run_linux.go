@@ -46,13 +46,13 @@ func (s *Session) execute(ctx context.Context, params api.ExecCommand, how execM
 		return nil, err
 	}
 	s.trackConnection(ctx)
-	e, standing, err := s.admit(ctx, params, how)
+	e, result, err := s.admit(ctx, params, how)
 	switch {
 	case err != nil:
 		return nil, err
-	case standing == isDuplicate:
+	case result == isDuplicate:
 		return e, nil
-	case standing == isQueued:
+	case result == isQueued:
 		// From here on it belongs to the session, as a running one does: it stays
 		// in the queue when its caller goes away.
 		s.shared.spawn(func() { s.runQueued(e) })

@@ -340,7 +340,7 @@ func (ch *churn) measureIdle(ended int) resourceUse {
 // above, that killing a daemon causes. Any other one fails the test.
 var expectedWarnings = []string{
 	`"event":"daemon_died"`,
-	"its timeout passed while no daemon was there",
+	"timeout expired while no daemon was running",
 	"killing orphan of a session that is gone", // a session that was just being created
 }
 

@@ -383,8 +383,10 @@ func TestMustGoOnUnderOtherLimits(t *testing.T) {
 	}
 	close(over)
 	wg.Wait()
-	if log := r.Log(); strings.Contains(log, "lost") {
-		t.Error("the log reports a loss")
+	for _, loss := range []string{"lost", "cannot restore"} {
+		if strings.Contains(r.Log(), loss) {
+			t.Error("the log reports a loss")
+		}
 	}
 	r.client = r.dial()
 	r.stop()

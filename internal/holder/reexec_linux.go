@@ -152,7 +152,7 @@ func (h *holder) encodeState() []byte {
 		b = record{kind: savedCleaner, num: int32(t.cleaner.pid), value: int32(t.cleaner.lifeline)}.append(b)
 	}
 	for i := range t.order { // oldest first
-		if e, ok := t.recent[t.order[(t.oldest+i)%len(t.order)]]; ok {
+		if e, ok := t.recall(t.order[(t.oldest+i)%len(t.order)]); ok {
 			r := e.record()
 			r.kind = savedRecent
 			b = r.append(b)

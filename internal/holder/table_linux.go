@@ -23,7 +23,8 @@ type table struct {
 	lastGeneration int64              // last generation that was used
 	tracked        map[int]*exitState // by pid, until forgotten
 	recent         map[int]exitState  // exits of untracked processes, by pid
-	order          []int              // the pids in recent, as a ring once it is full
+	lastRecent     uint64             // number of the newest exit that was added to recent
+	order          []recentExit       // the exits added to recent, as a ring once it is full; some are gone
 	oldest         int                // next index of order to overwrite
 	orphans        int64
 	daemon         int                     // pid of the daemon, 0 if there is none
@@ -36,12 +37,20 @@ type table struct {
 	formerCleaner int
 }
 
+// recentExit names an exit in recent. A pid alone does not: it may have been
+// reused since.
+type recentExit struct {
+	pid    int
+	number uint64
+}
+
 // exitState says whether a process has ended, and how.
 type exitState struct {
 	pid    int
 	exited bool
 	status syscall.WaitStatus
 	cpu    int64
+	number uint64 // in recent: which exit it is
 }
 
 func (e *exitState) record() record {
@@ -251,14 +260,26 @@ func (t *table) track(pid int) {
 // remember stores the exit of an untracked process for a while.
 func (t *table) remember(e exitState) {
 	t.orphans++
+	t.lastRecent++
+	e.number = t.lastRecent
 	t.recent[e.pid] = e
+	added := recentExit{e.pid, e.number}
 	if len(t.order) < recentExits {
-		t.order = append(t.order, e.pid)
+		t.order = append(t.order, added)
 		return
 	}
-	delete(t.recent, t.order[t.oldest])
-	t.order[t.oldest] = e.pid
+	if _, ok := t.recall(t.order[t.oldest]); ok {
+		delete(t.recent, t.order[t.oldest].pid)
+	}
+	t.order[t.oldest] = added
 	t.oldest = (t.oldest + 1) % recentExits
+}
+
+// recall returns an exit, unless its process has been tracked since or its pid
+// has been reused.
+func (t *table) recall(r recentExit) (exitState, bool) {
+	e, ok := t.recent[r.pid]
+	return e, ok && e.number == r.number
 }
 
 // isChild reports whether a process is a child of this one, alive or not yet

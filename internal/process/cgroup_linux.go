@@ -90,17 +90,12 @@ func cgroupCandidates() ([]string, error) {
 
 func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	path := filepath.Join(dir, cgroupPrefix+h.Name().String())
-	err := os.Mkdir(path, 0o755)
-	again := errors.Is(err, fs.ErrExist) && h.holder != nil && h.holder.Hello().Restarted
-	if err != nil && !again {
+	fd, made, err := openCgroup(path, h.holder != nil && h.holder.Hello().Restarted)
+	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(path))
-	}
 	root := &cgroupRoot{path: path, fd: fd, lists: procLists{linger: listLinger}}
-	if again {
+	if !made {
 		return root, nil // the daemon that created it has probed it
 	}
 	h.cgroup = root // the probe's tree needs it
@@ -111,17 +106,34 @@ func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
 	return root, nil
 }
 
+// openCgroup creates a directory and opens it. With existing it also opens one
+// that exists; made reports whether it was created. If it can't be opened, only a
+// directory that was created is removed.
+func openCgroup(path string, existing bool) (fd int, made bool, err error) {
+	err = os.Mkdir(path, 0o755)
+	made = err == nil
+	if !made && (!existing || !errors.Is(err, fs.ErrExist)) {
+		return -1, false, err
+	}
+	fd, err = unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil && made {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return fd, made, err
+}
+
 // probeStart starts a process in its own cgroup and kills it there.
 func (h *Host) probeStart() error {
-	t, err := h.NewTree("probe")
-	if err != nil {
-		return err
-	}
+	// Open it before the tree exists: a tree must be killed.
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(null)
+	t, err := h.NewTree("probe")
+	if err != nil {
+		return err
+	}
 	p, err := t.Start(Spec{Path: "/proc/self/exe", Argv: childArgv(childPause), Files: [3]int{null, null, null}})
 	if err == nil && len(t.PIDs()) != 1 {
 		err = errors.New("the started process is not in its cgroup")

@@ -16,7 +16,6 @@ const (
 	childStartKeepTTY = "start-there" // like childStart, but keep the controlling terminal
 	childPause        = "pause"       // do nothing until killed
 	childLeader       = "lead"        // lead the session of a terminal
-	childOrphan       = "orphan"      // start the program that follows, then exit
 )
 
 // gateFD is the inherited end of the gate. Reading a byte from it means go. A
@@ -40,8 +39,6 @@ func RunChild() {
 		}
 	case childLeader:
 		runLeader()
-	case childOrphan:
-		startAndExit(os.Args[3:])
 	case childStart, childStartKeepTTY:
 		if os.Args[2] == childStart {
 			leaveTerminal()

@@ -20,23 +20,17 @@ type Gated struct {
 // is opened. Use it for programs that may fork at once: their children must carry
 // the tag too.
 func (t *Tree) Prepare(spec Spec) (*Gated, error) {
-	attr, done, err := t.attributes(spec)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "gate"), os.NewFile(uintptr(pair[1]), "gate")
 	defer theirs.Close()
-	attr.Files = append(attr.Files, uintptr(pair[1]))
 	mode := childStart
 	if spec.SessionLeader {
 		mode = childStartKeepTTY
 	}
-	p, err := t.fork("/proc/self/exe", append(childArgv(mode, spec.Path), spec.Argv...), attr)
+	p, err := t.fork(spec.helper(mode), pair[1])
 	if err != nil {
 		ours.Close()
 		return nil, err

@@ -45,14 +45,27 @@ func UserOf(pid int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	for line := range strings.Lines(string(text)) {
+	uid, err := parseUser(string(text))
+	if err != nil {
+		return -1, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return uid, nil
+}
+
+var errStatus = errors.New("malformed /proc/PID/status")
+
+// parseUser returns the effective uid in the content of /proc/PID/status.
+func parseUser(status string) (int, error) {
+	for line := range strings.Lines(status) {
 		if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
 			var uid, effective int
-			_, err := fmt.Sscan(rest, &uid, &effective)
-			return effective, err
+			if _, err := fmt.Sscan(rest, &uid, &effective); err != nil {
+				return -1, errStatus
+			}
+			return effective, nil
 		}
 	}
-	return -1, fmt.Errorf("process %d: %w", pid, errStat)
+	return -1, errStatus
 }
 
 // ParentOf returns the parent of a live process.

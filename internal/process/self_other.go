@@ -5,7 +5,5 @@ package process
 // leaveTerminal does nothing here: children are started on Linux only.
 func leaveTerminal() {}
 
-// The other helper modes do nothing here either.
+// runLeader does nothing here either.
 func runLeader() {}
-
-func startAndExit([]string) {}

@@ -18,9 +18,8 @@ import (
 // Terminal is a controlling terminal for the processes started on it. The kernel
 // gives a terminal to a session (setsid), takes it away when the session's leader
 // exits, and admits only processes forked in that session. So a helper leads the
-// session, outlives the shells on it, and starts them on our behalf. We are still
-// their parent: the process that forked them exits at once, and the kernel
-// reparents them to us (or to the holder).
+// session, outlives the shells on it, and forks them as its siblings: the parent
+// of all is this process (or the holder).
 type Terminal struct {
 	tree   *Tree
 	leader *Proc
@@ -31,15 +30,16 @@ type Terminal struct {
 }
 
 // leaderRequest asks the leader to start a program, whose files are sent with it,
-// or to move a process group to the foreground.
+// or to move a process group to the foreground. A leader outlives daemons, so
+// requests and answers must be understood by the leaders and daemons of earlier
+// versions.
 type leaderRequest struct {
-	Number     uint64 // repeated in the answer: an earlier daemon may have asked and not read the answer
-	Path       string
-	Argv, Env  []string
-	Dir        string
+	Number uint64 // repeated in the answer: an earlier daemon may have asked and not read the answer
+	Spec
 	Foreground int
 }
 
+// leaderAnswer is the answer to a leaderRequest.
 type leaderAnswer struct {
 	Number uint64
 	PID    int
@@ -81,7 +81,7 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 	}
 	term := &Terminal{tree: t, conn: pair[0]}
 	if cerr := raw.Control(func(fd uintptr) {
-		term.leader, err = t.start(Spec{
+		term.leader, err = t.fork(Spec{
 			Path: "/proc/self/exe", Argv: childArgv(childLeader), Files: [3]int{int(fd), null, null}, SessionLeader: true,
 		}, pair[1])
 	}); cerr != nil {
@@ -97,7 +97,7 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 // programs that wait for commands, such as shells: the exit status of a process
 // that exits before it is adopted is lost.
 func (t *Terminal) Start(spec Spec) (*Proc, error) {
-	answer, err := t.request(leaderRequest{Path: spec.Path, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}, spec.Files[:])
+	answer, err := t.request(leaderRequest{Spec: spec}, spec.Files[:])
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,11 @@ func handleRequest(request, rights []byte) (a leaderAnswer, err error) {
 	if err != nil {
 		return a, err
 	}
-	a.PID, err = startOrphan(q, files)
+	if len(files) != len(q.Files) {
+		return a, errors.New("a program needs three files")
+	}
+	copy(q.Files[:], files)
+	a.PID, err = syscall.ForkExec(q.Path, q.Argv, q.attributes(true))
 	return a, err
 }
 
@@ -264,67 +268,4 @@ func setForeground(group int) error {
 	}
 	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	return unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group)
-}
-
-// startOrphan starts a program through an intermediate process that exits at
-// once, so that the program is reparented.
-func startOrphan(q leaderRequest, files []int) (pid int, err error) {
-	if len(files) != 3 {
-		return 0, errors.New("a program needs three files")
-	}
-	var report [2]int
-	if err := unix.Pipe2(report[:], unix.O_CLOEXEC); err != nil {
-		return 0, err
-	}
-	defer unix.Close(report[0])
-	between, err := syscall.ForkExec("/proc/self/exe", append(childArgv(childOrphan, q.Path), q.Argv...), &syscall.ProcAttr{
-		Dir: q.Dir, Env: q.Env,
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2]), uintptr(report[1])},
-	})
-	_ = unix.Close(report[1])
-	if err != nil {
-		return 0, err
-	}
-	buf := make([]byte, 4096)
-	n, rerr := unix.Read(report[0], buf)
-	for {
-		if _, err = unix.Wait4(between, nil, 0, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err := errors.Join(rerr, err); err != nil {
-		return 0, err
-	}
-	var a leaderAnswer
-	if err := json.Unmarshal(buf[:max(n, 0)], &a); err != nil {
-		return 0, fmt.Errorf("start program: %w", err)
-	}
-	if a.Error != "" {
-		return 0, errors.New(a.Error)
-	}
-	return a.PID, nil
-}
-
-// reportFD is where the intermediate process reports the program's pid or the
-// error.
-const reportFD = 3
-
-// startAndExit starts the program, reports its pid and exits.
-func startAndExit(args []string) {
-	syscall.CloseOnExec(reportFD)
-	var a leaderAnswer
-	var err error
-	if len(args) < 2 {
-		err = errors.New("no program to start")
-	} else {
-		a.PID, err = syscall.ForkExec(args[0], args[1:], &syscall.ProcAttr{
-			Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
-		})
-	}
-	if err != nil {
-		a.Error = err.Error()
-	}
-	text, _ := json.Marshal(a) // strings and numbers never fail
-	_, _ = unix.Write(reportFD, text)
-	os.Exit(0)
 }

@@ -13,7 +13,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"dash", "ash", "bash", "zsh"}, table.Shells()); diff != "" {
+	if diff := cmp.Diff([]string{"dash", "ash", "bash", "zsh", "mksh"}, table.Shells()); diff != "" {
 		t.Errorf("shells (-want +got):\n%s", diff)
 	}
 	for _, c := range table.Cases {

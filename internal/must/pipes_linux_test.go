@@ -41,7 +41,7 @@ func TestMustStartWithoutPipes(t *testing.T) {
 
 	home, program := dirOfNobody(t)
 	defer os.RemoveAll(home)
-	for _, shell := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, shell := range []string{"dash", "ash", "bash", "zsh", "mksh"} {
 		daemon := exec.CommandContext(t.Context(), program, "serve", "--stdio", "--log-level", "error")
 		daemon.Env, daemon.Dir = trltest.Environ(home), home
 		daemon.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"session.create","params":{"shell":"` + shell + `"}}` + "\n")

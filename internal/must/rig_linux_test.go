@@ -27,8 +27,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// shells are the four supported families.
-var shells = []string{"dash", "ash", "bash", "zsh"}
+// shells are the supported families.
+var shells = []string{"dash", "ash", "bash", "zsh", "mksh"}
 
 func TestMain(m *testing.M) {
 	process.RunChild() // the bare driver starts its own helpers

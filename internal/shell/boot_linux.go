@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +99,7 @@ func (s *Shell) shellReplaced() {
 // askReady asks for a report with a new number.
 func (s *Shell) askReady() error {
 	s.seq++
-	return s.ctl.send(s.family.report(s.token, reportReady, strconv.Itoa(s.seq)+`\n' >|`+s.driver.router.statusW.path) + "\n")
+	return s.ctl.send(s.family.report(s.token, reportReady, s.seq, "") + " >|" + s.driver.router.statusW.path + "\n")
 }
 
 // awaitReady waits until the shell answers: then it reads its control pipe.

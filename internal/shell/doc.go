@@ -46,6 +46,7 @@
 //	heldfd_linux.go   descriptors that the holder keeps
 //	program.go        find a shell
 //	families.go       the list of families
+//	family_mksh.go
 //	family_zsh.go
 //	family_bash.go
 //	family_ash.go

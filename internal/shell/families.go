@@ -7,7 +7,7 @@ import (
 
 // families lists all families, in the order in which they are offered to users.
 // The first that matches an executable drives it.
-func families() []*family { return []*family{&dash, &ash, &bash, &zsh} }
+func families() []*family { return []*family{&dash, &ash, &bash, &zsh, &mksh} }
 
 // Names returns the names of all families, each of which names a shell.
 func Names() []string {

@@ -49,6 +49,9 @@ type family struct {
 	prefix string
 	// exec changes the shell's own streams permanently.
 	exec string
+	// print is the command that writes a newline and a line, which ends with what arg
+	// expands to unless that is empty; nil means printf.
+	print func(f *family, line, arg string) string
 	// packetPipe puts the control pipe into packet mode: what was written as one
 	// packet is read as one, so the shell never has a second line in its buffer
 	// when an error makes it discard the buffer.
@@ -118,9 +121,18 @@ func (f *family) builtin(name string) string { return f.prefix + name }
 // redirect returns the command that changes the shell's own streams permanently.
 func (f *family) redirect(redirs string) string { return f.exec + " " + redirs + "; " }
 
-// report is the command that writes a report with a number to its stdout.
-func (f *family) report(token string, kind reportKind, operands string) string {
-	return f.builtin("printf") + ` '\n` + token + " " + string(kind) + " " + operands
+// report is the command that writes a report to its stdout. It carries a number and,
+// unless arg is empty, what arg expands to.
+func (f *family) report(token string, kind reportKind, seq int, arg string) string {
+	line := token + " " + string(kind) + " " + strconv.Itoa(seq)
+	switch {
+	case f.print != nil:
+		return f.print(f, line, arg)
+	case arg != "":
+		return f.builtin("printf") + ` '\n` + line + ` %s\n' ` + arg
+	default:
+		return f.builtin("printf") + ` '\n` + line + `\n'`
+	}
 }
 
 // sourced returns the contents of the script for a command.
@@ -134,7 +146,7 @@ func (f *family) sourced(command string, l *controlLine) string {
 // reportEnd reports the end of the command to its stdout, with the status that the
 // trap of an abort has found, or else the one in __trl_s.
 func (f *family) reportEnd(kind reportKind, l *controlLine, to string) string {
-	return f.report(l.token, kind, strconv.Itoa(l.seq)+` %s\n' "${__trl_v:-${__trl_s:-0}}"`+to)
+	return f.report(l.token, kind, l.seq, `"${__trl_v:-${__trl_s:-0}}"`) + to
 }
 
 // doneLine is the last part of what runs a command: it reports the end.

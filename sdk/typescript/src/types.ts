@@ -52,7 +52,7 @@ export interface SystemInfo {
   config: Record<string, unknown>;
   /** `["host"]` */
   runtimes: Array<string>;
-  /** which of sh, dash, ash, bash, zsh are on this host now and supported */
+  /** which of sh, dash, ash, bash, zsh, mksh are on this host now and supported */
   shells: Array<string>;
   /** how processes are found and killed here */
   process: ProcessSupport;
@@ -109,8 +109,8 @@ export interface TTYSize {
 /** SessionCreateParams starts a session. */
 export interface SessionCreateParams {
   /**
-   * a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash, bash
-   * and zsh
+   * a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash,
+   * bash, zsh and mksh
    */
   shell?: string;
   /** instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path */

@@ -67,7 +67,7 @@ class SystemInfo(TypedDict):
     config: Dict[str, Any]
     #: `["host"]`
     runtimes: List[str]
-    #: which of sh, dash, ash, bash, zsh are on this host now and supported
+    #: which of sh, dash, ash, bash, zsh, mksh are on this host now and supported
     shells: List[str]
     #: how processes are found and killed here
     process: ProcessSupport
@@ -127,8 +127,8 @@ class TTYSize(TypedDict):
 class SessionCreateParams(TypedDict, total=False):
     """SessionCreateParams starts a session."""
 
-    #: a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash, bash
-    #: and zsh
+    #: a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash, busybox ash,
+    #: bash, zsh and mksh
     shell: str
     #: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path
     argv: List[str]
@@ -1211,7 +1211,7 @@ class SessionOptions(TypedDict, total=False):
 
     Options:
         shell: a name on the daemon's PATH or a path; default `/bin/sh`. Supported: dash,
-            busybox ash, bash and zsh
+            busybox ash, bash, zsh and mksh
         argv: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH
             or a path
         cwd: where it starts; default the daemon's directory

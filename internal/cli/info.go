@@ -26,7 +26,7 @@ func (a *app) showInfo(info *api.SystemInfo) error {
 	t := newTable(a.stdout)
 	t.row("version", fmt.Sprintf("%s (protocol %d, %s/%s)", info.Version, info.Protocol, info.OS, info.Arch))
 	t.row("pid", strconv.Itoa(info.PID))
-	for _, key := range []string{"socket", "http", "config_file", "max_sessions"} {
+	for _, key := range []string{"socket", "node", "http", "config_file", "max_sessions"} {
 		if value, ok := info.Config[key]; ok && value != "" {
 			if n, ok := value.(float64); ok { // as JSON numbers arrive
 				value = int64(n)

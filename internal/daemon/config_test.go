@@ -65,6 +65,8 @@ func TestEverySettingEverywhere(t *testing.T) {
 				value, want = "true", true
 			case s.IsList():
 				value, want = "/a, /b", []string{"/a", "/b"}
+			case s.Key == "node":
+				value, want = "eu1-n7", "eu1-n7"
 			case s.choices != nil:
 				value = s.choices[len(s.choices)-1]
 				want = value
@@ -124,6 +126,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		"switch variable":  {Sources{Environment: user(t, "TRL_INSECURE_HTTP=maybe")}, []string{"TRL_INSECURE_HTTP", "maybe"}},
 		"no list":          {Sources{File: writeFile(t, `http_allowed_hosts = "a"`)}, []string{"http_allowed_hosts", "array"}},
 		"a list of others": {Sources{File: writeFile(t, `http_allowed_hosts = [1]`)}, []string{"http_allowed_hosts", "array"}},
+		"node":             {Sources{File: writeFile(t, `node = "Eu_1"`)}, []string{"config.toml", `node: "Eu_1"`, `"eu1-n7"`}},
+		"node variable":    {Sources{Environment: user(t, "TRL_NODE=a.b")}, []string{"TRL_NODE", `"a.b"`}},
+		"node flag":        {Sources{Flags: map[string]string{"node": "a--b"}}, []string{"--node", "a part is empty"}},
 		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"line 3"}},
 		"no file":          {Sources{File: "/no/such/file.toml"}, []string{"/no/such/file.toml"}},
 		"variable":         {Sources{Environment: user(t, "TRL_GRACE_MS=soon")}, []string{"TRL_GRACE_MS", "soon"}},
@@ -144,6 +149,38 @@ func TestMistakesAreNamed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNodeNames(t *testing.T) {
+	for name, wrong := range map[string]string{ // "": the name is valid
+		"":                                    "",
+		"n":                                   "",
+		"7":                                   "",
+		"eu1-n7":                              "",
+		"abcdefgh-01234567-abcdefgh-01234567": "",
+		"a-b-c-d-e":                           "it has 5 parts",
+		"abcdefghi":                           `its part "abcdefghi" has 9 characters`,
+		"-":                                   "a part is empty",
+		"eu1-":                                "a part is empty",
+		"-n7":                                 "a part is empty",
+		"eu1--n7":                             "a part is empty",
+		"Eu1":                                 `its part "Eu1" has characters other than a-z and 0-9`,
+		"eu1_n7":                              `its part "eu1_n7" has characters other than a-z and 0-9`,
+		"eu1 ":                                `its part "eu1 " has characters other than a-z and 0-9`,
+		"eu1-n/7":                             `its part "n/7" has characters other than a-z and 0-9`,
+		"é":                                   `its part "é" has characters other than a-z and 0-9`,
+		"n7\n":                                `its part "n7\n" has characters other than a-z and 0-9`,
+	} {
+		cfg, err := Load(Sources{Environment: user(t), Flags: map[string]string{"node": name}})
+		switch {
+		case wrong == "":
+			if err != nil || cfg.Node != name {
+				t.Errorf("%q: got %q, %v", name, cfg.Node, err)
+			}
+		case err == nil || !strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), `such as "eu1-n7"`):
+			t.Errorf("%q: %v; want %s", name, err, wrong)
+		}
 	}
 }
 

@@ -224,6 +224,7 @@ func (d *daemon) open() error {
 		},
 	})
 	d.pool = session.NewPool(session.Config{
+		Node:             d.cfg.Node,
 		MaxSessions:      int(d.cfg.MaxSessions),
 		DefaultTimeout:   milliseconds(d.cfg.DefaultTimeoutMS),
 		IdleTTL:          milliseconds(d.cfg.IdleTTLMS),

@@ -12,6 +12,7 @@ import (
 // in bytes, as on the wire.
 type Config struct {
 	Socket           string
+	Node             string // "": ids have no name of a node
 	MaxSessions      int64
 	MaxRequestBytes  int64
 	DefaultTimeoutMS int64
@@ -74,8 +75,9 @@ type Setting struct {
 	Usage    string // one line of help
 	choices  []string
 	min      int64
-	optional bool              // "" is allowed
-	field    func(*Config) any // *string, *int64, *bool or *[]string
+	optional bool               // "" is allowed
+	valid    func(string) error // further check of a string that is not ""; nil: none
+	field    func(*Config) any  // *string, *int64, *bool or *[]string
 }
 
 // Variable returns the name of the setting in the environment.
@@ -149,6 +151,10 @@ var settings = []Setting{
 	{
 		Key: "socket", Usage: "Unix socket to serve on; only its owner can connect",
 		field: func(c *Config) any { return &c.Socket },
+	},
+	{
+		Key: "node", Usage: "name of this node in the ids of new sessions and commands, such as eu1-n7", optional: true, valid: checkNode,
+		field: func(c *Config) any { return &c.Node },
 	},
 	{
 		Key: "max_sessions", Usage: "maximum number of live sessions", min: 1,
@@ -370,8 +376,44 @@ func (s Setting) check(c *Config) error {
 		if s.choices != nil && !slices.Contains(s.choices, value) {
 			return fmt.Errorf("%q is not one of %s", value, strings.Join(s.choices, ", "))
 		}
+		if s.valid != nil && value != "" {
+			return s.valid(value)
+		}
 	}
 	return nil
+}
+
+// Limits of a node's name. Four parts are enough for a region, a machine and two
+// levels below it. A part is shorter than the ten random characters at the end of an
+// id, so the two can't be mistaken for each other.
+const (
+	maxNodeParts = 4
+	maxNodePart  = 8
+)
+
+// checkNode returns an error if name can't be the name of a node.
+func checkNode(name string) error {
+	wrong := ""
+	parts := strings.Split(name, "-")
+	if len(parts) > maxNodeParts {
+		wrong = fmt.Sprintf("it has %d parts", len(parts))
+	}
+	for _, part := range parts {
+		switch {
+		case wrong != "":
+		case part == "":
+			wrong = "a part is empty"
+		case strings.ContainsFunc(part, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }):
+			wrong = fmt.Sprintf("its part %q has characters other than a-z and 0-9", part)
+		case len(part) > maxNodePart:
+			wrong = fmt.Sprintf("its part %q has %d characters", part, len(part))
+		}
+	}
+	if wrong == "" {
+		return nil
+	}
+	return fmt.Errorf("%q is not a valid node name: %s; use 1 to %d parts of 1 to %d characters a-z and 0-9, joined by \"-\", such as \"eu1-n7\"",
+		name, wrong, maxNodeParts, maxNodePart)
 }
 
 // Public returns the configuration as system.info shows it. No setting is secret; if

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,17 +82,15 @@ func (s *server) ownSessions(ctx context.Context) ([]api.Session, error) {
 	return slices.DeleteFunc(list.Sessions, func(session api.Session) bool { return !s.isMine(&session, caller) }), nil
 }
 
-// isID reports whether word has the form of an id of the daemon.
-func isID(word, prefix string) bool {
-	rest, ok := strings.CutPrefix(word, prefix)
-	return ok && len(rest) == 10 && !strings.ContainsAny(rest, "-_ ")
-}
+// sessionIDForm matches the id of a session, with or without the name of a node. Parts
+// of that name are shorter than the ten random characters at the end.
+var sessionIDForm = regexp.MustCompile(`^s-([a-z0-9]{1,8}-){0,4}[a-z0-9]{10}$`)
 
 // find returns the session with the given name among its own sessions, or with the
 // given id among all. It returns an ended session only if no live one has the
 // name, and nil if there is none.
 func (s *server) find(ctx context.Context, word string) (*api.Session, error) {
-	if isID(word, "s-") {
+	if sessionIDForm.MatchString(word) {
 		info, err := callMethod[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: word})
 		if err != nil {
 			return nil, err
@@ -132,7 +131,7 @@ func (s *server) findOrCreate(ctx context.Context, c *call, word string, tty boo
 	switch {
 	case err != nil:
 		return nil, err
-	case session == nil, session.State == api.StateTerminated && !isID(word, "s-"):
+	case session == nil, session.State == api.StateTerminated && !sessionIDForm.MatchString(word):
 		return s.create(ctx, c, word, tty)
 	case tty && session.TTY == nil:
 		return nil, api.Errorf(api.CodeInvalidParams, "session %q has no terminal", word).

@@ -38,6 +38,28 @@ func TestIsMine(t *testing.T) {
 	}
 }
 
+func TestSessionIDForm(t *testing.T) {
+	for word, want := range map[string]bool{
+		"s-0123456789":        true,
+		"s-n7-0123456789":     true,
+		"s-eu1-n7-0123456789": true,
+		"s-abcdefgh-01234567-abcdefgh-01234567-0123456789": true,
+		"s-a-b-c-d-e-0123456789":                           false,
+		"s-abcdefghi-0123456789":                           false,
+		"s--0123456789":                                    false,
+		"s-build":                                          false,
+		"s-eu1-n7":                                         false,
+		"s-my tests of":                                    false,
+		"e-0123456789":                                     false,
+		"st-0123456789":                                    false,
+		"main":                                             false,
+	} {
+		if got := sessionIDForm.MatchString(word); got != want {
+			t.Errorf("%q: %t", word, got)
+		}
+	}
+}
+
 // A scope can be any directory, and two scopes never share a tag.
 func TestTagOfScope(t *testing.T) {
 	for scope, want := range map[string]string{

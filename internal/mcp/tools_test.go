@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
@@ -344,4 +345,20 @@ func TestOutputPastItsQuota(t *testing.T) {
 	r.contains(r.ask("output", args{"exec": got.exec(), "from": cut["from"]}).text, "line ")
 	r.contains(r.ask("output", args{"exec": got.exec(), "from": 700_000}).text, "were dropped")
 	r.contains(r.ask("output", args{"exec": got.exec(), "search": "^line (1|1000000)$"}).text, "line 1\n", "line 1000000", "2 lines match")
+}
+
+// A session of a named node is found by its id, also after it ended.
+func TestSessionOfANode(t *testing.T) {
+	r := newRig(t, rigOptions{transport: overStdio, daemon: startDaemon(t, "--node", "eu1-n7")})
+	made, err := r.direct().CreateSession(t.Context(), api.SessionCreateParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.ask("run", args{"command": "echo at home", "session": made.SessionID})
+	r.contains(got.text, "at home")
+	r.contains(r.ask("output", args{"exec": got.exec()}).text, "at home")
+	r.ask("stop", args{"session": made.SessionID})
+	if got := r.call("run", args{"command": "echo again", "session": made.SessionID}); !got.failed {
+		t.Errorf("a session with the id of an ended one was created: %s", got.text)
+	}
 }

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/exec"
@@ -159,6 +162,65 @@ func TestSharedSlot(t *testing.T) {
 	for _, f := range live {
 		if bad := errors.Is(f.bad, holder.ErrShared); bad != (f.id != "s-3") {
 			t.Errorf("%s: %v", f.id, f.bad)
+		}
+	}
+}
+
+// TestOtherNode: sessions keep their ids when the name of the node changes, and new
+// ids have the new name.
+func TestOtherNode(t *testing.T) {
+	l := endedSessions(t, 1) // made without a name
+	form := func(kind, id, node string) {
+		t.Helper()
+		if pattern := `^` + kind + `-` + node + `[0-9a-v]{10}$`; !regexp.MustCompile(pattern).MatchString(id) {
+			t.Errorf("id %q is not of the form %s", id, pattern)
+		}
+	}
+	var sessions, execs []string
+	for _, node := range []string{"eu1-n7", "abcdefgh-01234567-abcdefgh-01234567", ""} {
+		p := newPool(t, Config{Node: node, Ledger: l})
+		p.Adopt(nil)(func() {})
+		known := append([]string{"s-0000000000"}, sessions...)
+		list, err := p.List(t.Context(), api.SessionListParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, s := range list.Sessions {
+			got = append(got, s.SessionID)
+		}
+		if diff := cmp.Diff(known, got); diff != "" {
+			t.Errorf("node %q: %s", node, diff)
+		}
+		for _, id := range append([]string{"e-0000000000"}, execs...) {
+			if _, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: id}); err != nil {
+				t.Errorf("node %q: %s: %v", node, id, err)
+			}
+		}
+		if node != "" {
+			node += "-"
+		}
+		for _, params := range []api.SessionCreateParams{{}, {Argv: []string{"cat"}}} {
+			s := create(t, p, params)
+			form("s", s.SessionID, node)
+			sessions = append(sessions, s.SessionID)
+			if params.Argv == nil {
+				sh(t, p, s, "true")
+			}
+			list, err := p.ExecList(t.Context(), api.SessionParams{SessionID: s.SessionID})
+			if err != nil || len(list.Execs) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			form("e", list.Execs[0].ExecID, node)
+			execs = append(execs, list.Execs[0].ExecID)
+			stream, _, err := p.Watch(t.Context(), api.SessionWatchParams{SessionID: s.SessionID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			form("st", stream.StreamID, "")
+			if _, err := p.Destroy(t.Context(), api.SessionDestroyParams{SessionID: s.SessionID, Force: true}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 
 // Config configures a Pool. Zero values stand for the defaults.
 type Config struct {
+	// Node is put into the ids of new sessions and execs. Sessions that were adopted
+	// keep theirs. Default: ids have no name of a node.
+	Node string
 	// MaxSessions bounds the live sessions. Default 10,000: what one node is built
 	// and tested for.
 	MaxSessions int

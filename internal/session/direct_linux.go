@@ -23,7 +23,7 @@ func (s *Session) startDirect() error {
 	if err != nil {
 		return err
 	}
-	e := exec.New(s.shared.execEnv, exec.Spec{ID: newID("e-"), SessionID: s.id, Timeout: s.timeout, Terminal: s.term})
+	e := exec.New(s.shared.execEnv, exec.Spec{ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Timeout: s.timeout, Terminal: s.term})
 	e.SetNumber(1, 0)
 	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd}
 	if err := e.OpenFiles(&spec); err != nil {

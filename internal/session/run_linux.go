@@ -186,7 +186,7 @@ func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, err
 		}
 	}
 	spec := exec.Spec{
-		ID: newID("e-"), SessionID: s.id, Key: params.Key, Label: params.Label, Merge: params.Merge,
+		ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Key: params.Key, Label: params.Label, Merge: params.Merge,
 		Command: shell.Command{Text: params.Command, Env: env, Dir: dir},
 		Timeout: s.timeout, IdleTimeout: time.Duration(params.IdleTimeoutMS) * time.Millisecond,
 		Streaming: how == streaming, Terminal: s.term,

@@ -29,7 +29,7 @@ func newSession(shared *shared, number int64, params api.SessionCreateParams, ow
 	}
 	now := time.Now()
 	s := &Session{
-		shared: shared, id: newID(sessionIDPrefix), number: number, owner: owner, state: api.StateCreating, created: now, active: now,
+		shared: shared, id: newNodeID(sessionIDPrefix, shared.cfg.Node), number: number, owner: owner, state: api.StateCreating, created: now, active: now,
 		timeout:   shared.cfg.DefaultTimeout,
 		idleTTL:   shared.cfg.IdleTTL,
 		destroyed: make(chan struct{}),

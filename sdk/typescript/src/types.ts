@@ -244,7 +244,7 @@ export interface Terminated {
  * variables are never returned, only their names.
  */
 export interface Session {
-  /** `s-` and ten letters and digits */
+  /** its id: `s-` and ten letters and digits; with the setting `node`, `s-NODE-` and the ten */
   session_id: string;
   /** as given */
   name?: string;
@@ -375,7 +375,7 @@ export interface Usage {
  * exec.list.
  */
 export interface ExecResult {
-  /** `e-` and ten letters and digits */
+  /** its id: `e-` and ten letters and digits; with the setting `node`, `e-NODE-` and the ten */
   exec_id: string;
   /** its session */
   session_id: string;

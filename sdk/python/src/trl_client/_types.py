@@ -241,7 +241,7 @@ class Terminated(_TerminatedRequired, total=False):
 
 
 class _SessionRequired(TypedDict):
-    #: `s-` and ten letters and digits
+    #: its id: `s-` and ten letters and digits; with the setting `node`, `s-NODE-` and the ten
     session_id: str
     #: `host`
     runtime: str
@@ -376,7 +376,7 @@ class Usage(_UsageRequired, total=False):
 
 
 class _ExecResultRequired(TypedDict):
-    #: `e-` and ten letters and digits
+    #: its id: `e-` and ten letters and digits; with the setting `node`, `e-NODE-` and the ten
     exec_id: str
     #: its session
     session_id: str

@@ -79,6 +79,10 @@ var imports = []importRule{
 		why: "typing errors are the same in any kind of name",
 	},
 	{
+		about: "internal/units", only: []string{}, bare: true,
+		why: "a duration reads the same wherever it is shown",
+	},
+	{
 		about: "internal/printable", only: []string{}, bare: true,
 		why: "whether a character is visible does not depend on where it is shown",
 	},
@@ -145,8 +149,12 @@ var imports = []importRule{
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/vt"},
-		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, vt to show screens, and makes recordings and pictures itself",
+		about: "internal/console", only: []string{"api", "client", "internal/printable", "internal/units", "internal/vt"}, without: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
+	},
+	{
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
+		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{
 		about: "packaging/dist", only: []string{}, bare: true,
@@ -181,8 +189,8 @@ var importers = []importerRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal"},
-		why: "a session owns its screen; the command line paints one, pictures need character widths, and mcp removes escapes from output",
+		about: "internal/vt", from: []string{"internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal"},
+		why: "a session owns its screen; the console paints one, pictures need character widths, and mcp removes escapes from output",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},
@@ -231,6 +239,10 @@ var importers = []importerRule{
 	{
 		about: "internal/doctor", from: []string{"internal/cli"},
 		why: "a person runs the doctor; a daemon does not check itself",
+	},
+	{
+		about: "internal/console", from: []string{"internal/cli"},
+		why: "a person attaches and opens a prompt with a command",
 	},
 	{
 		about: "internal/cli", from: []string{"cmd/trl"},

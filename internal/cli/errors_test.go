@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/console"
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
@@ -32,5 +35,23 @@ func TestHintsAboutSockets(t *testing.T) {
 	}
 	if serveError(nil) != nil {
 		t.Error("serveError(nil) is not nil")
+	}
+}
+
+// A signal that ends the console is an exit status, and a session that is not
+// suited for it is an error of this program, without a code.
+func TestConsoleErrors(t *testing.T) {
+	if got := consoleError(console.SignalError{Signal: syscall.SIGHUP}); !errors.Is(got, exitStatus(129)) {
+		t.Errorf("SIGHUP: %v", got)
+	}
+	unsuitable := api.Errorf(api.CodeInvalidRequest, "no terminal")
+	if got := consoleError(&console.SessionError{Err: unsuitable}); !errors.Is(got, localError{unsuitable}) {
+		t.Errorf("a session without a terminal: %v", got)
+	}
+	if got := consoleError(unsuitable); !errors.Is(got, unsuitable) {
+		t.Errorf("an error of the daemon: %v", got)
+	}
+	if consoleError(nil) != nil {
+		t.Error("consoleError(nil) is not nil")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 func (a *app) execCommand() *cobra.Command {
@@ -33,8 +34,8 @@ func (a *app) execListCommand() *cobra.Command {
 func (a *app) showExecs(list *api.ExecListResult) error {
 	t := newTable(a.stdout, "ID", "STATUS", "STARTED", "TOOK", "STDOUT", "STDERR", "CWD", "LABEL")
 	for _, e := range list.Execs {
-		t.row(e.ExecID, outcomeText(&e), e.StartedAt.Local().Format(time.DateTime), formatMilliseconds(e.DurationMS),
-			formatSize(e.StdoutBytes), formatSize(e.StderrBytes), e.Cwd, e.Label)
+		t.row(e.ExecID, outcomeText(&e), e.StartedAt.Local().Format(time.DateTime), units.Milliseconds(e.DurationMS),
+			units.Size(e.StdoutBytes), units.Size(e.StderrBytes), e.Cwd, e.Label)
 	}
 	return t.flush()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 func (a *app) infoCommand() *cobra.Command {
@@ -59,13 +60,13 @@ func (a *app) statsCommand() *cobra.Command {
 func (a *app) showStats(stats *api.SystemStats) error {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.stdout)
-	t.row("up", formatMilliseconds(stats.UptimeMS))
+	t.row("up", units.Milliseconds(stats.UptimeMS))
 	t.row("sessions", fmt.Sprintf("%d idle, %d running, %d ended and kept, %d in total",
 		stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], stats.Sessions[api.StateTerminated], stats.SessionsTotal))
 	t.row("commands", fmt.Sprintf("%d running, %d kept, %d in total", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
 	t.row("output", fmt.Sprintf("%s captured; %s held in memory, %s on disk",
-		formatSize(stats.BytesCaptured), formatSize(stats.JournalMemory), formatSize(stats.JournalSpilled)))
-	t.row("memory", formatSize(stats.Memory))
+		units.Size(stats.BytesCaptured), units.Size(stats.JournalMemory), units.Size(stats.JournalSpilled)))
+	t.row("memory", units.Size(stats.Memory))
 	t.row("files", count(int64(stats.FDs)))
 	t.row("goroutines", count(int64(stats.Goroutines)))
 	t.row("orphans", count(stats.Orphans))

@@ -2,13 +2,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/terminal-runtime/trl/internal/console"
 	"github.com/terminal-runtime/trl/internal/tour"
 )
 
@@ -35,23 +36,23 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 		return err
 	}
 	o := tour.Options{Program: program, Out: a.stdout, Styled: a.styled(), Next: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
-	signals := make(chan os.Signal, 4)
+	var asked <-chan os.Signal // to exit
 	if yes {
+		signals := make(chan os.Signal, 4)
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		asked = signals
 	} else {
-		person, err := a.newLocalTerminal()
+		steps, err := a.steps()
 		if err != nil {
 			return usage("the tour waits for keys, but %v; `trl quickstart --yes` does not ask", err)
 		}
-		defer person.close()
-		defer person.restoreOnPanic()
-		person.makeCooked()
-		signals, o.Next = person.signals, person.awaitEnter
+		defer steps.Close()
+		asked, o.Next = steps.Signals(), steps.AwaitEnter
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		sig := <-signals
+		sig := <-asked
 		cancel(exitStatus(statusSignal + int(sig.(syscall.Signal))))
 	}()
 	err = tour.Run(ctx, o)
@@ -61,36 +62,16 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 	return err
 }
 
+// steps takes over the user's terminal.
+func (a *app) steps() (*console.Steps, error) {
+	in, out, ok := a.terminal()
+	if !ok {
+		return nil, errors.New("stdin and stdout are not a terminal")
+	}
+	return console.NewSteps(in, out)
+}
+
 // styled reports whether output may contain colours and styles.
 func (a *app) styled() bool {
 	return isTerminal(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// awaitEnter waits for a key: Enter or space returns true; q, ctrl-c or ctrl-d
-// returns false.
-func (t *localTerminal) awaitEnter(ctx context.Context) (bool, error) {
-	fmt.Fprint(t.out, "\n[Enter continues, q quits] ")
-	defer fmt.Fprintln(t.out)
-	defer t.makeCooked()
-	if err := t.makeRaw(); err != nil {
-		return false, err
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case keys, ok := <-t.keys:
-			if !ok {
-				return false, nil
-			}
-			for _, key := range keys {
-				switch key {
-				case '\r', '\n', ' ':
-					return true, nil
-				case 'q', 'Q', 'C' - '@', 'D' - '@': // ctrl-c, ctrl-d
-					return false, nil
-				}
-			}
-		}
-	}
 }

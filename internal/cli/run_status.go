@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 // commandStatus returns the exit status for a command's result.
@@ -53,7 +54,7 @@ func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 	say := func(format string, args ...any) { tell(fmt.Sprintf(format, args...)) }
 	switch {
 	case e.TimedOut:
-		say("the command timed out after %s", formatMilliseconds(e.DurationMS))
+		say("the command timed out after %s", units.Milliseconds(e.DurationMS))
 	case e.Cancelled && !to.cancelledByUser:
 		say("the command was cancelled")
 	case e.Outcome == api.OutcomeShellDied:

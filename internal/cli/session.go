@@ -16,6 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/shell"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 func (a *app) sessionCommand() *cobra.Command {
@@ -199,7 +200,7 @@ func (a *app) showSessions(sessions []api.Session, quiet bool, now time.Time) er
 	for _, s := range sessions {
 		idle := ""
 		if s.State == api.StateIdle {
-			idle = formatDuration(now.Sub(s.LastActivityAt.Time))
+			idle = units.Duration(now.Sub(s.LastActivityAt.Time))
 		}
 		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), idle, s.Owner, s.Cwd)
 	}
@@ -263,14 +264,14 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	}
 	field("variables", strings.Join(s.EnvKeys, ", "))
 	if s.TimeoutMS > 0 {
-		field("timeout", formatMilliseconds(s.TimeoutMS))
+		field("timeout", units.Milliseconds(s.TimeoutMS))
 	}
 	if s.IdleTTLMS > 0 {
-		field("idle ttl", formatMilliseconds(s.IdleTTLMS))
+		field("idle ttl", units.Milliseconds(s.IdleTTLMS))
 	}
 	field("commands", strconv.FormatInt(s.ExecCount, 10))
 	if s.Exec != nil {
-		field("running", s.Exec.ExecID+" for "+formatMilliseconds(s.Exec.DurationMS))
+		field("running", s.Exec.ExecID+" for "+units.Milliseconds(s.Exec.DurationMS))
 	}
 	if s.LastExec != nil {
 		field("last", s.LastExec.ExecID+", "+outcomeText(s.LastExec))
@@ -298,7 +299,7 @@ func (a *app) showProcesses(processes []api.Process) error {
 		if of == "" {
 			of = p.ExecID
 		}
-		t.row(strconv.Itoa(p.PID), strconv.Itoa(p.PPID), formatMilliseconds(p.AgeMS), formatSize(p.RSSBytes), of, p.Command)
+		t.row(strconv.Itoa(p.PID), strconv.Itoa(p.PPID), units.Milliseconds(p.AgeMS), units.Size(p.RSSBytes), of, p.Command)
 	}
 	return t.flush()
 }

@@ -43,42 +43,6 @@ func (t *table) row(cells ...string) {
 
 func (t *table) flush() error { return t.w.Flush() }
 
-// formatDuration formats a duration for people: two units at most.
-func formatDuration(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	default:
-		return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-	}
-}
-
-// formatMilliseconds formats a duration given in milliseconds.
-func formatMilliseconds(n int64) string { return formatDuration(time.Duration(n) * time.Millisecond) }
-
-// formatSize formats a number of bytes as one word, because scripts split the
-// tables into columns.
-func formatSize(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%dB", n)
-	}
-	value, unit := float64(n)/(1<<10), 0
-	for ; value >= 1<<10 && unit < 3; unit++ {
-		value /= 1 << 10
-	}
-	return fmt.Sprintf("%.1f%ciB", value, "KMGT"[unit])
-}
-
 // firstSetFlag returns the first of the flags that is set on the command line,
 // or "".
 func firstSetFlag(cmd *cobra.Command, names ...string) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 // tokenCommand works on the token file directly: whoever may write it needs no
@@ -105,7 +106,7 @@ func lifetime(t access.Token, now time.Time) string {
 	case t.Expired(now):
 		return "expired"
 	default:
-		return "expires in " + formatDuration(t.Expires.Sub(now).Round(time.Second))
+		return "expires in " + units.Duration(t.Expires.Sub(now).Round(time.Second))
 	}
 }
 

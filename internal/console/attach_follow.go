@@ -1,9 +1,8 @@
-package cli
+package console
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -19,26 +18,6 @@ type follower struct {
 	// notify receives the session's state: first an info, then events. It is
 	// called from one goroutine.
 	notify func(*api.SessionInfo, *api.SessionEvent)
-}
-
-// sessionEnded is the error that following returns when the session ends.
-type sessionEnded struct{ terminated *api.Terminated }
-
-func (e *sessionEnded) Error() string {
-	w := e.terminated
-	switch {
-	case w == nil:
-		return "has ended"
-	case w.Signal != "":
-		return "has ended: its command was killed by " + visible(w.Signal)
-	case w.ExitCode != nil:
-		return fmt.Sprintf("has ended: its command exited with status %d", *w.ExitCode)
-	case w.Reason == api.ReasonIdle:
-		return "has ended: it was idle for too long"
-	case w.Reason == api.ReasonShutdown:
-		return "has ended: the daemon was stopped"
-	}
-	return "has ended"
 }
 
 // The display is out of date and must be fetched again.
@@ -72,23 +51,6 @@ func (f *follower) run(ctx context.Context) error {
 		if !pause(ctx, reconnectInterval) {
 			return ctx.Err()
 		}
-	}
-}
-
-// unreachable reports whether err means only that the daemon can't be reached
-// now.
-func unreachable(err error) bool {
-	return errors.Is(err, client.ErrClosed) || errors.Is(err, client.ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -235,6 +197,10 @@ func (f *follower) followOutput(ctx context.Context, at *api.SessionScreenResult
 		}
 	}
 }
+
+// pollWait is how long one request for more output waits at the daemon. Longer
+// gains nothing: an empty answer is a few hundred bytes.
+const pollWait = 30_000 // ms
 
 // refetchInterval is how often the screen is fetched when its next output can't
 // be streamed.

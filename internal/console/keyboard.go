@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/printable"
 )
 
 const (
@@ -25,12 +25,23 @@ const (
 	// maxQueuedInput is how much input is queued for a program that does not
 	// read: a large paste. Input beyond it is rejected.
 	maxQueuedInput = 4 << 20
+	// inputChunkBytes is how much input goes into one call: few calls for a
+	// paste, and little memory on both sides.
+	inputChunkBytes = 256 << 10
 )
+
+// keyboardClient is the part of a client that a keyboard needs.
+type keyboardClient interface {
+	Hold(context.Context, api.SessionHoldParams) (*api.SessionHoldResult, error)
+	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
+	ResizeSession(context.Context, api.SessionResizeParams) (*api.SessionResizeResult, error)
+	Input(context.Context, api.ExecInputParams) (*api.ExecInputResult, error)
+}
 
 // keyboard is this program's access to a session's keyboard: the lease, if it
 // has one, and the input to send. It is safe for concurrent use.
 type keyboard struct {
-	client         *client.Client
+	client         keyboardClient
 	session        string
 	holder         string // the name that other clients see
 	answersQueries bool   // the local terminal answers queries itself
@@ -67,10 +78,10 @@ func leaseHolder(err error) (by string, held bool) {
 		return "", false
 	}
 	by, _ = refused.Details["holder"].(string)
-	return visible(by), true
+	return printable.Text(by), true
 }
 
-func newKeyboard(c *client.Client, session string) *keyboard {
+func newKeyboard(c keyboardClient, session string) *keyboard {
 	return &keyboard{
 		client: c, session: session, holder: holderName(), onError: func(error) {},
 		sendReady: make(chan struct{}, 1), renewReady: make(chan struct{}, 1),
@@ -94,7 +105,7 @@ func holderName() string {
 	if tty, err := os.Readlink("/proc/self/fd/0"); err == nil && strings.HasPrefix(tty, "/dev/pts/") {
 		where = "pts/" + filepath.Base(tty)
 	}
-	return fmt.Sprintf("%.*s@%.*s %s", room, visible(name), room, visible(host), where)
+	return fmt.Sprintf("%.*s@%.*s %s", room, printable.Text(name), room, printable.Text(host), where)
 }
 
 // run sends queued input and renews the lease until ctx is done.
@@ -122,13 +133,6 @@ func (k *keyboard) run(ctx context.Context, start func(func())) {
 			}
 		}
 	})
-}
-
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // take acquires the lease; with force it takes it from another client.

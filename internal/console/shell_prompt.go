@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bytes"
@@ -21,11 +21,6 @@ type prompt struct {
 	recent  []byte // the last bytes passed on, as many as a paste marker has
 	pasting bool   // the last bytes passed on are inside a paste
 }
-
-// errSignalled reports that a signal asked this program to exit.
-type errSignalled struct{ signal os.Signal }
-
-func (e errSignalled) Error() string { return e.signal.String() }
 
 func newPrompt(local *localTerminal) *prompt {
 	p := &prompt{local: local}
@@ -81,7 +76,7 @@ func (p *prompt) Read(b []byte) (int, error) {
 			p.pending = keys
 		case sig := <-p.local.signals:
 			if sig != os.Interrupt {
-				return 0, errSignalled{sig}
+				return 0, SignalError{sig}
 			}
 			p.pending = []byte{interruptKey}
 		case <-p.local.resized:
@@ -104,9 +99,6 @@ func (p *prompt) Read(b []byte) (int, error) {
 	p.trackPaste(b[:n])
 	return n, nil
 }
-
-// interruptKey is the byte that ctrl-c sends.
-const interruptKey = 3
 
 // trackPaste updates pasting after b was passed on.
 func (p *prompt) trackPaste(b []byte) {

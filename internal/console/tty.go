@@ -1,8 +1,9 @@
-package cli
+package console
 
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -42,14 +43,9 @@ type localTerminal struct {
 	closed        bool
 }
 
-// newLocalTerminal takes over the terminal at stdin and stdout, and starts to
+// newLocalTerminal takes over the terminal that in and out are, and starts to
 // read it. Other readers of the terminal lose keys.
-func (a *app) newLocalTerminal() (*localTerminal, error) {
-	in, isFile := a.stdin.(*os.File)
-	out, isFileToo := a.stdout.(*os.File)
-	if !isFile || !isFileToo || !isTerminal(in) || !isTerminal(out) {
-		return nil, errors.New("stdin and stdout are not a terminal")
-	}
+func newLocalTerminal(in, out *os.File) (*localTerminal, error) {
 	awake, left, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -173,7 +169,7 @@ func (t *localTerminal) write(b []byte) error {
 		return nil
 	}
 	if _, err := t.out.Write(b); err != nil {
-		return &writeError{err}
+		return fmt.Errorf("write the output: %w", err)
 	}
 	return nil
 }
@@ -211,5 +207,13 @@ func (t *localTerminal) close() {
 	}
 	if t.saved != nil {
 		_ = term.Restore(int(t.in.Fd()), t.saved) // as above
+	}
+}
+
+// notify leaves a value in c, which has room for one, without waiting.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

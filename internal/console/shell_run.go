@@ -1,11 +1,10 @@
-package cli
+package console
 
 import (
 	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"os"
 	"syscall"
 	"time"
@@ -238,7 +237,7 @@ func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 	if !l.tty {
 		keys = l.convertNewlines(keys)
 	}
-	before, _, detach := bytes.Cut(keys, []byte{byte(l.options.detach)})
+	before, _, detach := bytes.Cut(keys, []byte{byte(l.config.DetachKey)})
 	switch {
 	case l.queued && bytes.IndexByte(before, interruptKey) >= 0:
 		l.interrupt(ctx)
@@ -288,7 +287,7 @@ func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	_, _ = l.client.Cancel(ctx, api.ExecCancelParams{ExecID: l.exec})
-	return errSignalled{sig}
+	return SignalError{sig}
 }
 
 // resize adapts to the size of the local window.
@@ -338,15 +337,4 @@ func (l *shellLine) restoreTerminal() {
 	if l.mirror.Cursor().Column > 0 {
 		l.printLine("")
 	}
-}
-
-// recordResult records how a command ended and prints remarks. It returns
-// io.EOF if the command exited the shell.
-func (s *interactiveShell) recordResult(e *api.ExecResult, asked bool) error {
-	s.lastStatus, s.lastDuration = commandStatus(e), time.Duration(e.DurationMS)*time.Millisecond
-	remarks(e, remarkOptions{cancelledByUser: asked, verbose: true}, func(text string) { s.printLine("trl: %s", text) })
-	if e.Outcome == api.OutcomeShellExited {
-		return io.EOF
-	}
-	return nil
 }

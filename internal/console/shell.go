@@ -1,0 +1,174 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
+	"github.com/terminal-runtime/trl/internal/units"
+)
+
+// Shell reads command lines and runs each one in a session, until the user
+// leaves. It returns the exit status of the last command, a SessionError if the
+// session cannot be used, and a SignalError if a signal ended it.
+func Shell(ctx context.Context, config ShellConfig) (status int, err error) {
+	s := &interactiveShell{
+		config: &config, client: config.Client, session: config.Session, ownSession: config.Session == "", keyboardErrs: make(chan error, 1),
+	}
+	local, err := newLocalTerminal(config.Stdin, config.Stdout)
+	if err != nil {
+		return 0, err
+	}
+	defer local.close()
+	defer local.restoreOnPanic()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	exitIfDaemonSilent(ctx, &config.Config, local, terminalReset)
+	s.local, s.prompt = local, newPrompt(local)
+	if s.ownSession {
+		err = s.create(ctx)
+	} else {
+		err = s.inspect(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.keys = newKeyboard(config.Client, s.session)
+	s.keys.answersQueries = s.tty
+	s.keys.onError = func(err error) {
+		select {
+		case s.keyboardErrs <- err:
+		default: // the first is enough
+		}
+	}
+	s.keys.run(ctx, local.start)
+	err = s.loop(ctx)
+	s.keys.release()
+	local.close()
+	return s.finish(err)
+}
+
+// create creates the shell's own session.
+func (s *interactiveShell) create(ctx context.Context) error {
+	created, err := s.config.Create(ctx, s.local.size())
+	if err != nil {
+		return err
+	}
+	s.session, s.cwd, s.tty = created.SessionID, created.Cwd, true
+	return nil
+}
+
+// inspect checks that the named session can be used, and remembers where it is.
+func (s *interactiveShell) inspect(ctx context.Context) error {
+	info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session})
+	if err != nil {
+		return err
+	}
+	if info.State == api.StateTerminated {
+		return &SessionError{api.Errorf(api.CodeSessionTerminated, "session %s %s", printable.Text(s.session), (&sessionEnded{info.Terminated}).Error()).
+			WithHint("run `trl shell` for a new session")}
+	}
+	if len(info.Argv) > 0 {
+		return &SessionError{api.Errorf(api.CodeInvalidRequest, "session %s runs a single command, not a shell", printable.Text(s.session)).
+			WithHint("`trl attach %s` shows its terminal; `trl shell` creates a session with a shell", printable.Text(s.session))}
+	}
+	s.cwd, s.tty = info.Cwd, info.TTY != nil
+	return nil
+}
+
+// loop runs lines until the user leaves.
+func (s *interactiveShell) loop(ctx context.Context) error {
+	for {
+		s.refreshCwd(ctx)
+		line, err := s.prompt.line(s.promptText())
+		if err != nil {
+			s.printLine("")
+			return err
+		}
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		err = s.run(ctx, line)
+		if refused, ok := errors.AsType[*api.Error](err); ok && !fatal(refused) {
+			s.printLine("%s", strings.TrimSuffix(s.config.Describe(refused), "\n"))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fatal reports whether nothing more can be done in the session.
+func fatal(err *api.Error) bool {
+	switch err.Code {
+	case api.CodeSessionTerminated, api.CodeSessionNotFound, api.CodeShuttingDown, api.CodeUnauthorized:
+		return true
+	}
+	return false
+}
+
+// refreshCwd updates the session's directory, which other clients may have
+// changed.
+func (s *interactiveShell) refreshCwd(ctx context.Context) {
+	if info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session}); err == nil && info.Cwd != "" {
+		s.cwd = info.Cwd // the next command reports errors
+	}
+}
+
+// showDurationAfter is the shortest duration that the prompt shows.
+const showDurationAfter = time.Second
+
+// promptText returns the prompt: the session's directory, and the last
+// command's status and duration if they are of interest.
+func (s *interactiveShell) promptText() string {
+	var notes []string
+	if s.lastStatus != 0 {
+		notes = append(notes, fmt.Sprint(s.lastStatus))
+	}
+	if s.lastDuration > showDurationAfter {
+		notes = append(notes, units.Duration(s.lastDuration))
+	}
+	text := shortPath(s.cwd) + " $ "
+	if len(notes) > 0 {
+		text = "[" + strings.Join(notes, ", ") + "] " + text
+	}
+	return text
+}
+
+// shortPath abbreviates a directory for the prompt.
+func shortPath(dir string) string {
+	if home, err := os.UserHomeDir(); err == nil && home != "/" && home != "" {
+		if rest, ok := strings.CutPrefix(dir, home); ok && (rest == "" || rest[0] == '/') {
+			dir = "~" + rest
+		}
+	}
+	return printable.Text(dir)
+}
+
+// finish destroys the session if it was created for the shell, and reports what
+// is left.
+func (s *interactiveShell) finish(err error) (status int, _ error) {
+	if left, ok := errors.AsType[errLeftRunning](err); ok {
+		fmt.Fprintf(s.config.Stderr, "trl: %s keeps running in %s; ", left.exec, s.session)
+		if s.tty {
+			fmt.Fprintf(s.config.Stderr, "`trl attach --write %s` returns to it\n", s.session)
+		} else {
+			fmt.Fprintf(s.config.Stderr, "`trl exec output --follow %s` shows its output\n", left.exec)
+		}
+		return 0, nil
+	}
+	if s.ownSession {
+		s.config.Destroy(s.session)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return s.lastStatus, nil
+}

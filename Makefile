@@ -14,8 +14,8 @@ install: ## install it into GOBIN
 	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/trl
 
 # The packages whose tests neither start the binary nor drive shells.
-QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/cast ./internal/cli ./internal/console ./internal/contract \
-	./internal/drawing ./internal/freelist ./internal/journal ./internal/ledger ./internal/pty ./internal/service/... ./internal/spelling ./internal/units ./internal/vt
+QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/caller ./internal/cast ./internal/cli ./internal/console ./internal/contract \
+	./internal/drawing ./internal/freelist ./internal/front ./internal/journal ./internal/ledger ./internal/pty ./internal/route ./internal/service/... ./internal/spelling ./internal/units ./internal/vt
 
 quick: ## run the tests that most changes break, in less than half a minute
 	$(GO) test -short -timeout 2m -skip '^(TestMust|TestStories|TestTorture|TestImages)' $(QUICK)

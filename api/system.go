@@ -28,7 +28,7 @@ type SystemInfo struct {
 
 // ProcessSupport says how this daemon finds and kills processes.
 type ProcessSupport struct {
-	Tracking  string `json:"tracking"`         // "cgroup" or "tags" (process walk)
+	Tracking  string `json:"tracking"`         // "cgroup", "tags" (process walk) or "none" (no sessions here)
 	Cgroup    string `json:"cgroup,omitempty"` // parent of the session cgroups
 	Reason    string `json:"reason,omitempty"` // why not cgroup
 	Subreaper bool   `json:"subreaper"`

@@ -29,12 +29,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type runFunc func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 
-type fakeSessions struct {
-	service.Backend
+type fakeExecs struct {
+	service.Execs
 	run runFunc
 }
 
-func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+func (f fakeExecs) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 	arrival.MarkQueued(ctx)
 	return f.run(ctx, p)
 }
@@ -47,7 +47,7 @@ func (fakeSystem) Ping(context.Context) *api.PingResult {
 
 func tableWith(run runFunc) *service.Table {
 	return service.New(service.Config{
-		Sessions: fakeSessions{run: run}, System: fakeSystem{},
+		Execs: fakeExecs{run: run}, System: fakeSystem{},
 		UserName: func(int) (string, error) { return "tester", nil },
 	})
 }

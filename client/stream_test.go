@@ -21,7 +21,8 @@ import (
 
 // journal is a fake daemon with one exec that writes text.
 type journal struct {
-	service.Backend
+	service.Sessions
+	service.Execs
 	text string
 
 	mu       sync.Mutex
@@ -80,7 +81,7 @@ func (j *journal) Watch(context.Context, api.SessionWatchParams) (*api.SessionWa
 }
 
 func (j *journal) table() *service.Table {
-	return service.New(service.Config{Sessions: j, System: fakeSystem{}})
+	return service.New(service.Config{Sessions: j, Execs: j, System: fakeSystem{}})
 }
 
 func text(size int) string {

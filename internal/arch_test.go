@@ -132,9 +132,17 @@ var imports = []importRule{
 		why:     "the method table declares the interface it needs and does not depend on the transport of a request",
 	},
 	{
+		about: "internal/route", only: []string{"api", "internal/service"}, without: []string{"net", "net/http"},
+		why: "calls are routed as they are: a router knows neither sessions nor the transport of a request",
+	},
+	{
 		about: "internal/transport",
 		never: []string{"client", "internal/session", "internal/process", "internal/shell", "internal/journal", "internal/daemon", "internal/cli"},
 		why:   "transports make no decisions: the method table decides what a request does",
+	},
+	{
+		about: "internal/front", only: []string{"api", "internal/access", "internal/caller", "internal/mcp", "internal/service", "internal/transport"},
+		why: "what clients see of a daemon is the same on every system and in front of every place; a handler serves the requests",
 	},
 	{
 		about: "internal/doctor", only: []string{"api", "internal/access", "internal/process", "internal/shell", "internal/trust"},
@@ -145,7 +153,11 @@ var imports = []importRule{
 		why: "the tour uses TRL as any user does, including the start of its daemon",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/drawing", "internal/printable", "internal/spelling", "internal/vt"},
+		about: "internal/caller", only: []string{"api", "client"},
+		why: "what sits above the contract calls a daemon without knowing where it is; it does not link the method table",
+	},
+	{
+		about: "internal/mcp", only: []string{"api", "internal/caller", "internal/drawing", "internal/printable", "internal/spelling", "internal/vt"},
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
@@ -153,7 +165,7 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
 		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{
@@ -213,7 +225,7 @@ var importers = []importerRule{
 		why: "wired in one place; the service uses its own interface",
 	},
 	{
-		about: "internal/access", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/service", "internal/transport"},
+		about: "internal/access", from: []string{"internal/cli", "internal/doctor", "internal/front", "internal/service", "internal/transport"},
 		why: "used by the transports and the method table; the layers below serve authorized requests only",
 	},
 	{
@@ -221,11 +233,19 @@ var importers = []importerRule{
 		why: "used where a local path is opened; the command line explains its errors",
 	},
 	{
-		about: "internal/service", from: []string{"internal/daemon", "internal/transport"},
-		why: "a request becomes work only through a transport",
+		about: "internal/service", from: []string{"internal/daemon", "internal/front", "internal/route", "internal/transport"},
+		why: "a request becomes work only through a transport and the router",
 	},
 	{
-		about: "internal/transport", from: []string{"internal/daemon"},
+		about: "internal/route", from: []string{"internal/daemon"},
+		why: "the layers below do not know that there are several places",
+	},
+	{
+		about: "internal/transport", from: []string{"internal/daemon", "internal/front"},
+		why: "the daemon opens and keeps the listeners, and front serves them",
+	},
+	{
+		about: "internal/front", from: []string{"internal/daemon"},
 		why: "wired in one place",
 	},
 	{
@@ -233,8 +253,12 @@ var importers = []importerRule{
 		why: "the daemon is the top layer",
 	},
 	{
-		about: "internal/mcp", from: []string{"internal/cli", "internal/daemon"},
-		why: "the command line serves it on stdio, and the daemon over HTTP",
+		about: "internal/caller", from: []string{"internal/cli", "internal/front", "internal/mcp"},
+		why: "for what sits above the contract",
+	},
+	{
+		about: "internal/mcp", from: []string{"internal/cli", "internal/front"},
+		why: "the command line serves it on stdio, and the daemon's front over HTTP",
 	},
 	{
 		about: "internal/doctor", from: []string{"internal/cli"},
@@ -265,8 +289,8 @@ var importers = []importerRule{
 // libraries lists which directories may import a third-party module and its packages.
 var libraries = []importerRule{
 	{
-		about: "github.com/prometheus", from: []string{"internal/daemon"},
-		why: "other packages count in plain Go; only the daemon exports metrics",
+		about: "github.com/prometheus", from: []string{"internal/front"},
+		why: "other packages count in plain Go; only the daemon's front exports metrics",
 	},
 	{
 		about: "github.com/coder/websocket", from: []string{"client", "internal/transport"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/caller"
 	"github.com/terminal-runtime/trl/internal/mcp"
 )
 
@@ -79,7 +80,7 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 	serving, done := context.WithCancel(context.Background())
 	defer done()
 	context.AfterFunc(ctx, func() { a.exitIfDaemonSilent(serving, c, syscall.SIGTERM) })
-	cfg.Runtime = &persistentRuntime{app: a, client: c, start: starts}
+	cfg.Caller = &persistentCaller{Caller: caller.Client(c), app: a, start: starts}
 	return mcp.ServeStdio(ctx, cfg)
 }
 
@@ -147,44 +148,21 @@ func isPrivateDir(info os.FileInfo) bool {
 	return ok && info.IsDir() && info.Mode().Perm()&0o022 == 0 && int(owner.Uid) == os.Geteuid()
 }
 
-// persistentRuntime is a client that restarts the daemon after it has ended.
-type persistentRuntime struct {
-	app    *app
-	client *client.Client
-	start  bool
-}
-
-// Attach follows the output of an exec and calls fn for each chunk until fn
-// returns false.
-func (r *persistentRuntime) Attach(ctx context.Context, params api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
-	st, err := r.client.Attach(ctx, params)
-	if err != nil {
-		return err
-	}
-	defer st.Close()
-	for c, err := range st.Chunks() {
-		if err != nil {
-			return err
-		}
-		data, err := api.DecodeBytes(c.Data, c.Encoding)
-		if err != nil {
-			return err
-		}
-		if !fn(c, data) {
-			return nil
-		}
-	}
-	return nil
+// persistentCaller restarts the daemon after it has ended.
+type persistentCaller struct {
+	caller.Caller
+	app   *app
+	start bool
 }
 
 // Call calls a method. If there is no daemon it starts one and tries again.
-func (r *persistentRuntime) Call(ctx context.Context, method string, params, result any) error {
-	err := r.client.Call(ctx, method, params, result)
-	if !r.start || !errors.Is(err, client.ErrNoDaemon) {
+func (p *persistentCaller) Call(ctx context.Context, method string, params, result any) error {
+	err := p.Caller.Call(ctx, method, params, result)
+	if !p.start || !errors.Is(err, client.ErrNoDaemon) {
 		return err // with ErrNoDaemon the call was not sent, so it can be repeated
 	}
-	if err := r.app.ensureDaemon(ctx); err != nil {
+	if err := p.app.ensureDaemon(ctx); err != nil {
 		return err
 	}
-	return r.client.Call(ctx, method, params, result)
+	return p.Caller.Call(ctx, method, params, result)
 }

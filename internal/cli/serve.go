@@ -73,7 +73,7 @@ func (a *app) serveCommand() *cobra.Command {
 		switch {
 		case a.checkOnly:
 			return daemon.Check(cfg, opts)
-		case !stdio && !a.heldDaemon:
+		case !stdio && !a.heldDaemon && daemon.HasLocalPlace:
 			return a.becomeHolder(cfg)
 		default:
 			return serveError(daemon.Serve(ctx, cfg, opts))

@@ -54,6 +54,10 @@ func (a *app) detach(ctx context.Context, path string) error {
 
 // ensureDaemon starts a daemon with this user's settings.
 func (a *app) ensureDaemon(ctx context.Context) error {
+	if !daemon.HasLocalPlace { // it could not serve what it is started for
+		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no daemon is running, and one on this machine would have no sessions: they need Linux").
+			WithHint("connect to a daemon on a Linux machine with --address")}
+	}
 	path, err := a.socketPath()
 	if err != nil {
 		return err

@@ -36,12 +36,13 @@ const (
 // backend implements the methods that the table needs, but none of them works:
 // a call that reaches one panics and is answered with INTERNAL.
 type backend struct {
-	service.Backend
+	service.Sessions
+	service.Execs
 	service.System
 }
 
 func table() *service.Table {
-	return service.New(service.Config{Sessions: backend{}, System: backend{}})
+	return service.New(service.Config{Sessions: backend{}, Execs: backend{}, System: backend{}})
 }
 
 func file(t *testing.T, name string) []byte {

@@ -1,5 +1,9 @@
 // Package daemon assembles TRL: it reads the settings, wires the layers
-// together, listens, and shuts everything down in order.
+// together, listens, and shuts everything down in order. Package front serves the
+// listeners.
+//
+// Sessions run on Linux. Elsewhere Serve runs a daemon without a local place for
+// sessions: a front and a router, see placeless.go.
 //
 // # Order of shutdown
 //

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/front"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/transport"
 	"github.com/terminal-runtime/trl/internal/trust"
@@ -284,8 +285,10 @@ const checkLine = "trl-can-read %d %d %s\n"
 // Check writes to stdout that this program can take over the state of an earlier
 // daemon, or returns an error that says why not.
 func Check(cfg Config, opts Options) error {
-	if _, err := prepareWeb(cfg, false, newLogger(opts.Stderr, cfg, false)); err != nil {
-		return err
+	if cfg.HTTP != "" {
+		if _, err := front.PrepareHTTP(cfg.httpConfig(), newLogger(opts.Stderr, cfg, false)); err != nil {
+			return err
+		}
 	}
 	// The asking daemon passes a copy of its ledger as stdin; one of format 2 passes
 	// nothing.

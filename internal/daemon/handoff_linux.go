@@ -92,13 +92,7 @@ func (d *daemon) handOff(mode holder.ExitMode) error {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		web := make(chan struct{})
-		go func() {
-			defer close(web)
-			_ = d.web.shutdown(context.Background())
-		}()
-		_ = d.server.Shutdown(context.Background())
-		<-web
+		_ = d.front.Shutdown(context.Background())
 	}()
 	select {
 	case <-answered:

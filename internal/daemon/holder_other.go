@@ -2,12 +2,9 @@
 
 package daemon
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
-// BecomeHolder returns an error: the daemon runs on Linux only.
+// BecomeHolder returns an error: without sessions there is nothing to hold.
 func BecomeHolder(Config, []string, bool, *os.File) (int, error) {
-	return 1, errors.New("the daemon runs on Linux only")
+	return 1, errLinuxOnly
 }

@@ -217,27 +217,27 @@ func (d *daemon) dropWeb() error {
 // that port 0 stays the port that was found.
 func (d *daemon) listenWeb() error {
 	saved := d.persistedWeb()
-	if saved != nil && (d.web.address == nil || saved.address != d.cfg.HTTP) {
+	if saved != nil && (d.http == nil || saved.address != d.cfg.HTTP) {
 		if err := d.dropWeb(); err != nil {
 			return err
 		}
 		saved = nil
 	}
-	if d.web.address == nil {
+	if d.http == nil {
 		return nil
 	}
+	var l net.Listener
 	var err error
 	if saved != nil {
-		d.web.listener, err = d.adoptWeb(saved.slot)
+		l, err = d.adoptWeb(saved.slot)
 	} else {
-		d.web.listener, err = d.openWeb()
+		l, err = d.openWeb()
 	}
 	if err != nil {
 		return fmt.Errorf("http: %w", err)
 	}
-	if d.web.address.Port == 0 {
-		d.cfg.HTTP = d.web.listener.Addr().String() // as system.info shows it
-	}
+	d.webListener = l
+	d.cfg.HTTP = d.http.Use(l) // as system.info shows it
 	return nil
 }
 
@@ -255,7 +255,7 @@ func (d *daemon) openWeb() (net.Listener, error) {
 	l := d.inheritedWeb
 	if l == nil {
 		var err error
-		if l, err = net.ListenTCP("tcp", d.web.address); err != nil {
+		if l, err = d.http.Listen(); err != nil {
 			return nil, err
 		}
 	}

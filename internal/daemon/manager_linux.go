@@ -1,32 +1,26 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/front"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
 // This file is the interface to a service manager, such as systemd: its environment
-// variables, the sockets that it passes, and the status reports to it. Without a
-// service manager nothing here has an effect.
+// variables and the sockets that it passes; front.Manager reports the status to it.
+// Without a service manager nothing here has an effect.
 
-// The variables that a service manager sets for the process that it starts.
+// The variables that a service manager sets for the process that it starts, besides
+// front.ManagerVariables.
 const (
-	notifyVariable      = "NOTIFY_SOCKET"
-	watchdogVariable    = "WATCHDOG_USEC"
-	watchdogPIDVariable = "WATCHDOG_PID"
 	listenVariable      = "LISTEN_FDS"
 	listenPIDVariable   = "LISTEN_PID"
 	listenPIDFDVariable = "LISTEN_PIDFDID"
@@ -41,7 +35,7 @@ var listenVariables = []string{listenVariable, listenPIDVariable, listenPIDFDVar
 
 // managerVariables are all of them. Sessions must not get them: a program in a
 // session could talk to the manager in the daemon's name.
-var managerVariables = append([]string{notifyVariable, watchdogVariable, watchdogPIDVariable, storedFilesVariable}, listenVariables...)
+var managerVariables = slices.Concat(front.ManagerVariables(), []string{storedFilesVariable}, listenVariables)
 
 // passedFiles returns the descriptors that the service manager passed to this
 // process: none if LISTEN_PID is another process.
@@ -113,134 +107,11 @@ func sortSockets(fds []int) (sockets, error) {
 	return s, nil
 }
 
-// manager reports the daemon's status to the service manager that started the
-// holder, if there is one.
-type manager struct {
-	socket   *net.UnixAddr // nil: no reports
-	watchdog time.Duration // it restarts the service after such a silence; 0: never
-	holder   int           // pid of the process that it started
-	log      *slog.Logger
-}
-
-// newManager reads the service manager's variables and removes them from the
-// environment of this process, which sessions inherit. client is nil without a
-// holder.
-func newManager(env Environment, client *holder.Client, log *slog.Logger) *manager {
+// newManager returns the service manager of this daemon, and removes its variables
+// from the environment of this process, which sessions inherit.
+func newManager(env Environment, holder int, log *slog.Logger) *front.Manager {
 	for _, name := range managerVariables {
 		_ = os.Unsetenv(name) // it fails only for invalid names
 	}
-	m := &manager{log: log}
-	if client == nil {
-		return m // on stdio, only the client that started it matters
-	}
-	m.holder = client.Hello().PID
-	if path, ok := env.lookup(notifyVariable); ok && (path[0] == '/' || path[0] == '@') {
-		m.socket = &net.UnixAddr{Net: "unixgram", Name: path}
-	}
-	text, _ := env.lookup(watchdogVariable)
-	meant, given := env.lookup(watchdogPIDVariable)
-	if usec, err := strconv.ParseInt(text, 10, 64); err == nil && usec > 0 && (!given || meant == strconv.Itoa(m.holder)) {
-		m.watchdog = time.Duration(usec) * time.Microsecond
-	}
-	return m
-}
-
-// notifyTimeout bounds the wait for a manager that does not read.
-const notifyTimeout = time.Second
-
-// notify sends assignments to the service manager.
-func (m *manager) notify(assignments ...string) {
-	if m.socket == nil {
-		return
-	}
-	conn, err := net.DialUnix(m.socket.Net, nil, m.socket)
-	if err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(notifyTimeout))
-		_, err = conn.Write([]byte(strings.Join(assignments, "\n")))
-		_ = conn.Close()
-	}
-	if err != nil {
-		m.log.Warn("cannot notify the service manager", "error", err)
-	}
-}
-
-func (m *manager) ready(status string) {
-	m.notify("READY=1", "MAINPID="+strconv.Itoa(m.holder), "STATUS="+status, "WATCHDOG=1")
-}
-
-// starting restarts the watchdog interval for a daemon that takes over sessions.
-func (m *manager) starting() {
-	m.notify("STATUS=taking over the sessions of the previous daemon", "WATCHDOG=1")
-}
-
-func (m *manager) stopping() { m.notify("STOPPING=1", "STATUS=ending the sessions") }
-
-// statusInterval is how often the status is reported without a watchdog.
-const statusInterval = time.Minute
-
-// watch reports to the manager until stop is closed. query asks the daemon for its
-// status, through the same path as requests. If there is no answer in time, watch
-// calls abort: the holder keeps the sessions and starts another daemon, while the
-// manager could only end everything.
-func (m *manager) watch(stop <-chan struct{}, query func() (status string), abort func()) {
-	every := statusInterval
-	if m.watchdog > 0 {
-		every = m.watchdog / 2 // as sd_watchdog_enabled(3) advises
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for last := ""; ; {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
-		answer := make(chan string, 1)
-		go func() { answer <- query() }()
-		// The rest of the watchdog interval is for the next daemon to start.
-		late := time.NewTimer(every / 2)
-		select {
-		case status := <-answer:
-			if m.watchdog > 0 {
-				m.notify("WATCHDOG=1")
-			}
-			if status != last {
-				m.notify("STATUS=" + status)
-			}
-			last = status
-		case <-late.C:
-			if m.watchdog > 0 {
-				abort()
-				return
-			}
-		case <-stop:
-		}
-		late.Stop()
-	}
-}
-
-// notifyManager keeps the service manager informed while the daemon serves.
-func (d *daemon) notifyManager(stop context.Context) {
-	if d.manager.socket == nil {
-		return
-	}
-	d.manager.ready(d.status())
-	d.tasks.start("notify the service manager", func() {
-		d.manager.watch(stop.Done(), d.status, func() {
-			d.log.Error("the daemon hangs; aborting so that the holder starts another", "event", "hung")
-			_ = unix.Kill(os.Getpid(), unix.SIGABRT) // makes the runtime print all goroutines
-		})
-	})
-}
-
-// status returns a one-line status. It goes through the method table to the pool,
-// the journals and the holder, so an answer shows that all of them respond.
-func (d *daemon) status() string {
-	ctx := access.With(context.Background(), access.Actor{UID: os.Geteuid(), Transport: "watchdog", Scope: access.ScopeAdmin})
-	result, err := d.table.Call(ctx, api.MethodSystemStats, nil)
-	stats, ok := result.(*api.SystemStats)
-	if err != nil || !ok {
-		return "cannot count the sessions"
-	}
-	return fmt.Sprintf("%d sessions idle, %d running, on %s", stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], d.where())
+	return front.NewManager(env.lookup, holder, log) // on stdio, only the client that started it matters
 }

@@ -17,15 +17,20 @@ import (
 	"golang.org/x/term"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/front"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/process"
+	"github.com/terminal-runtime/trl/internal/route"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/session"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
+
+// HasLocalPlace says whether sessions run on this system.
+const HasLocalPlace = true
 
 // Prepare removes from this process what its sessions must not inherit. Call it
 // first, before any goroutine starts; it may re-execute the program.
@@ -46,22 +51,20 @@ type daemon struct {
 	driver      *shell.Driver
 	store       *journal.Store
 	pool        *session.Pool
-	server      *transport.Server
-	web         web // zero unless HTTP is configured
-	table       *service.Table
-	manager     *manager
+	http        *front.HTTP  // nil unless HTTP is configured
+	webListener net.Listener // nil unless HTTP is served
+	front       *front.Front
+	manager     *front.Manager
 	passed      sockets // from the service manager, not yet used
 	// inheritedWeb is the HTTP listener that was passed to this daemon, as opposed
 	// to an earlier one.
 	inheritedWeb net.Listener
 
-	draining     atomic.Bool          // shutting down
 	upgrading    atomic.Bool          // checking the program at our path
 	exitRequests chan holder.ExitMode // exits that keep the sessions; buffered for one
 
 	cleaner *holder.DaemonCleaner // on stdio
 
-	ended  chan error    // result of a server that stopped by itself; buffered for each transport
 	closed chan struct{} // closed when everything else is
 }
 
@@ -72,7 +75,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	d := &daemon{
 		cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal),
 		exitRequests: make(chan holder.ExitMode, 1), passed: sockets{-1, -1},
-		ended: make(chan error, 2), closed: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
 	for _, name := range opts.Environment.unknownVariables() {
 		d.log.Warn("unknown setting in the environment", "variable", name)
@@ -91,9 +94,9 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 	}
-	d.manager = newManager(opts.Environment, d.holder, d.log)
+	d.manager = newManager(opts.Environment, d.holderPID(), d.log)
 	if !logsText(cfg, terminal) {
-		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.manager.holder, "again", d.isRestart())
+		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.holderPID(), "again", d.isRestart())
 	}
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
@@ -108,8 +111,8 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		return err
 	}
 	d.announce(terminal)
-	d.serve(ctx)
-	d.notifyManager(stop)
+	d.front.Serve(ctx)
+	d.front.Notify(d.manager, stop.Done())
 
 	var failed error
 	select {
@@ -119,7 +122,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		return d.handOff(mode)
 	case <-d.holderGone():
 		failed = d.onHolderDeath(stop)
-	case failed = <-d.ended:
+	case failed = <-d.front.Ended():
 		d.log.Info("shutting down", "event", "stopping", "reason", "serving has ended")
 	}
 	if d.opts.Stdio {
@@ -127,7 +130,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		cut, done = context.WithTimeout(cut, stdioGrace)
 		defer done()
 	}
-	d.manager.stopping()
+	d.manager.Stopping()
 	err := errors.Join(failed, d.close(cut))
 	if err == nil {
 		d.log.Info("stopped", "event", "stopped")
@@ -181,10 +184,12 @@ func (d *daemon) open() error {
 	if err := d.inheritWeb(); err != nil {
 		return err
 	}
-	if d.web, err = prepareWeb(d.cfg, d.opts.Stdio, d.log); err != nil && !d.isRestart() {
-		return err
+	var webFailed error
+	if servesHTTP(&d.cfg, d.opts.Stdio, d.log) {
+		if d.http, webFailed = front.PrepareHTTP(d.cfg.httpConfig(), d.log); webFailed != nil && !d.isRestart() {
+			return webFailed
+		}
 	}
-	webFailed := err
 	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log, Holder: d.holder})
 	if err != nil {
 		return err
@@ -236,7 +241,7 @@ func (d *daemon) open() error {
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
 		InputBuffer:      d.cfg.InputBuffer,
 		Log:              d.log,
-		Observer:         d.web.sessionObserver(),
+		Observer:         d.sessionObserver(),
 		Keeper:           keep,
 		Ledger:           d.ledger,
 		EndUnreadable:    d.cfg.Unreadable == UnreadableEnd,
@@ -250,12 +255,40 @@ func (d *daemon) open() error {
 		}
 		// Keeping the sessions is more important than HTTP.
 		d.log.Error("HTTP is not served until the next restart", "error", err)
-		d.web = web{metrics: d.web.metrics}
 	}
-	d.table = service.New(service.Config{Sessions: d.pool, System: newSystem(d), Log: d.log, Observe: d.web.requestObserver()})
-	d.server = transport.NewServer(transport.Config{Handler: d.table, MaxRequestBytes: int(d.cfg.MaxRequestBytes), Log: d.log})
-	d.connectWeb()
+	table := service.New(service.Config{Sessions: d.pool, Execs: d.pool, System: newSystem(d), Log: d.log, Observe: requestObserver(d.http)})
+	d.front = front.New(front.Config{
+		Handler: route.New(route.Config{Local: table}), Version: d.opts.Version, Log: d.log,
+		Socket: d.listener, Path: d.cfg.Socket, Stdin: d.opts.Stdin, Stdout: d.opts.Stdout,
+		HTTP: d.http, State: d.state, MaxRequestBytes: d.cfg.MaxRequestBytes, Go: d.tasks.start,
+	})
 	return d.writeLockInfo()
+}
+
+// sessionObserver returns the metrics' observer; nil without HTTP, where nothing
+// could read them.
+func (d *daemon) sessionObserver() session.Observer {
+	if d.http == nil {
+		return nil
+	}
+	return d.http.Metrics()
+}
+
+// state returns what the metrics show of the sessions.
+func (d *daemon) state() front.State {
+	store := d.store.Stats()
+	return front.State{
+		Sessions:      d.pool.Stats().SessionsByState,
+		CapturedBytes: store.CapturedBytes, MemoryBytes: store.MemoryBytes, SpilledBytes: store.SpilledBytes,
+	}
+}
+
+// holderPID returns the process id of the holder; 0 without a holder.
+func (d *daemon) holderPID() int {
+	if d.holder == nil {
+		return 0
+	}
+	return d.holder.Hello().PID
 }
 
 // writeLockInfo writes to the lock which process holds the sessions.
@@ -277,7 +310,7 @@ func (d *daemon) writeLockInfo() error {
 // adopt takes over the sessions of an earlier daemon.
 func (d *daemon) adopt() {
 	began := time.Now()
-	d.manager.starting()
+	d.manager.Starting()
 	resume := d.pool.Adopt(d.holder.Hello().Slots,
 		holder.Claim{Owner: "driver", Slots: d.driver.Slots()}, holder.Claim{Owner: "listener", Slots: d.listenSlots[:]})
 	unclaimed := d.unclaimedSlots() // before the sessions run and reuse their slots
@@ -453,54 +486,17 @@ func (d *daemon) openDriver(keep holder.Keeper) (err error) {
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// lockKeepingListener stops accepting when it is closed, but keeps the path and the
-// lock of the socket, which are removed last.
-type lockKeepingListener struct{ *transport.UnixListener }
-
-func (l lockKeepingListener) Close() error { return l.UnixListener.UnixListener.Close() }
-
-// serve starts the servers. A server that stops before the shutdown sends its
-// result to ended.
-func (d *daemon) serve(ctx context.Context) {
-	// The shutdown ends the requests, in its order; this context does not.
-	ctx = context.WithoutCancel(ctx)
-	d.tasks.start("serve", func() {
-		if d.opts.Stdio {
-			d.ended <- d.serveStdio(ctx)
-			return
-		}
-		d.ended <- unlessClosed(d.server.Serve(ctx, lockKeepingListener{d.listener}))
-	})
-	if d.web.server != nil {
-		d.tasks.start("serve HTTP", func() {
-			d.ended <- unlessClosed(d.web.server.Serve(ctx, d.web.listener))
-		})
-	}
-}
-
-// where describes the addresses that the daemon serves on.
-func (d *daemon) where() string {
-	where := "stdin and stdout"
-	if !d.opts.Stdio {
-		where = d.cfg.Socket
-	}
-	if d.web.listener != nil {
-		where += " and " + d.web.url()
-	}
-	return where
-}
-
 // announce reports where the daemon serves and how it tracks processes: as a line
 // of text if the log is text, otherwise as a log record.
 func (d *daemon) announce(terminal bool) {
-	where := d.where()
+	where := d.front.Where()
 	support := d.host.Support()
 	if !d.opts.Stdio && d.cfg.DefaultTimeoutMS == 0 && d.cfg.IdleTTLMS == 0 {
 		d.log.Info("neither idle_ttl_ms nor default_timeout_ms is set: forgotten sessions and commands run until the daemon stops",
 			"event", "no_time_limits")
 	}
 	if !logsText(d.cfg, terminal) {
-		d.log.Info("serving", "event", "ready", "on", where, "pid", os.Getpid(), "holder", d.manager.holder, "cgroup", support.Cgroup, "no_cgroup_because", support.Reason,
+		d.log.Info("serving", "event", "ready", "on", where, "pid", os.Getpid(), "holder", d.holderPID(), "cgroup", support.Cgroup, "no_cgroup_because", support.Reason,
 			"version", d.opts.Version, "config_file", d.cfg.File)
 		return
 	}
@@ -511,19 +507,8 @@ func (d *daemon) announce(terminal bool) {
 	fmt.Fprintf(d.opts.Stderr, "trl: serving on %s; processes are tracked by %s\n", where, tracking)
 }
 
-// answerGrace is how long clients have to read their last answers. No request waits
-// any more by then, so only a client that does not read uses it up.
-const answerGrace = 2 * time.Second
-
-// stopAccepting refuses new connections. It may be called more than once.
-func (d *daemon) stopAccepting() {
-	if d.listener != nil {
-		_ = lockKeepingListener{d.listener}.Close()
-	}
-	if d.web.listener != nil {
-		_ = d.web.listener.Close()
-	}
-}
+// stdioGrace is how long commands have to exit after the only client is gone.
+const stdioGrace = time.Second
 
 // close shuts down in the order of the package comment. cut ends the grace period
 // of commands. It also closes a daemon that was opened only in part.
@@ -532,21 +517,20 @@ func (d *daemon) close(cut context.Context) error {
 	if err := d.stopListening(); err != nil {
 		errs = append(errs, err)
 	}
-	d.draining.Store(true)
+	if d.front != nil {
+		d.front.Drain()
+	}
 	if d.listener != nil && d.listener.Inherited() {
-		d.stopAccepting() // new clients wait in the queue for the next daemon
+		front.StopAccepting(d.listener, d.webListener) // new clients wait in the queue for the next daemon
 	}
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
 	}
-	d.stopAccepting()
+	front.StopAccepting(d.listener, d.webListener)
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
-	if d.server != nil {
-		// Concurrently: WebSockets belong to both servers.
-		web := make(chan error, 1)
-		go func() { web <- d.web.shutdown(answers) }()
-		if err := errors.Join(d.server.Shutdown(answers), <-web); err != nil {
+	if d.front != nil {
+		if err := d.front.Shutdown(answers); err != nil {
 			d.log.Warn("clients did not read their last answers", "error", err)
 		}
 	}

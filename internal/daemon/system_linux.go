@@ -2,10 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"runtime"
-	"time"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/shell"
@@ -13,18 +9,11 @@ import (
 
 // system implements the methods about the daemon itself.
 type system struct {
+	identity
 	daemon *daemon
-	start  time.Time
 }
 
-func newSystem(d *daemon) *system { return &system{daemon: d, start: time.Now()} }
-
-func (s *system) uptime() int64 { return time.Since(s.start).Milliseconds() }
-
-// Ping answers system.ping.
-func (s *system) Ping(context.Context) *api.PingResult {
-	return &api.PingResult{Version: s.daemon.opts.Version, Protocol: api.Protocol, UptimeMS: s.uptime()}
-}
+func newSystem(d *daemon) *system { return &system{identity: newIdentity(d.opts.Version), daemon: d} }
 
 // SystemInfo answers system.info.
 func (s *system) SystemInfo(context.Context) *api.SystemInfo {
@@ -34,20 +23,10 @@ func (s *system) SystemInfo(context.Context) *api.SystemInfo {
 	if support.Cgroup == "" {
 		tracking = "tags"
 	}
-	config := d.cfg.Public()
-	if d.opts.Stdio {
-		delete(config, "socket") // there is none
-	}
-	return &api.SystemInfo{
-		Version: d.opts.Version, Protocol: api.Protocol,
-		OS: runtime.GOOS, Arch: runtime.GOARCH, PID: os.Getpid(),
-		Config:   config,
-		Runtimes: []string{api.RuntimeHost},
-		Shells:   foundShells(),
-		Process:  api.ProcessSupport{Tracking: tracking, Cgroup: support.Cgroup, Reason: support.Reason, Subreaper: true},
-		Limits:   []string{},
-		Isolates: []string{},
-	}
+	info := s.describe(d.cfg, d.opts.Stdio)
+	info.Runtimes, info.Shells = []string{api.RuntimeHost}, foundShells()
+	info.Process = api.ProcessSupport{Tracking: tracking, Cgroup: support.Cgroup, Reason: support.Reason, Subreaper: true}
+	return info
 }
 
 // foundShells returns the supported shells that are installed now: one may be
@@ -62,25 +41,21 @@ func foundShells() []string {
 	return found
 }
 
-// Stats answers system.stats. Values that cannot be read are 0.
+// Stats answers system.stats.
 func (s *system) Stats(context.Context) *api.SystemStats {
 	d := s.daemon
 	pool, store := d.pool.Stats(), d.store.Stats()
-	return &api.SystemStats{
-		UptimeMS:       s.uptime(),
-		Sessions:       pool.SessionsByState,
-		SessionsTotal:  pool.SessionsTotal,
-		ExecsRunning:   pool.ExecsRunning,
-		ExecsTotal:     pool.ExecsTotal,
-		ExecsRetained:  pool.ExecsRetained,
-		BytesCaptured:  store.CapturedBytes,
-		JournalMemory:  store.MemoryBytes,
-		JournalSpilled: store.SpilledBytes,
-		Memory:         residentBytes(),
-		FDs:            openFiles(),
-		Goroutines:     runtime.NumGoroutine(),
-		Orphans:        d.host.Orphans(),
-	}
+	stats := s.measure()
+	stats.Sessions = pool.SessionsByState
+	stats.SessionsTotal = pool.SessionsTotal
+	stats.ExecsRunning = pool.ExecsRunning
+	stats.ExecsTotal = pool.ExecsTotal
+	stats.ExecsRetained = pool.ExecsRetained
+	stats.BytesCaptured = store.CapturedBytes
+	stats.JournalMemory = store.MemoryBytes
+	stats.JournalSpilled = store.SpilledBytes
+	stats.Orphans = d.host.Orphans()
+	return stats
 }
 
 // Upgrade answers system.upgrade.
@@ -90,24 +65,4 @@ func (s *system) Upgrade(ctx context.Context) (*api.UpgradeResult, error) {
 		return nil, err
 	}
 	return &api.UpgradeResult{Version: version}, nil
-}
-
-func residentBytes() int64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var size, resident int64 // in pages
-	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-		return 0
-	}
-	return resident * int64(os.Getpagesize())
-}
-
-func openFiles() int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0
-	}
-	return len(entries) - 1 // the directory itself was open
 }

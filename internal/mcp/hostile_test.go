@@ -13,13 +13,15 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/caller"
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
-// hostileRuntime answers every method with text that tries to forge lines of a
+// hostileCaller answers every method with text that tries to forge lines of a
 // reply. Only the output of the command, and values that the daemon generates, are
 // plain.
-type hostileRuntime struct {
+type hostileCaller struct {
+	caller.Caller
 	text      string
 	state     api.ExecState
 	outcome   api.Outcome
@@ -34,7 +36,7 @@ const (
 	plainOutput             = "what the command wrote\n"
 )
 
-func (h *hostileRuntime) Call(_ context.Context, method string, params, result any) error {
+func (h *hostileCaller) Call(_ context.Context, method string, params, result any) error {
 	if method == h.fails {
 		e := api.Errorf(api.CodeInternal, "%s", h.text).With(h.text, h.text).With("stderr", []string{h.text}).WithHint("%s", h.text)
 		return e
@@ -80,14 +82,14 @@ func (h *hostileRuntime) Call(_ context.Context, method string, params, result a
 	return nil
 }
 
-func (h *hostileRuntime) Attach(_ context.Context, p api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
+func (h *hostileCaller) Attach(_ context.Context, p api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
 	data := plainOutput[p.From:]
 	fn(&api.Chunk{Type: api.ChunkStdout, Offset: p.From, Next: int64(len(plainOutput))}, []byte(data))
 	return nil
 }
 
 // session sets the values that the daemon generates.
-func (h *hostileRuntime) session(s *api.Session) {
+func (h *hostileCaller) session(s *api.Session) {
 	s.SessionID, s.ExecID, s.State = plainSession, plainExec, api.StateRunning
 	s.Tags = append(s.Tags, "mcp:test")
 	s.Terminated = nil
@@ -96,13 +98,13 @@ func (h *hostileRuntime) session(s *api.Session) {
 	}
 }
 
-func (h *hostileRuntime) exec(e *api.ExecResult) {
+func (h *hostileCaller) exec(e *api.ExecResult) {
 	e.ExecID, e.SessionID, e.RolledBackTo = plainExec, plainSession, plainExec
 	e.State, e.Outcome, e.Signal = h.state, h.outcome, ""
 	e.StdoutBytes, e.StderrBytes = int64(len(plainOutput)), 0
 }
 
-func (h *hostileRuntime) waiting(w **api.Waiting) {
+func (h *hostileCaller) waiting(w **api.Waiting) {
 	if h.waits == "" {
 		*w = nil
 		return
@@ -111,7 +113,7 @@ func (h *hostileRuntime) waiting(w **api.Waiting) {
 }
 
 // fill puts the text everywhere in a result.
-func (h *hostileRuntime) fill(v reflect.Value) {
+func (h *hostileCaller) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(h.text)
@@ -176,7 +178,7 @@ var hostileCalls = []struct{ tool, arguments string }{
 // Only the command's own output can contain newlines and invisible characters in a
 // reply. Names of directories, sessions, labels, processes and errors can't.
 func TestRepliesQuoteWhatIsNotOutput(t *testing.T) {
-	variants := []hostileRuntime{
+	variants := []hostileCaller{
 		{state: api.ExecExited, outcome: api.OutcomeExited},
 		{state: api.ExecExited, outcome: api.OutcomeShellDied, ended: true},
 		{state: api.ExecRunning, outcome: api.OutcomeRunning, waits: api.WaitingInput},
@@ -188,7 +190,7 @@ func TestRepliesQuoteWhatIsNotOutput(t *testing.T) {
 		api.MethodSystemPing, api.MethodSystemInfo, api.MethodSessionList, api.MethodSessionInfo, api.MethodSessionCreate, api.MethodSessionDestroy, api.MethodSessionScreen,
 		api.MethodExecRun, api.MethodExecInfo, api.MethodExecOutput, api.MethodExecList, api.MethodExecInput, api.MethodExecSignal, api.MethodExecCancel,
 	} {
-		variants = append(variants, hostileRuntime{state: api.ExecExited, outcome: api.OutcomeExited, fails: method})
+		variants = append(variants, hostileCaller{state: api.ExecExited, outcome: api.OutcomeExited, fails: method})
 	}
 	for i, h := range variants {
 		t.Run(fmt.Sprintf("%d-%s-%s", i, h.outcome, h.fails), func(t *testing.T) {
@@ -210,7 +212,7 @@ func FuzzRepliesQuoteWhatIsNotOutput(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		synctest.Test(t, func(t *testing.T) {
-			h := &hostileRuntime{text: text, state: api.ExecExited, outcome: api.OutcomeExited}
+			h := &hostileCaller{text: text, state: api.ExecExited, outcome: api.OutcomeExited}
 			for _, c := range hostileCalls {
 				hostileCall(t, h, c.tool, c.arguments)
 			}
@@ -218,7 +220,7 @@ func FuzzRepliesQuoteWhatIsNotOutput(f *testing.F) {
 	})
 }
 
-func hostileCall(t *testing.T, h *hostileRuntime, name, arguments string) {
+func hostileCall(t *testing.T, h *hostileCaller, name, arguments string) {
 	t.Helper()
 	quoted, err := json.Marshal(h.text)
 	if err != nil {
@@ -226,7 +228,7 @@ func hostileCall(t *testing.T, h *hostileRuntime, name, arguments string) {
 	}
 	arguments = strings.ReplaceAll(arguments, "TEXT", string(quoted[1:len(quoted)-1]))
 	s := &server{Config: Config{
-		Runtime: h, Scope: "test", Structured: StructuredAlways, Shell: "sh",
+		Caller: h, Scope: "test", Structured: StructuredAlways, Shell: "sh",
 		Secrets: map[string]string{"NAME": "a\nsecret \"value\""},
 	}}
 	for _, tool := range tools() {

@@ -18,20 +18,12 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/caller"
 )
-
-// Runtime calls the methods of a daemon.
-type Runtime interface {
-	Call(ctx context.Context, method string, params, result any) error
-	// Attach calls fn with the output of an exec from an offset on, until fn
-	// returns false or there is no more output. fn must not keep data.
-	Attach(ctx context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error
-}
 
 // Config configures a server. Zero values are the defaults.
 type Config struct {
-	Runtime Runtime // required
+	Caller  caller.Caller // required
 	Version string
 	Log     *slog.Logger // nil disables logging
 
@@ -91,7 +83,7 @@ type server struct {
 // callMethod calls a method of the daemon and returns its result.
 func callMethod[R any](ctx context.Context, s *server, method string, params any) (*R, error) {
 	var result R
-	if err := s.Runtime.Call(ctx, method, params, &result); err != nil {
+	if err := s.Caller.Call(ctx, method, params, &result); err != nil {
 		return nil, err
 	}
 	return &result, nil

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/caller"
 )
 
 func TestIsMine(t *testing.T) {
@@ -76,23 +77,20 @@ func TestTagOfScope(t *testing.T) {
 	}
 }
 
-// recordingRuntime records the parameters of session.create.
-type recordingRuntime struct {
-	caller  string
+// recordingCaller records the parameters of session.create.
+type recordingCaller struct {
+	caller.Caller
+	account string
 	created api.SessionCreateParams
 }
 
-func (a *recordingRuntime) Call(_ context.Context, _ string, params, result any) error {
+func (a *recordingCaller) Call(_ context.Context, _ string, params, result any) error {
 	switch r := result.(type) {
 	case *api.PingResult:
-		r.Caller = a.caller
+		r.Caller = a.account
 	case *api.Session:
 		a.created = params.(api.SessionCreateParams)
 	}
-	return nil
-}
-
-func (*recordingRuntime) Attach(context.Context, api.ExecAttachParams, func(*api.Chunk, []byte) bool) error {
 	return nil
 }
 
@@ -101,11 +99,11 @@ func (*recordingRuntime) Attach(context.Context, api.ExecAttachParams, func(*api
 func TestClientIsSentOnlyToDaemonsThatKnowIt(t *testing.T) {
 	request := &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{}}
 	request.Params.SetMeta(sdk.Meta{sdk.MetaKeyClientInfo: map[string]any{"name": "Claude Code", "version": "1"}})
-	for caller, want := range map[string]string{"": "", "alice": "Claude-Code"} {
-		runtime := &recordingRuntime{caller: caller}
-		s := &server{Config: Config{Runtime: runtime, Shell: "sh"}}
-		if _, err := s.create(t.Context(), &call{request: request}, mainSession, false); err != nil || runtime.created.Client != want {
-			t.Errorf("caller %q: client %q, %v", caller, runtime.created.Client, err)
+	for account, want := range map[string]string{"": "", "alice": "Claude-Code"} {
+		recorder := &recordingCaller{account: account}
+		s := &server{Config: Config{Caller: recorder, Shell: "sh"}}
+		if _, err := s.create(t.Context(), &call{request: request}, mainSession, false); err != nil || recorder.created.Client != want {
+			t.Errorf("caller %q: client %q, %v", account, recorder.created.Client, err)
 		}
 	}
 }

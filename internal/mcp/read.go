@@ -263,7 +263,7 @@ func (s *server) scanLines(ctx context.Context, exec string, stream api.ChunkTyp
 		return part.To, nil
 	}
 	looked = part.To
-	err = s.Runtime.Attach(ctx, api.ExecAttachParams{ExecID: exec, From: part.From}, func(c *api.Chunk, data []byte) bool {
+	err = s.Caller.Attach(ctx, api.ExecAttachParams{ExecID: exec, From: part.From}, func(c *api.Chunk, data []byte) bool {
 		if c.Type == api.ChunkGap && do.gap != nil {
 			do.gap(span{c.Offset, min(c.Next, part.To)})
 		}

@@ -10,19 +10,21 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/caller"
 )
 
-// slowRuntime has one output, and returns a piece of it each second.
-type slowRuntime struct {
+// slowCaller has one output, and returns a piece of it each second.
+type slowCaller struct {
+	caller.Caller
 	text  string
 	piece int
 }
 
-func (s slowRuntime) Call(context.Context, string, any, any) error {
+func (s slowCaller) Call(context.Context, string, any, any) error {
 	return errors.New("unexpected call")
 }
 
-func (s slowRuntime) Attach(_ context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error {
+func (s slowCaller) Attach(_ context.Context, params api.ExecAttachParams, fn func(c *api.Chunk, data []byte) bool) error {
 	for at := int(params.From); at < len(s.text); {
 		time.Sleep(time.Second) // pace: the clock is the bubble's
 		data := s.text[at:min(at+s.piece, len(s.text))]
@@ -50,7 +52,7 @@ func TestAScanThatStopsSaysSo(t *testing.T) {
 			"both":     {fine + "an error\n" + quiet + "an error\n", true, true},
 			"nothing":  {fine, false, false},
 		} {
-			s := &server{Config: Config{Runtime: slowRuntime{c.text, 2 * len(fine)}}}
+			s := &server{Config: Config{Caller: slowCaller{text: c.text, piece: 2 * len(fine)}}}
 			whole := span{0, int64(len(c.text))}
 			o := &shownOutput{leftOut: []span{whole}, page: whole}
 			if err := s.findErrorLines(t.Context(), "e-1", "", whole, o); err != nil {
@@ -76,7 +78,7 @@ func TestASearchGoesOn(t *testing.T) {
 			fmt.Fprintf(&text, "line %03d\n", i)
 		}
 		for _, piece := range []int{1, 7, 9, 18, 50, 1 << 20} {
-			s := &server{Config: Config{Runtime: slowRuntime{text.String(), piece}}}
+			s := &server{Config: Config{Caller: slowCaller{text: text.String(), piece: piece}}}
 			size := int64(text.Len())
 			var found []string
 			for from := int64(0); ; {

@@ -18,7 +18,7 @@ import (
 // value.
 func decodeFor(t testing.TB, name, params string) (any, error) {
 	t.Helper()
-	for _, m := range New(Config{Sessions: fakeSessions{}}).Methods() {
+	for _, m := range New(Config{}).Methods() {
 		if m.Name == name {
 			v := reflect.New(m.Params)
 			err := newDecoder(m.Name, m.Params).into(v.Elem(), json.RawMessage(params))
@@ -133,7 +133,7 @@ func TestParamsRefused(t *testing.T) {
 }
 
 func TestCancelNeedsAName(t *testing.T) {
-	table := New(Config{Sessions: fakeSessions{}})
+	table := New(Config{Execs: fakeExecs{}})
 	_, err := table.Call(asAdmin(t), api.MethodExecCancel, json.RawMessage(`{}`))
 	if !api.IsCode(err, api.CodeInvalidParams) || api.AsError(err).Details["field"] != "exec_id" {
 		t.Errorf("got %v", err)
@@ -181,7 +181,7 @@ func FuzzParams(f *testing.F) {
 			f.Add(uint8(i), []byte(params))
 		}
 	}
-	methods := New(Config{Sessions: fakeSessions{}}).Methods()
+	methods := New(Config{}).Methods()
 	f.Fuzz(func(t *testing.T, which uint8, params []byte) {
 		m := methods[int(which)%len(methods)]
 		got := reflect.New(m.Params)
@@ -224,7 +224,7 @@ func FuzzParams(f *testing.F) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	table := New(Config{System: fakeSystem{}, Sessions: fakeSessions{}})
+	table := New(Config{System: fakeSystem{}})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := table.Call(asAdmin(b), api.MethodSystemPing, json.RawMessage(`{}`)); err != nil {

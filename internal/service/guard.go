@@ -44,7 +44,7 @@ func idsOf(params reflect.Type) ids {
 
 // check rejects params that name a session or an exec outside the actor's tag,
 // as if it did not exist.
-func (i ids) check(ctx context.Context, sessions Backend, params reflect.Value) error {
+func (i ids) check(ctx context.Context, sessions Sessions, params reflect.Value) error {
 	if i.session == nil && i.exec == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func info(s System) func(context.Context, api.None) (*api.SystemInfo, error) {
 
 // stats counts, for a tagged caller, only the listed sessions with its tag and
 // their commands. Values that describe the whole daemon are 0.
-func stats(b Backend, s System) func(context.Context, api.None) (*api.SystemStats, error) {
+func stats(b Sessions, s System) func(context.Context, api.None) (*api.SystemStats, error) {
 	visible := list(b)
 	return func(ctx context.Context, _ api.None) (*api.SystemStats, error) {
 		if tagOf(ctx) == "" {
@@ -154,7 +154,7 @@ func upgrade(s System) func(context.Context, api.None) (*api.UpgradeResult, erro
 // create requires that a tagged caller puts its tag on the session. The tag is
 // never added silently: a client must know what it creates. The daemon sets the
 // owner.
-func create(b Backend, who *accounts) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
+func create(b Sessions, who *accounts) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
 	return func(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
 		if tag := tagOf(ctx); tag != "" && !slices.Contains(p.Tags, tag) {
 			return nil, api.Errorf(api.CodeForbidden, "this token can only create sessions with its own tag").
@@ -175,7 +175,7 @@ func create(b Backend, who *accounts) func(context.Context, api.SessionCreatePar
 }
 
 // list returns only sessions with the caller's tag.
-func list(b Backend) func(context.Context, api.SessionListParams) (*api.SessionListResult, error) {
+func list(b Sessions) func(context.Context, api.SessionListParams) (*api.SessionListResult, error) {
 	return func(ctx context.Context, p api.SessionListParams) (*api.SessionListResult, error) {
 		tag := tagOf(ctx)
 		if tag != "" && p.Tag == "" {
@@ -192,7 +192,7 @@ func list(b Backend) func(context.Context, api.SessionListParams) (*api.SessionL
 
 // watch sends only events of sessions with the caller's tag. It also sends
 // gaps: the missed events may have been about one of those sessions.
-func watch(b Backend) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
+func watch(b Sessions) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 	return func(ctx context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
 		result, feed, err := b.Watch(ctx, p)
 		tag := tagOf(ctx)

@@ -18,8 +18,13 @@ import (
 // taggedSessions has one session for each of two teams. A call beyond what
 // these tests allow is a nil dereference, and so a panic.
 type taggedSessions struct {
-	Backend
+	Sessions
+	Execs
 	reached []string
+}
+
+func (f *taggedSessions) table(system System) *Table {
+	return New(Config{Sessions: f, Execs: f, System: system})
 }
 
 func (f *taggedSessions) Visible(tag, sessionID, execID string) error {
@@ -87,7 +92,7 @@ func as(t testing.TB, scope access.Scope, tag string) context.Context {
 }
 
 func TestWithoutActorNothingIsServed(t *testing.T) {
-	table := New(Config{Sessions: &taggedSessions{}, System: fakeSystem{}})
+	table := (&taggedSessions{}).table(fakeSystem{})
 	for _, m := range table.Methods() {
 		if _, err := table.Call(t.Context(), m.Name, nil); !api.IsCode(err, api.CodeUnauthorized) {
 			t.Errorf("%s: %v", m.Name, err)
@@ -96,7 +101,7 @@ func TestWithoutActorNothingIsServed(t *testing.T) {
 }
 
 func TestScopesAreEnforced(t *testing.T) {
-	table := New(Config{Sessions: &taggedSessions{}, System: fakeSystem{}})
+	table := (&taggedSessions{}).table(fakeSystem{})
 	for _, m := range table.Methods() {
 		for _, has := range append(access.Scopes(), "", "root") {
 			_, err := table.Call(as(t, has, ""), m.Name, json.RawMessage(`{"no such field":1}`))
@@ -113,7 +118,7 @@ func TestScopesAreEnforced(t *testing.T) {
 // team in every method that can name one.
 func TestForeignSessionsDoNotExist(t *testing.T) {
 	sessions := &taggedSessions{}
-	table := New(Config{Sessions: sessions, System: fakeSystem{}})
+	table := sessions.table(fakeSystem{})
 	ctx := as(t, access.ScopeAdmin, "red")
 	others := `"command":"x","data":"x","signal":"INT","rows":1,"cols":1,"holder":"x","lease":"x"`
 	named := 0
@@ -271,7 +276,7 @@ func TestCallsAreObserved(t *testing.T) {
 		Code   api.Code
 	}
 	var got []call
-	table := New(Config{System: fakeSystem{}, Sessions: &taggedSessions{}, Observe: func(method string, code api.Code, took time.Duration) {
+	table := New(Config{System: fakeSystem{}, Execs: &taggedSessions{}, Observe: func(method string, code api.Code, took time.Duration) {
 		if took < 0 {
 			t.Errorf("%s took %v", method, took)
 		}
@@ -310,7 +315,7 @@ func (fullSystem) Stats(context.Context) *api.SystemStats {
 // The methods that name no session reveal nothing about the rest of the daemon
 // to a caller that is restricted to a tag.
 func TestTagSeesNothingOfTheDaemon(t *testing.T) {
-	table := New(Config{Sessions: &taggedSessions{}, System: fullSystem{}})
+	table := (&taggedSessions{}).table(fullSystem{})
 	for _, method := range []string{api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats} {
 		got, err := table.Call(as(t, access.ScopeAdmin, "red"), method, nil)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // methods returns the table in the order of the contract.
-func methods(b Backend, s System, who *accounts) []Method {
+func methods(b Sessions, e Execs, s System, who *accounts) []Method {
 	return []Method{
 		method(api.MethodSystemPing, ScopeRead,
 			"Check that the daemon answers; returns its version, its uptime and the account that you are to it.",
@@ -58,36 +58,36 @@ func methods(b Backend, s System, who *accounts) []Method {
 
 		inOrder(method(api.MethodExecRun, ScopeRun,
 			"Run a command in a session and return its exit code and output; with yield_ms, return early while it keeps running.",
-			b.Run)),
+			e.Run)),
 		inOrder(streamMethod(api.MethodExecStream, ScopeRun, api.NotifyExecChunk,
 			"Run a command and receive its output in chunks as it is written; the last chunk says how it ended.",
-			b.Stream)),
+			e.Stream)),
 		streamMethod(api.MethodExecAttach, ScopeRead, api.NotifyExecChunk,
 			"Follow the output of a running or finished command from an offset: first the existing output, then new output, then how it ended.",
-			b.Attach),
+			e.Attach),
 		method(api.MethodExecOutput, ScopeRead,
 			"Read the output of a running or finished command from an offset; with wait_ms, wait for more.",
-			b.Output),
+			e.Output),
 		inOrder(method(api.MethodExecInput, ScopeRun,
 			"Write to the standard input of a running command, or close it.",
-			b.Input)),
+			e.Input)),
 		method(api.MethodExecSignal, ScopeRun,
 			"Send a signal to the processes of a running command.",
-			b.Signal),
+			e.Signal),
 		method(api.MethodExecCancel, ScopeRun,
 			"Stop a running command, named by its own id or its session's; returns when it is gone. The session continues.",
 			func(ctx context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
 				if p.SessionID == "" && p.ExecID == "" {
 					return nil, missing(api.MethodExecCancel, "exec_id", "session_id or exec_id is missing")
 				}
-				return b.Cancel(ctx, p)
+				return e.Cancel(ctx, p)
 			}),
 		method(api.MethodExecInfo, ScopeRead,
 			"Show whether a command still runs or how it ended, without its output.",
-			b.ExecInfo),
+			e.ExecInfo),
 		method(api.MethodExecList, ScopeRead,
 			"List a session's commands, oldest first, without output.",
-			b.ExecList),
+			e.ExecList),
 
 		method(api.MethodStreamClose, ScopeRead,
 			"Stop receiving a stream that was opened over this connection; the command or session it follows continues.",

@@ -12,7 +12,7 @@ import (
 
 // ownedSessions records the owner of the session that it was asked to create.
 type ownedSessions struct {
-	Backend
+	Sessions
 	owner  string
 	params api.SessionCreateParams
 }

@@ -39,7 +39,7 @@ func TestProtocolDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := vocabulary.Words
-	served := New(Config{Sessions: fakeSessions{}}).Methods()
+	served := New(Config{}).Methods()
 	want := documentTables(served, words)
 	lines := strings.Split(string(text), "\n")
 

@@ -24,8 +24,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/arrival"
 )
 
-// Backend is the session management that the table needs.
-type Backend interface {
+// Sessions is what the table needs to serve the methods of sessions.
+type Sessions interface {
 	// Create creates a session that belongs to owner. The table has already
 	// handled the client field of the params.
 	Create(ctx context.Context, params api.SessionCreateParams, owner string) (*api.Session, error)
@@ -38,6 +38,14 @@ type Backend interface {
 	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
 	Screen(context.Context, api.SessionScreenParams) (*api.SessionScreenResult, error)
 
+	// Visible returns nil if the named session and exec (either may be "")
+	// belong to a session with that tag. Otherwise it returns the not-found
+	// error.
+	Visible(tag, sessionID, execID string) error
+}
+
+// Execs is what the table needs to serve the methods of execs.
+type Execs interface {
 	// Run, Stream and Input call arrival.MarkQueued once their position among the
 	// calls for the same session or exec is fixed. Until then the next request
 	// of the connection is not read.
@@ -50,11 +58,6 @@ type Backend interface {
 	Cancel(context.Context, api.ExecCancelParams) (*api.ExecCancelResult, error)
 	ExecInfo(context.Context, api.ExecParams) (*api.ExecResult, error)
 	ExecList(context.Context, api.SessionParams) (*api.ExecListResult, error)
-
-	// Visible returns nil if the named session and exec (either may be "")
-	// belong to a session with that tag. Otherwise it returns the not-found
-	// error.
-	Visible(tag, sessionID, execID string) error
 }
 
 // System is what the table needs from the daemon itself.
@@ -67,7 +70,11 @@ type System interface {
 
 // Config is the configuration of a table.
 type Config struct {
-	Sessions Backend      // required
+	// Sessions and Execs serve the methods whose names begin with session and
+	// exec. If one is nil, its methods fail with RUNTIME_UNAVAILABLE; if both
+	// are, so does every method but system.ping, system.info and system.stats.
+	Sessions Sessions
+	Execs    Execs
 	System   System       // required
 	Log      *slog.Logger // nil: nothing is logged
 
@@ -98,8 +105,9 @@ type Method struct {
 	Result  reflect.Type // a struct
 	Sends   string       // the notification that follows the answer, or ""
 
-	call    func(ctx context.Context, sessions Backend, params json.RawMessage) (any, error)
+	call    func(ctx context.Context, sessions Sessions, params json.RawMessage) (any, error)
 	ordered bool // calls keep the order of their connection: the handler reports when its position is fixed
+	absent  bool // what serves it is nil, see Config
 }
 
 // inOrder marks a method whose calls over one connection are processed in the
@@ -116,7 +124,7 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 	return Method{
 		Name: name, Scope: scope, Summary: summary,
 		Params: reflect.TypeFor[P](), Result: reflect.TypeFor[R](),
-		call: func(ctx context.Context, sessions Backend, params json.RawMessage) (any, error) {
+		call: func(ctx context.Context, sessions Sessions, params json.RawMessage) (any, error) {
 			var p P
 			if err := decode.into(reflect.ValueOf(&p).Elem(), params); err != nil {
 				return nil, err
@@ -184,20 +192,28 @@ func closeStream(ctx context.Context, p api.StreamCloseParams) (*api.StreamClose
 type Table struct {
 	methods  []Method
 	byName   map[string]*Method
-	sessions Backend
+	sessions Sessions
 	log      *slog.Logger
 	observe  func(method string, code api.Code, took time.Duration)
 }
 
-// New returns a table that serves the given backends.
+// New returns a table with all methods of the contract.
 func New(cfg Config) *Table {
-	t := &Table{methods: methods(cfg.Sessions, cfg.System, newAccounts(cfg.UserName)), sessions: cfg.Sessions, log: cfg.Log, observe: cfg.Observe}
+	sessions, execs := cfg.Sessions, cfg.Execs
+	if sessions == nil {
+		sessions = noSessions{}
+	}
+	if execs == nil {
+		execs = noExecs{}
+	}
+	t := &Table{methods: methods(sessions, execs, cfg.System, newAccounts(cfg.UserName)), sessions: sessions, log: cfg.Log, observe: cfg.Observe}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.byName = make(map[string]*Method, len(t.methods))
 	for i := range t.methods {
 		mustBeGuarded(&t.methods[i])
+		t.methods[i].absent = cfg.lacks(t.methods[i].Name)
 		t.byName[t.methods[i].Name] = &t.methods[i]
 	}
 	return t
@@ -234,6 +250,9 @@ func (t *Table) serve(ctx context.Context, m *Method, name string, params json.R
 	actor, known := access.From(ctx)
 	if refusal := allowed(actor, known, m); refusal != nil {
 		return nil, refusal
+	}
+	if m.absent {
+		return nil, noPlace()
 	}
 	defer func() {
 		if v := recover(); v != nil {

@@ -20,18 +20,18 @@ import (
 	"github.com/terminal-runtime/trl/internal/access"
 )
 
-// fakeSessions answers what the protocol tests call; anything else is a nil
+// fakeExecs answers what the protocol tests call; anything else is a nil
 // dereference, and so a panic that the table must survive.
-type fakeSessions struct {
-	Backend
+type fakeExecs struct {
+	Execs
 	run func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 }
 
-func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+func (f fakeExecs) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 	return f.run(ctx, p)
 }
 
-func (f fakeSessions) Cancel(_ context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
+func (f fakeExecs) Cancel(_ context.Context, p api.ExecCancelParams) (*api.ExecCancelResult, error) {
 	return &api.ExecCancelResult{ExecID: p.ExecID, Cancelled: true}, nil
 }
 
@@ -65,7 +65,7 @@ func TestTableServesExactlyTheMethodsOfTheContract(t *testing.T) {
 		return true
 	})
 	var got []string
-	for _, m := range New(Config{Sessions: fakeSessions{}}).Methods() {
+	for _, m := range New(Config{}).Methods() {
 		got = append(got, m.Name)
 		if m.Params.Kind() != reflect.Struct || m.Result.Kind() != reflect.Struct {
 			t.Errorf("%s: params and result must be structs", m.Name)
@@ -83,7 +83,7 @@ func TestTableServesExactlyTheMethodsOfTheContract(t *testing.T) {
 }
 
 func TestCall(t *testing.T) {
-	table := New(Config{System: fakeSystem{}, Sessions: fakeSessions{
+	table := New(Config{System: fakeSystem{}, Execs: fakeExecs{
 		run: func(_ context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 			return &api.ExecResult{SessionID: p.SessionID, Stdout: p.Command}, nil
 		},
@@ -116,7 +116,7 @@ func TestErrorsOfTheBackend(t *testing.T) {
 		"cancelled waits also": {context.Canceled, api.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			table := New(Config{Sessions: fakeSessions{
+			table := New(Config{Execs: fakeExecs{
 				run: func(context.Context, api.ExecRunParams) (*api.ExecResult, error) { return nil, tc.err },
 			}})
 			result, err := table.Call(asAdmin(t), api.MethodExecRun, json.RawMessage(`{"session_id":"s-1","command":""}`))
@@ -135,7 +135,7 @@ func TestPanicIsContained(t *testing.T) {
 			table := New(Config{
 				Log:    slog.New(slog.NewTextHandler(&log, nil)),
 				System: fakeSystem{},
-				Sessions: fakeSessions{run: func(_ context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+				Execs: fakeExecs{run: func(_ context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 					if value == nil {
 						p.Env["x"] = "y"
 					}
@@ -160,7 +160,7 @@ func TestPanicIsContained(t *testing.T) {
 }
 
 func TestUnknownMethods(t *testing.T) {
-	table := New(Config{Sessions: fakeSessions{}})
+	table := New(Config{})
 	for name, hint := range map[string]string{
 		"exec.runn":              "did you mean exec.run?",
 		"exec_run":               "did you mean exec.run?",

@@ -98,7 +98,7 @@ func accessCases(t *testing.T) map[string]accessCase {
 		"no type":             {webRequest{method: "POST", path: "/rpc", body: "{}", contentType: "-"}, [6]int{401, 401, 401, 415, 415, 415}},
 		"a preflight":         {webRequest{method: "OPTIONS", path: "/rpc"}, methodNotAllowed},
 	}
-	served := service.New(service.Config{Sessions: webSessions{}}).Methods()
+	served := service.New(service.Config{}).Methods()
 	for _, m := range served {
 		row, ok := methodAccess[m.Name]
 		if !ok {

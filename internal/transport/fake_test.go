@@ -19,13 +19,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSessions implements only Run, with a function of the test.
-type fakeSessions struct {
-	service.Backend
+// fakeExecs implements only Run, with a function of the test.
+type fakeExecs struct {
+	service.Execs
 	run func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 }
 
-func (f fakeSessions) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
+func (f fakeExecs) Run(ctx context.Context, p api.ExecRunParams) (*api.ExecResult, error) {
 	arrival.MarkQueued(ctx)
 	return f.run(ctx, p)
 }
@@ -44,7 +44,7 @@ func (fakeSystem) Upgrade(context.Context) (*api.UpgradeResult, error) {
 type runFunc = func(context.Context, api.ExecRunParams) (*api.ExecResult, error)
 
 func tableWith(run runFunc) *service.Table {
-	return service.New(service.Config{Sessions: fakeSessions{run: run}, System: fakeSystem{}})
+	return service.New(service.Config{Execs: fakeExecs{run: run}, System: fakeSystem{}})
 }
 
 // start serves a table with the given run on a Unix socket until the test ends.

@@ -82,7 +82,7 @@ func TestRequestLines(t *testing.T) {
 		"unknown method":      {`{"jsonrpc":"2.0","id":1,"method":"system.pin"}`, `1`, api.CodeMethodNotFound},
 		"unknown param":       {`{"jsonrpc":"2.0","id":1,"method":"system.ping","params":{"a":1}}`, `1`, api.CodeInvalidParams},
 		"params by position":  {`{"jsonrpc":"2.0","id":1,"method":"system.ping","params":[]}`, `1`, api.CodeInvalidParams},
-		"panic":               {`{"jsonrpc":"2.0","id":1,"method":"session.list"}`, `1`, api.CodeInternal},
+		"panic":               {`{"jsonrpc":"2.0","id":1,"method":"exec.info","params":{"exec_id":"e"}}`, `1`, api.CodeInternal},
 		"batch":               {`[{"jsonrpc":"2.0","id":1,"method":"system.ping"}]`, `null`, api.CodeInvalidRequest},
 		"empty batch":         {`[]`, `null`, api.CodeInvalidRequest},
 		"not an object":       {`"system.ping"`, `null`, api.CodeInvalidRequest},

@@ -26,7 +26,8 @@ import (
 // webSessions answers every method, so that a request can only be refused by
 // the checks of the HTTP server.
 type webSessions struct {
-	fakeSessions
+	service.Sessions
+	fakeExecs
 	text string // output of exec e-1, which has ended
 }
 
@@ -197,8 +198,8 @@ func startHTTP(t testing.TB, o webOptions) *webRig {
 	if o.text == "" {
 		o.text = "what the command wrote\n"
 	}
-	sessions := webSessions{fakeSessions: fakeSessions{run: o.run}, text: o.text}
-	o.config.Handler = service.New(service.Config{Sessions: sessions, System: fakeSystem{}})
+	sessions := webSessions{fakeExecs: fakeExecs{run: o.run}, text: o.text}
+	o.config.Handler = service.New(service.Config{Sessions: sessions, Execs: sessions, System: fakeSystem{}})
 	s := NewServer(o.config)
 	o.http.Keys, o.http.Limits = keys, access.NewLimiter(o.limits)
 	if o.http.Metrics == nil {

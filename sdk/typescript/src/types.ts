@@ -26,7 +26,10 @@ export interface PingResult {
 
 /** ProcessSupport says how this daemon finds and kills processes. */
 export interface ProcessSupport {
-  /** `cgroup`, or `tags` where no cgroup v2 hierarchy is writable */
+  /**
+   * `cgroup`, or `tags` where no cgroup v2 hierarchy is writable; `none` in a daemon without
+   * sessions of its own
+   */
   tracking: string;
   /** directory of the session cgroups */
   cgroup?: string;

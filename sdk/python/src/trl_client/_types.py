@@ -35,7 +35,8 @@ class PingResult(_PingResultRequired, total=False):
 
 
 class _ProcessSupportRequired(TypedDict):
-    #: `cgroup`, or `tags` where no cgroup v2 hierarchy is writable
+    #: `cgroup`, or `tags` where no cgroup v2 hierarchy is writable; `none` in a daemon without
+    #: sessions of its own
     tracking: str
     #: true: orphans become children of the daemon, which reaps them
     subreaper: bool

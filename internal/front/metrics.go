@@ -1,4 +1,4 @@
-package daemon
+package front
 
 import (
 	"net/http"
@@ -11,12 +11,12 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// metrics are the daemon's Prometheus metrics. Events are counted as they happen;
+// Metrics are the daemon's Prometheus metrics. Events are counted as they happen;
 // the current state is read when the metrics are scraped.
 //
 // Every label has few values: the methods of the table, the codes of the contract,
 // the outcomes and the states. Client-supplied method names become "unknown".
-type metrics struct {
+type Metrics struct {
 	registry *prometheus.Registry
 
 	execs        *prometheus.CounterVec
@@ -34,8 +34,8 @@ const (
 	codeOK        = "OK"
 )
 
-func newMetrics() *metrics {
-	m := &metrics{
+func newMetrics() *Metrics {
+	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		execs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trl_execs_total", Help: "Commands that have ended, by outcome.",
@@ -63,18 +63,24 @@ func newMetrics() *metrics {
 	return m
 }
 
-// collectFrom adds the metrics that are read from d at each scrape.
-func (m *metrics) collectFrom(d *daemon) { m.registry.MustRegister(&stateCollector{daemon: d}) }
+// State is what the metrics show of the sessions and their output.
+type State struct {
+	Sessions                                 map[api.State]int
+	CapturedBytes, MemoryBytes, SpilledBytes int64 // of output
+}
 
-func (m *metrics) handler() http.Handler {
+// collectFrom adds the metrics that are read from state at each scrape.
+func (m *Metrics) collectFrom(state func() State) { m.registry.MustRegister(&stateCollector{state}) }
+
+func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		// Two scrapers and a person; each request walks all sessions.
 		MaxRequestsInFlight: 3,
 	})
 }
 
-// countRequest counts one request.
-func (m *metrics) countRequest(method string, code api.Code, took time.Duration) {
+// CountRequest counts one request; see service.Config.
+func (m *Metrics) CountRequest(method string, code api.Code, took time.Duration) {
 	if method == "" {
 		method = unknownMethod
 	}
@@ -86,7 +92,7 @@ func (m *metrics) countRequest(method string, code api.Code, took time.Duration)
 }
 
 // ExecEnded counts one command that ended.
-func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped bool) {
+func (m *Metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped bool) {
 	m.execs.WithLabelValues(string(outcome)).Inc()
 	m.execDuration.Observe(took.Seconds())
 	if stopped {
@@ -95,10 +101,10 @@ func (m *metrics) ExecEnded(outcome api.Outcome, took time.Duration, stopped boo
 }
 
 // SessionEnded counts the survivors of one session.
-func (m *metrics) SessionEnded(survivors int) { m.survivors.Add(float64(survivors)) }
+func (m *Metrics) SessionEnded(survivors int) { m.survivors.Add(float64(survivors)) }
 
-// stateCollector collects the daemon's current state.
-type stateCollector struct{ daemon *daemon }
+// stateCollector collects the current state.
+type stateCollector struct{ state func() State }
 
 var (
 	sessionsDesc = prometheus.NewDesc("trl_sessions", "Sessions, by state; terminated ones are retained for a while.", []string{"state"}, nil)
@@ -116,11 +122,11 @@ func (*stateCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect reads the metrics.
 func (h *stateCollector) Collect(to chan<- prometheus.Metric) {
-	for state, n := range h.daemon.pool.Stats().SessionsByState {
+	now := h.state()
+	for state, n := range now.Sessions {
 		to <- prometheus.MustNewConstMetric(sessionsDesc, prometheus.GaugeValue, float64(n), string(state))
 	}
-	store := h.daemon.store.Stats()
-	to <- prometheus.MustNewConstMetric(outputDesc, prometheus.CounterValue, float64(store.CapturedBytes))
-	to <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(store.MemoryBytes))
-	to <- prometheus.MustNewConstMetric(spilledDesc, prometheus.GaugeValue, float64(store.SpilledBytes))
+	to <- prometheus.MustNewConstMetric(outputDesc, prometheus.CounterValue, float64(now.CapturedBytes))
+	to <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(now.MemoryBytes))
+	to <- prometheus.MustNewConstMetric(spilledDesc, prometheus.GaugeValue, float64(now.SpilledBytes))
 }

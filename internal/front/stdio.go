@@ -1,35 +1,31 @@
-package daemon
+package front
 
 import (
 	"context"
-	"errors"
-	"net"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/terminal-runtime/trl/internal/transport"
 )
 
 // serveStdio serves the one connection. At the end of the input it returns when all
 // requests are answered. When the reader of stdout is gone it returns immediately: a
 // running command must not keep the daemon alive then.
-func (d *daemon) serveStdio(ctx context.Context) error {
+func (f *Front) serveStdio(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A duplicate, because the server closes stdout when it is done.
-	out, err := unix.FcntlInt(d.opts.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	out, err := unix.FcntlInt(f.cfg.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return err
 	}
 	watched := os.NewFile(uintptr(out), "stdout")
 	defer watched.Close()
 	served := make(chan struct{})
-	watching := d.tasks.start("watch stdout", func() { watchReader(watched, served, cancel) })
+	watching := f.cfg.Go("watch stdout", func() { watchReader(watched, served, cancel) })
 	ended := make(chan error, 1)
-	serving := d.tasks.start("serve stdio", func() {
-		ended <- d.server.ServeStdio(ctx, d.opts.Stdin, d.opts.Stdout)
+	serving := f.cfg.Go("serve stdio", func() {
+		ended <- f.server.ServeStdio(ctx, f.cfg.Stdin, f.cfg.Stdout)
 		close(served)
 	})
 	if !watching || !serving {
@@ -42,9 +38,6 @@ func (d *daemon) serveStdio(ctx context.Context) error {
 		return nil // the reader is gone; a running command ends with its session
 	}
 }
-
-// stdioGrace is how long commands have to exit after the only client is gone.
-const stdioGrace = time.Second
 
 // readerPoll is how often the daemon checks that the reader of stdout is still
 // there.
@@ -67,12 +60,4 @@ func watchReader(out *os.File, served <-chan struct{}, gone func()) {
 			return
 		}
 	}
-}
-
-// unlessClosed returns nil for the errors of a server that was closed on purpose.
-func unlessClosed(err error) error {
-	if errors.Is(err, transport.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }

@@ -84,8 +84,7 @@ func FuzzChunkJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, offset int64) {
 		c := Chunk{StreamID: "st-1", ExecID: "e-1", Type: ChunkStdout, Offset: max(offset, 0)}
-		raw := &RawChunk{Chunk: c, Raw: data}
-		b, err := raw.AppendJSON(nil)
+		b, err := c.AppendJSONWith(nil, data)
 		if err != nil {
 			t.Fatal(err)
 		}

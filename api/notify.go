@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -9,19 +8,6 @@ import (
 	"slices"
 	"strconv"
 )
-
-// Notification is a message that the daemon sends after the answer to a method
-// that opened a stream.
-type Notification interface {
-	Method() string
-	// AppendJSON appends the params of the notification.
-	AppendJSON(b []byte) ([]byte, error)
-}
-
-// Feed sends the notifications of one stream in order. It returns when the
-// stream has ended or ctx is done. send returns once the notification has been
-// handed on; an error from send ends the feed.
-type Feed func(ctx context.Context, send func(Notification) error) error
 
 // Method returns exec.chunk.
 func (*Chunk) Method() string { return NotifyExecChunk }
@@ -40,22 +26,14 @@ func appendValue(b []byte, v any) ([]byte, error) {
 // Content returns the decoded bytes of the chunk.
 func (c *Chunk) Content() ([]byte, error) { return DecodeBytes(c.Data, c.Encoding) }
 
-// RawChunk is a chunk that is about to be sent: Raw holds its content as bytes,
-// in place of Data and Encoding.
-type RawChunk struct {
-	Chunk
-	Raw []byte
-}
-
-// AppendJSON appends the chunk, with its content as text or as base64.
-func (c *RawChunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, c.Raw) }
-
 // AppendJSON appends the same JSON as json.Marshal, many times faster: it
 // decides how fast a stream is. Data must be valid UTF-8, as EncodeBytes
 // returns it.
-func (c *Chunk) AppendJSON(b []byte) ([]byte, error) { return c.append(b, nil) }
+func (c *Chunk) AppendJSON(b []byte) ([]byte, error) { return c.AppendJSONWith(b, nil) }
 
-func (c *Chunk) append(b, raw []byte) ([]byte, error) {
+// AppendJSONWith is AppendJSON with raw, if it is not empty, as the content in
+// place of Data and Encoding.
+func (c *Chunk) AppendJSONWith(b, raw []byte) ([]byte, error) {
 	b = append(b, '{')
 	text := func(name, value string) {
 		if value != "" {

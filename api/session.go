@@ -1,7 +1,6 @@
 package api
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -46,10 +45,6 @@ type SessionCreateParams struct {
 	ReconnectMS    int64 `json:"reconnect_ms,omitempty"`
 }
 
-// MaxTTYSide limits the rows and columns of a terminal: larger ones are a
-// mistake, and a screen costs memory.
-const MaxTTYSide = 1000
-
 // TTYSize is the size of a terminal in characters.
 type TTYSize struct {
 	Rows int `json:"rows"`
@@ -62,15 +57,6 @@ const (
 	InheritAll  = "all"
 	InheritNone = "none"
 )
-
-// baseEnv lists the variables that programs need to work and to talk to the
-// user. None of them may hold a secret.
-var baseEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"}
-
-// IsBaseEnv reports whether InheritBase passes the variable on.
-func IsBaseEnv(name string) bool {
-	return slices.Contains(baseEnv, name) || strings.HasPrefix(name, "LC_")
-}
 
 // RuntimeHost is the runtime of sessions on the daemon's own host.
 const RuntimeHost = "host"

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/transport"
 	"github.com/terminal-runtime/trl/internal/trltest"
@@ -33,7 +34,7 @@ type journal struct {
 
 const chunkSize = 1000
 
-func (j *journal) Stream(_ context.Context, p api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
+func (j *journal) Stream(_ context.Context, p api.ExecStreamParams) (*api.ExecStreamResult, notify.Feed, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.runs == nil {
@@ -43,7 +44,7 @@ func (j *journal) Stream(_ context.Context, p api.ExecStreamParams) (*api.ExecSt
 	return &api.ExecStreamResult{ExecID: "e-1", StreamID: "st-s"}, j.feed("st-s", 0, false), nil
 }
 
-func (j *journal) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
+func (j *journal) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, notify.Feed, error) {
 	if p.ExecID != "e-1" {
 		return nil, nil, api.Errorf(api.CodeExecNotFound, "no such exec")
 	}
@@ -56,8 +57,8 @@ func (j *journal) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAt
 	return &api.ExecAttachResult{StreamID: id, From: p.From}, j.feed(id, p.From, skip), nil
 }
 
-func (j *journal) feed(id string, at int64, skip bool) api.Feed {
-	return func(_ context.Context, send func(api.Notification) error) error {
+func (j *journal) feed(id string, at int64, skip bool) notify.Feed {
+	return func(_ context.Context, send func(notify.Notification) error) error {
 		size := int64(len(j.text))
 		for n := 0; at < size; n++ {
 			end := min(at+chunkSize, size)
@@ -74,8 +75,8 @@ func (j *journal) feed(id string, at int64, skip bool) api.Feed {
 	}
 }
 
-func (j *journal) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
-	return &api.SessionWatchResult{StreamID: "st-w"}, func(_ context.Context, send func(api.Notification) error) error {
+func (j *journal) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
+	return &api.SessionWatchResult{StreamID: "st-w"}, func(_ context.Context, send func(notify.Notification) error) error {
 		return send(&api.SessionEvent{StreamID: "st-w", Type: api.EventCreated, SessionID: "s-1"})
 	}, nil
 }

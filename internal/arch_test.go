@@ -75,6 +75,14 @@ var imports = []importRule{
 		why: "a screen depends only on the bytes written to it; the layers above decide what it is used for",
 	},
 	{
+		about: "internal/notify", only: []string{"api"}, bare: true,
+		why: "a stream is the same whatever opens it and whatever sends it",
+	},
+	{
+		about: "internal/environ", only: []string{}, bare: true,
+		why: "which variables are harmless does not depend on the process that passes them on",
+	},
+	{
 		about: "internal/spelling", only: []string{}, bare: true,
 		why: "typing errors are the same in any kind of name",
 	},
@@ -113,7 +121,7 @@ var imports = []importRule{
 	{
 		about: "internal/exec",
 		only: []string{
-			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/process",
+			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/notify", "internal/process",
 			"internal/shell", "internal/state", "internal/terminal", "internal/vt",
 		},
 		without: []string{"net", "net/http", "encoding/json"},
@@ -141,7 +149,7 @@ var imports = []importRule{
 		why:   "transports make no decisions: the method table decides what a request does",
 	},
 	{
-		about: "internal/front", only: []string{"api", "internal/access", "internal/caller", "internal/mcp", "internal/service", "internal/transport"},
+		about: "internal/front", only: []string{"api", "internal/access", "internal/caller", "internal/mcp", "internal/notify", "internal/service", "internal/transport"},
 		why: "what clients see of a daemon is the same on every system and in front of every place; a handler serves the requests",
 	},
 	{
@@ -165,7 +173,7 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
 		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{

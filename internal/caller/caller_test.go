@@ -11,6 +11,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
@@ -26,14 +27,14 @@ type fake struct {
 
 func (fake) Ping(context.Context) *api.PingResult { return &api.PingResult{Version: "test"} }
 
-func (fake) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
+func (fake) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, notify.Feed, error) {
 	if p.ExecID != "e-1" {
 		return nil, nil, api.Errorf(api.CodeExecNotFound, "no exec %q", p.ExecID)
 	}
-	return &api.ExecAttachResult{StreamID: "st-1", From: p.From}, func(_ context.Context, send func(api.Notification) error) error {
-		for _, n := range []api.Notification{
-			&api.RawChunk{Chunk: api.Chunk{StreamID: "st-1", ExecID: "e-1", Type: api.ChunkStdout, Next: 4}, Raw: []byte("one\n")},
-			&api.RawChunk{Chunk: api.Chunk{StreamID: "st-1", ExecID: "e-1", Type: api.ChunkStdout, Offset: 4, Next: 6}, Raw: []byte("\xff\n")},
+	return &api.ExecAttachResult{StreamID: "st-1", From: p.From}, func(_ context.Context, send func(notify.Notification) error) error {
+		for _, n := range []notify.Notification{
+			&notify.RawChunk{Chunk: api.Chunk{StreamID: "st-1", ExecID: "e-1", Type: api.ChunkStdout, Next: 4}, Raw: []byte("one\n")},
+			&notify.RawChunk{Chunk: api.Chunk{StreamID: "st-1", ExecID: "e-1", Type: api.ChunkStdout, Offset: 4, Next: 6}, Raw: []byte("\xff\n")},
 			&api.Chunk{StreamID: "st-1", ExecID: "e-1", Type: api.ChunkExit, Offset: 6, Next: 6},
 		} {
 			if err := send(n); err != nil {
@@ -44,8 +45,8 @@ func (fake) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachRe
 	}, nil
 }
 
-func (fake) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
-	return &api.SessionWatchResult{StreamID: "st-2"}, func(ctx context.Context, send func(api.Notification) error) error {
+func (fake) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
+	return &api.SessionWatchResult{StreamID: "st-2"}, func(ctx context.Context, send func(notify.Notification) error) error {
 		for _, id := range []string{"s-1", "s-2", "s-3"} {
 			if err := send(&api.SessionEvent{StreamID: "st-2", Type: api.EventCreated, SessionID: id}); err != nil {
 				return err

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/caller"
+	"github.com/terminal-runtime/trl/internal/environ"
 	"github.com/terminal-runtime/trl/internal/mcp"
 )
 
@@ -101,7 +101,7 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 		name, value, _ := strings.Cut(variable, "=")
 		if secret, ok := strings.CutPrefix(name, secretPrefix); ok && secret != "" && value != "" {
 			cfg.Secrets[secret] = value
-		} else if api.IsBaseEnv(name) && name != "TERM" && name != "SHELL" {
+		} else if environ.IsBase(name) && name != "TERM" && name != "SHELL" {
 			// Use the agent's value, not the one that the daemon was started
 			// with. The terminal type and the shell are the session's own.
 			cfg.Env[name] = value

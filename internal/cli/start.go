@@ -15,6 +15,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/environ"
 )
 
 const (
@@ -212,7 +213,7 @@ func daemonVariables(variables []string) (out []string) {
 		name, _, _ := strings.Cut(variable, "=")
 		switch {
 		case strings.HasPrefix(name, secretPrefix), name == daemon.TokenVariable, name == daemon.AddressVariable:
-		case api.IsBaseEnv(name), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "TRL_"):
+		case environ.IsBase(name), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "TRL_"):
 			out = append(out, variable)
 		}
 	}

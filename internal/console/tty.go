@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/vt"
 )
 
 // localTerminal is the terminal that this program runs on. It is taken over
@@ -161,7 +162,7 @@ func (t *localTerminal) size() api.TTYSize {
 	if err != nil || cols == 0 || rows == 0 {
 		return api.TTYSize{Rows: 24, Cols: 80}
 	}
-	return api.TTYSize{Rows: min(rows, api.MaxTTYSide), Cols: min(cols, api.MaxTTYSide)}
+	return api.TTYSize{Rows: min(rows, vt.MaxTTYSide), Cols: min(cols, vt.MaxTTYSide)}
 }
 
 func (t *localTerminal) write(b []byte) error {

@@ -132,7 +132,7 @@ func New(methods []Method, vocabulary *Vocabulary, page string) (*Contract, erro
 // Notifications lists the notifications that the daemon sends.
 func Notifications() []Notification {
 	var all []Notification
-	for _, n := range []api.Notification{&api.Chunk{}, &api.SessionEvent{}} {
+	for _, n := range []interface{ Method() string }{&api.Chunk{}, &api.SessionEvent{}} {
 		all = append(all, Notification{Name: n.Method(), Params: reflect.TypeOf(n).Elem()})
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 const (
@@ -46,7 +47,7 @@ func (st *Stream) releaseBuffer() {
 }
 
 // Feed sends the output as chunks, and then the exit.
-func (st *Stream) Feed(ctx context.Context, send func(api.Notification) error) error {
+func (st *Stream) Feed(ctx context.Context, send func(notify.Notification) error) error {
 	st.waitedAt = -1
 	defer st.releaseBuffer()
 	e := st.exec
@@ -126,7 +127,7 @@ func (st *Stream) wait(ctx context.Context, offset int64, cut bool) {
 }
 
 // chunk completes a chunk that ends before next.
-func (st *Stream) chunk(c api.Chunk, next int64, data []byte) *api.RawChunk {
+func (st *Stream) chunk(c api.Chunk, next int64, data []byte) *notify.RawChunk {
 	c.StreamID, c.ExecID, c.Next = st.id, st.exec.id, next
-	return &api.RawChunk{Chunk: c, Raw: data}
+	return &notify.RawChunk{Chunk: c, Raw: data}
 }

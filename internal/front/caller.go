@@ -10,6 +10,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/caller"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
@@ -52,9 +53,9 @@ func (h handlerCaller) call(ctx context.Context, method string, params any) (any
 
 // Attach calls fn with each chunk of an exec's output until fn returns false.
 func (h handlerCaller) Attach(ctx context.Context, params api.ExecAttachParams, fn func(*api.Chunk, []byte) bool) error {
-	return h.follow(ctx, api.MethodExecAttach, params, func(n api.Notification) (bool, error) {
+	return h.follow(ctx, api.MethodExecAttach, params, func(n notify.Notification) (bool, error) {
 		switch c := n.(type) {
-		case *api.RawChunk:
+		case *notify.RawChunk:
 			return fn(&c.Chunk, c.Raw), nil
 		case *api.Chunk:
 			data, err := api.DecodeBytes(c.Data, c.Encoding)
@@ -66,7 +67,7 @@ func (h handlerCaller) Attach(ctx context.Context, params api.ExecAttachParams, 
 
 // Watch calls fn with each event until fn returns false.
 func (h handlerCaller) Watch(ctx context.Context, params api.SessionWatchParams, fn func(*api.SessionEvent) bool) error {
-	return h.follow(ctx, api.MethodSessionWatch, params, func(n api.Notification) (bool, error) {
+	return h.follow(ctx, api.MethodSessionWatch, params, func(n notify.Notification) (bool, error) {
 		event, ok := n.(*api.SessionEvent)
 		return !ok || fn(event), nil
 	})
@@ -77,7 +78,7 @@ var errEnough = errors.New("enough")
 
 // follow opens a stream and calls fn with its notifications until fn returns
 // false or an error.
-func (h handlerCaller) follow(ctx context.Context, method string, params any, fn func(api.Notification) (more bool, err error)) error {
+func (h handlerCaller) follow(ctx context.Context, method string, params any, fn func(notify.Notification) (more bool, err error)) error {
 	got, err := h.call(ctx, method, params)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (h handlerCaller) follow(ctx context.Context, method string, params any, fn
 	if !ok {
 		return fmt.Errorf("%s opened no stream", method)
 	}
-	err = opened.Feed(ctx, func(n api.Notification) error {
+	err = opened.Feed(ctx, func(n notify.Notification) error {
 		more, err := fn(n)
 		if err == nil && !more {
 			return errEnough

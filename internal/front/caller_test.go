@@ -9,6 +9,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -54,9 +55,9 @@ func TestHandlerCallerResults(t *testing.T) {
 }
 
 // streams answers with a stream of these notifications.
-func streams(notifications ...api.Notification) handlerCaller {
+func streams(notifications ...notify.Notification) handlerCaller {
 	return handlerCaller{handlerFunc(func(context.Context, string, json.RawMessage) (any, error) {
-		return &service.OpenedStream{Feed: func(_ context.Context, send func(api.Notification) error) error {
+		return &service.OpenedStream{Feed: func(_ context.Context, send func(notify.Notification) error) error {
 			for _, n := range notifications {
 				if err := send(n); err != nil {
 					return err
@@ -69,7 +70,7 @@ func streams(notifications ...api.Notification) handlerCaller {
 
 func TestHandlerCallerStreams(t *testing.T) {
 	c := streams(
-		&api.RawChunk{Chunk: api.Chunk{Type: api.ChunkStdout}, Raw: []byte("one")},
+		&notify.RawChunk{Chunk: api.Chunk{Type: api.ChunkStdout}, Raw: []byte("one")},
 		&api.Chunk{Type: api.ChunkStdout, Data: "/w==", Encoding: api.Base64},
 		&api.Chunk{Type: api.ChunkExit},
 	)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 // This file decides who may call which method. Call checks allowed before it
@@ -192,15 +193,15 @@ func list(b Sessions) func(context.Context, api.SessionListParams) (*api.Session
 
 // watch sends only events of sessions with the caller's tag. It also sends
 // gaps: the missed events may have been about one of those sessions.
-func watch(b Sessions) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
-	return func(ctx context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
+func watch(b Sessions) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
+	return func(ctx context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 		result, feed, err := b.Watch(ctx, p)
 		tag := tagOf(ctx)
 		if err != nil || tag == "" {
 			return result, feed, err
 		}
-		return result, func(ctx context.Context, send func(api.Notification) error) error {
-			return feed(ctx, func(n api.Notification) error {
+		return result, func(ctx context.Context, send func(notify.Notification) error) error {
+			return feed(ctx, func(n notify.Notification) error {
 				e, ok := n.(*api.SessionEvent)
 				if ok && (e.Type == api.EventGap || slices.Contains(e.Tags, tag)) {
 					return send(n)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 // taggedSessions has one session for each of two teams. A call beyond what
@@ -59,8 +60,8 @@ func (f *taggedSessions) List(_ context.Context, p api.SessionListParams) (*api.
 	return out, nil
 }
 
-func (f *taggedSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
-	feed := func(_ context.Context, send func(api.Notification) error) error {
+func (f *taggedSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
+	feed := func(_ context.Context, send func(notify.Notification) error) error {
 		for _, e := range []api.SessionEvent{
 			{Type: api.EventCreated, SessionID: "s-red", Tags: []string{"red"}},
 			{Type: api.EventGap, Missed: 2},
@@ -242,7 +243,7 @@ func TestWatchTellsOfTheTagsOfItsCaller(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		if err := result.(*OpenedStream).Feed(t.Context(), func(n api.Notification) error {
+		if err := result.(*OpenedStream).Feed(t.Context(), func(n notify.Notification) error {
 			got = append(got, n.(*api.SessionEvent).SessionID)
 			return nil
 		}); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/arrival"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 // Sessions is what the table needs to serve the methods of sessions.
@@ -32,7 +33,7 @@ type Sessions interface {
 	List(context.Context, api.SessionListParams) (*api.SessionListResult, error)
 	Info(context.Context, api.SessionParams) (*api.SessionInfo, error)
 	Destroy(context.Context, api.SessionDestroyParams) (*api.SessionDestroyResult, error)
-	Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error)
+	Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error)
 	Resize(context.Context, api.SessionResizeParams) (*api.SessionResizeResult, error)
 	Hold(context.Context, api.SessionHoldParams) (*api.SessionHoldResult, error)
 	Release(context.Context, api.SessionReleaseParams) (*api.SessionReleaseResult, error)
@@ -50,8 +51,8 @@ type Execs interface {
 	// calls for the same session or exec is fixed. Until then the next request
 	// of the connection is not read.
 	Run(context.Context, api.ExecRunParams) (*api.ExecResult, error)
-	Stream(context.Context, api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error)
-	Attach(context.Context, api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error)
+	Stream(context.Context, api.ExecStreamParams) (*api.ExecStreamResult, notify.Feed, error)
+	Attach(context.Context, api.ExecAttachParams) (*api.ExecAttachResult, notify.Feed, error)
 	Output(context.Context, api.ExecOutputParams) (*api.ExecOutputResult, error)
 	Input(context.Context, api.ExecInputParams) (*api.ExecInputResult, error)
 	Signal(context.Context, api.ExecSignalParams) (*api.ExecSignalResult, error)
@@ -147,12 +148,12 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 type OpenedStream struct {
 	Result   any
 	StreamID string
-	Feed     api.Feed
+	Feed     notify.Feed
 }
 
 // streamMethod returns an entry for a method that opens a stream. The stream's
 // id is the field StreamID of the result.
-func streamMethod[P, R any](name string, scope Scope, sends, summary string, fn func(context.Context, P) (*R, api.Feed, error)) Method {
+func streamMethod[P, R any](name string, scope Scope, sends, summary string, fn func(context.Context, P) (*R, notify.Feed, error)) Method {
 	id, ok := reflect.TypeFor[R]().FieldByName("StreamID")
 	if !ok {
 		panic("service: the result of " + name + " has no StreamID")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/environ"
 )
 
 // defaultPath is used when the daemon itself has no PATH.
@@ -22,7 +23,7 @@ func environment(inherit string, add api.Env, own []string) ([]string, error) {
 		}
 		switch inherit {
 		case "", api.InheritBase:
-			if !api.IsBaseEnv(name) {
+			if !environ.IsBase(name) {
 				continue
 			}
 		case api.InheritAll:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/exec"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -57,7 +58,7 @@ func (p *Pool) Run(ctx context.Context, params api.ExecRunParams) (*api.ExecResu
 
 // Stream runs a command as Run does, and returns when it was accepted. Its output
 // and its exit follow in the feed.
-func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
+func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.ExecStreamResult, notify.Feed, error) {
 	s, err := p.session(params.SessionID)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +72,7 @@ func (p *Pool) Stream(ctx context.Context, params api.ExecStreamParams) (*api.Ex
 }
 
 // Attach follows an exec from an offset on, whether it runs or has ended.
-func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
+func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.ExecAttachResult, notify.Feed, error) {
 	s, e, err := p.exec(params.ExecID)
 	if err != nil {
 		return nil, nil, err
@@ -86,8 +87,8 @@ func (p *Pool) Attach(ctx context.Context, params api.ExecAttachParams) (*api.Ex
 
 // feed returns the feed of a stream. Its reader counts as one of the session while
 // it runs.
-func (s *Session) feed(st *exec.Stream) api.Feed {
-	return func(ctx context.Context, send func(api.Notification) error) error {
+func (s *Session) feed(st *exec.Stream) notify.Feed {
+	return func(ctx context.Context, send func(notify.Notification) error) error {
 		leave := s.addReader()
 		defer leave()
 		return st.Feed(ctx, send)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
@@ -110,7 +111,7 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []string
-	if err := events(t.Context(), func(n api.Notification) error {
+	if err := events(t.Context(), func(n notify.Notification) error {
 		e := n.(*api.SessionEvent)
 		switch e.Type {
 		case api.EventHeld:

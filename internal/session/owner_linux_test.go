@@ -10,6 +10,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 // TestNamesAreOneLine: names must be one line of visible characters.
@@ -54,7 +55,7 @@ func TestOwner(t *testing.T) {
 	}
 	got := map[string]string{"created": s.Owner}
 	ctx, cancel := context.WithCancel(t.Context())
-	_ = feed(ctx, func(n api.Notification) error { // ends when ctx is done
+	_ = feed(ctx, func(n notify.Notification) error { // ends when ctx is done
 		e := n.(*api.SessionEvent)
 		got["event "+string(e.Type)] = e.Owner
 		if e.Type == api.EventDestroyed {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -294,8 +295,8 @@ func TestIdleIsNobody(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	over := map[string]chan struct{}{}
-	for name, feed := range map[string]api.Feed{"watch": events, "stream": chunks} {
-		over[name] = closedAfter(func() { _ = feed(ctx, func(api.Notification) error { <-ctx.Done(); return nil }) })
+	for name, feed := range map[string]notify.Feed{"watch": events, "stream": chunks} {
+		over[name] = closedAfter(func() { _ = feed(ctx, func(notify.Notification) error { <-ctx.Done(); return nil }) })
 	}
 	exec := sh(t, p, read, "echo here").ExecID
 	until := time.Now().Add(4 * ttl * time.Millisecond)

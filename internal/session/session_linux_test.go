@@ -17,6 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
@@ -413,7 +414,7 @@ func TestHousekeeping(t *testing.T) {
 	}
 	idle := create(t, p, api.SessionCreateParams{IdleTTLMS: ms(100)})
 	var ended []string // from events, because an ended session is soon forgotten
-	if err := events(t.Context(), func(n api.Notification) error {
+	if err := events(t.Context(), func(n notify.Notification) error {
 		if e := n.(*api.SessionEvent); e.Type == api.EventDestroyed {
 			ended = append(ended, e.SessionID+" "+e.Reason)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/trltest"
@@ -27,12 +28,12 @@ type received struct {
 var errEnough = errors.New("enough")
 
 // take runs a feed until it ends, or until enough returns true after a chunk.
-func take(t *testing.T, feed api.Feed, enough func(*received) bool) *received {
+func take(t *testing.T, feed notify.Feed, enough func(*received) bool) *received {
 	t.Helper()
 	got := &received{next: -1}
 	last := ""
-	err := feed(t.Context(), func(n api.Notification) error {
-		raw := n.(*api.RawChunk)
+	err := feed(t.Context(), func(n notify.Notification) error {
+		raw := n.(*notify.RawChunk)
 		c := raw.Chunk
 		if got.exit != nil {
 			t.Errorf("%s after exit", c.Type)
@@ -64,7 +65,7 @@ func take(t *testing.T, feed api.Feed, enough func(*received) bool) *received {
 	return got
 }
 
-func streamed(t *testing.T, p *Pool, s *api.Session, command string) (*api.ExecStreamResult, api.Feed) {
+func streamed(t *testing.T, p *Pool, s *api.Session, command string) (*api.ExecStreamResult, notify.Feed) {
 	t.Helper()
 	r, feed, err := p.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: command}})
 	if err != nil {
@@ -73,7 +74,7 @@ func streamed(t *testing.T, p *Pool, s *api.Session, command string) (*api.ExecS
 	return r, feed
 }
 
-func attach(t *testing.T, p *Pool, exec string, from int64) api.Feed {
+func attach(t *testing.T, p *Pool, exec string, from int64) notify.Feed {
 	t.Helper()
 	_, feed, err := p.Attach(t.Context(), api.ExecAttachParams{ExecID: exec, From: from})
 	if err != nil {
@@ -166,8 +167,8 @@ func TestStreamKeepsCharactersWhole(t *testing.T) {
 		trltest.Undisturbed(t, func() error {
 			_, feed := streamed(t, p, s, command)
 			var got []string
-			err := feed(t.Context(), func(n api.Notification) error {
-				if raw := n.(*api.RawChunk); raw.Type == api.ChunkStdout {
+			err := feed(t.Context(), func(n notify.Notification) error {
+				if raw := n.(*notify.RawChunk); raw.Type == api.ChunkStdout {
 					got = append(got, string(raw.Raw))
 				}
 				return nil
@@ -237,8 +238,8 @@ func TestStreamGap(t *testing.T) {
 	const step = 128 << 10 // how far a stream reads ahead
 	var data, gaps int64
 	stalled := false
-	err = feed(t.Context(), func(n api.Notification) error {
-		raw := n.(*api.RawChunk)
+	err = feed(t.Context(), func(n notify.Notification) error {
+		raw := n.(*notify.RawChunk)
 		data += int64(len(raw.Raw))
 		gaps += raw.Bytes
 		if !stalled {
@@ -271,9 +272,9 @@ func TestStreamByKey(t *testing.T) {
 }
 
 // watched collects events until a session is destroyed.
-func watched(t *testing.T, feed api.Feed) (events []string) {
+func watched(t *testing.T, feed notify.Feed) (events []string) {
 	t.Helper()
-	err := feed(t.Context(), func(n api.Notification) error {
+	err := feed(t.Context(), func(n notify.Notification) error {
 		e := n.(*api.SessionEvent)
 		events = append(events, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Type, e.State, e.Reason)))
 		if e.Type == api.EventDestroyed {
@@ -340,7 +341,7 @@ func TestWatchQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ran []string
-	if err := feed(t.Context(), func(n api.Notification) error {
+	if err := feed(t.Context(), func(n notify.Notification) error {
 		if e := n.(*api.SessionEvent); e.State == api.StateRunning {
 			ran = append(ran, e.ExecID)
 		}
@@ -361,7 +362,7 @@ func TestWatcherThatLags(t *testing.T) {
 	}
 	ev.close()
 	n := 0
-	err := ev.feed(t.Context(), "st-1", "", 0, func(note api.Notification) error {
+	err := ev.feed(t.Context(), "st-1", "", 0, func(note notify.Notification) error {
 		e := note.(*api.SessionEvent)
 		switch {
 		case n == 0 && (e.Type != api.EventGap || e.Missed != lost):

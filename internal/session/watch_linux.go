@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/notify"
 )
 
 // Watch sends the events of one session, or of all, from now on. The watch of one
 // session ends with it.
-func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
+func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 	at := p.events.now() // before the check: the end of a session is sent, or refused
 	follow := func() (leave func()) { return func() {} }
 	if params.SessionID != "" {
@@ -23,7 +24,7 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 		follow = s.addReader
 	}
 	id := newID("st-")
-	feed := func(ctx context.Context, send func(api.Notification) error) error {
+	feed := func(ctx context.Context, send func(notify.Notification) error) error {
 		leave := follow()
 		defer leave()
 		return p.events.feed(ctx, id, params.SessionID, at, send)
@@ -31,7 +32,7 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 	return &api.SessionWatchResult{StreamID: id}, feed, nil
 }
 
-func (ev *events) feed(ctx context.Context, id, session string, at int64, send func(api.Notification) error) error {
+func (ev *events) feed(ctx context.Context, id, session string, at int64, send func(notify.Notification) error) error {
 	for {
 		e, number, wake := ev.from(at)
 		if number < 0 {

@@ -3,6 +3,7 @@ package terminal
 import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/pty"
+	"github.com/terminal-runtime/trl/internal/vt"
 )
 
 // Resize changes the size and notifies the programs on the terminal.
@@ -74,9 +75,9 @@ func (t *Terminal) RestoreScreen(size api.TTYSize, snapshot *Snapshot, outputs [
 
 // CheckSize returns an error that names field if a terminal can't have the size.
 func CheckSize(size api.TTYSize, field string) error {
-	if size.Rows >= 1 && size.Rows <= api.MaxTTYSide && size.Cols >= 1 && size.Cols <= api.MaxTTYSide {
+	if size.Rows >= 1 && size.Rows <= vt.MaxTTYSide && size.Cols >= 1 && size.Cols <= vt.MaxTTYSide {
 		return nil
 	}
-	return api.Errorf(api.CodeInvalidParams, "a terminal has 1 to %d rows and columns", api.MaxTTYSide).With("field", field).
+	return api.Errorf(api.CodeInvalidParams, "a terminal has 1 to %d rows and columns", vt.MaxTTYSide).With("field", field).
 		WithHint("24 rows and 80 columns are usual")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -105,12 +106,12 @@ type eventWriter struct {
 }
 
 // send writes one chunk as an event.
-func (e *eventWriter) send(n api.Notification) error {
+func (e *eventWriter) send(n notify.Notification) error {
 	var next int64
 	switch chunk := n.(type) {
 	case *api.Chunk:
 		next = chunk.Next
-	case *api.RawChunk:
+	case *notify.RawChunk:
 		next = chunk.Next
 	default:
 		return fmt.Errorf("transport: unexpected notification %T in a stream of chunks", n)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -40,7 +41,7 @@ func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
 
 // follow sends the notifications of a stream until its end.
 func (c *conn) follow(st *stream) {
-	err := st.opened.Feed(st.ctx, func(n api.Notification) error { return c.notify(st, n) })
+	err := st.opened.Feed(st.ctx, func(n notify.Notification) error { return c.notify(st, n) })
 	if err != nil && st.ctx.Err() == nil {
 		c.srv.log.ErrorContext(c.ctx, "stream failed", "stream", st.opened.StreamID, "error", err)
 	}
@@ -57,7 +58,7 @@ var errConnEnded = errors.New("transport: connection ended")
 // notify sends one notification. Unlike an answer it has no time limit: a
 // client that reads nothing for an hour keeps its position, and the feed
 // reports what it missed. A client that is gone is detected by other means.
-func (c *conn) notify(st *stream, n api.Notification) error {
+func (c *conn) notify(st *stream, n notify.Notification) error {
 	buf := c.srv.buffers.get()
 	defer c.srv.buffers.put(buf)
 	b := (*buf)[:0]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -17,7 +18,7 @@ import (
 // table serves stream.close.
 type feeds struct {
 	table *service.Table
-	feed  api.Feed
+	feed  notify.Feed
 	n     int
 }
 
@@ -30,12 +31,12 @@ func (f *feeds) Call(ctx context.Context, method string, params json.RawMessage)
 	return &service.OpenedStream{Result: map[string]string{"stream_id": id}, StreamID: id, Feed: f.feed}, nil
 }
 
-func startFeeds(t *testing.T, feed api.Feed) (*Server, string) {
+func startFeeds(t *testing.T, feed notify.Feed) (*Server, string) {
 	t.Helper()
 	return start(t, Config{Handler: &feeds{table: tableWith(nil), feed: feed}, WriteTimeout: 100 * time.Millisecond}, nil)
 }
 
-func numberedChunk(n int) api.Notification {
+func numberedChunk(n int) notify.Notification {
 	return &api.Chunk{Type: api.ChunkStdout, Offset: int64(n), Data: strings.Repeat("x", 1000)}
 }
 
@@ -56,7 +57,7 @@ func lineWith(t *testing.T, r *bufio.Reader, part string) string {
 }
 
 func TestAnswerComesBeforeItsStream(t *testing.T) {
-	_, path := startFeeds(t, func(_ context.Context, send func(api.Notification) error) error {
+	_, path := startFeeds(t, func(_ context.Context, send func(notify.Notification) error) error {
 		for i := range 3 {
 			if err := send(numberedChunk(i)); err != nil {
 				return err
@@ -84,7 +85,7 @@ func TestAnswerComesBeforeItsStream(t *testing.T) {
 func TestStalledReaderKeepsItsStream(t *testing.T) {
 	const notes = 5000
 	done := make(chan error, 1)
-	_, path := startFeeds(t, func(_ context.Context, send func(api.Notification) error) error {
+	_, path := startFeeds(t, func(_ context.Context, send func(notify.Notification) error) error {
 		for i := range notes {
 			if err := send(numberedChunk(i)); err != nil {
 				done <- err
@@ -111,7 +112,7 @@ func TestStalledReaderKeepsItsStream(t *testing.T) {
 
 func TestCloseStream(t *testing.T) {
 	ended := make(chan struct{})
-	_, path := startFeeds(t, func(ctx context.Context, send func(api.Notification) error) error {
+	_, path := startFeeds(t, func(ctx context.Context, send func(notify.Notification) error) error {
 		defer close(ended)
 		for i := 0; ; i++ {
 			if err := send(numberedChunk(i)); err != nil {
@@ -153,7 +154,7 @@ func TestCloseStream(t *testing.T) {
 func TestStreamAndConnectionEnd(t *testing.T) {
 	ended := make(chan struct{}, 1)
 	begun, finish := make(chan struct{}, 1), make(chan struct{})
-	_, path := startFeeds(t, func(ctx context.Context, send func(api.Notification) error) error {
+	_, path := startFeeds(t, func(ctx context.Context, send func(notify.Notification) error) error {
 		begun <- struct{}{}
 		defer func() { ended <- struct{}{} }()
 		select {
@@ -189,7 +190,7 @@ func TestStreamAndConnectionEnd(t *testing.T) {
 }
 
 func TestTooManyStreams(t *testing.T) {
-	_, path := startFeeds(t, func(ctx context.Context, _ func(api.Notification) error) error {
+	_, path := startFeeds(t, func(ctx context.Context, _ func(notify.Notification) error) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/notify"
 	"github.com/terminal-runtime/trl/internal/service"
 )
 
@@ -47,7 +48,7 @@ func (webSessions) Destroy(context.Context, api.SessionDestroyParams) (*api.Sess
 	return &api.SessionDestroyResult{}, nil
 }
 
-func (webSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, api.Feed, error) {
+func (webSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 	return &api.SessionWatchResult{StreamID: "st-w"}, nil, nil
 }
 
@@ -67,17 +68,17 @@ func (webSessions) Screen(context.Context, api.SessionScreenParams) (*api.Sessio
 	return &api.SessionScreenResult{}, nil
 }
 
-func (s webSessions) Stream(ctx context.Context, p api.ExecStreamParams) (*api.ExecStreamResult, api.Feed, error) {
+func (s webSessions) Stream(ctx context.Context, p api.ExecStreamParams) (*api.ExecStreamResult, notify.Feed, error) {
 	_, feed, err := s.Attach(ctx, api.ExecAttachParams{ExecID: "e-1"})
 	return &api.ExecStreamResult{ExecID: "e-1", StreamID: "st-e"}, feed, err
 }
 
 // Attach follows e-1, which wrote text, in chunks of three bytes; or e-quiet,
 // which never writes anything.
-func (s webSessions) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, api.Feed, error) {
+func (s webSessions) Attach(_ context.Context, p api.ExecAttachParams) (*api.ExecAttachResult, notify.Feed, error) {
 	switch {
 	case p.ExecID == "e-quiet":
-		return &api.ExecAttachResult{StreamID: "st-q"}, func(ctx context.Context, _ func(api.Notification) error) error {
+		return &api.ExecAttachResult{StreamID: "st-q"}, func(ctx context.Context, _ func(notify.Notification) error) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}, nil
@@ -86,12 +87,12 @@ func (s webSessions) Attach(_ context.Context, p api.ExecAttachParams) (*api.Exe
 	case p.From > int64(len(s.text)):
 		return nil, nil, api.Errorf(api.CodeInvalidParams, "past the end")
 	}
-	feed := func(_ context.Context, send func(api.Notification) error) error {
+	feed := func(_ context.Context, send func(notify.Notification) error) error {
 		at := p.From
 		for at < int64(len(s.text)) {
 			next := min(at+3, int64(len(s.text)))
 			chunk := api.Chunk{StreamID: "st-e", ExecID: "e-1", Type: api.ChunkStdout, Offset: at, Next: next}
-			if err := send(&api.RawChunk{Chunk: chunk, Raw: []byte(s.text[at:next])}); err != nil {
+			if err := send(&notify.RawChunk{Chunk: chunk, Raw: []byte(s.text[at:next])}); err != nil {
 				return err
 			}
 			at = next

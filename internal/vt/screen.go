@@ -1,5 +1,9 @@
 package vt
 
+// MaxTTYSide limits the rows and columns that a client may ask for: larger ones are
+// a mistake, and a screen costs memory.
+const MaxTTYSide = 1000
+
 // Limits of a screen. They keep a wrong number from costing a gigabyte.
 const (
 	minRows, minCols = 1, 2 // a wide character needs two columns

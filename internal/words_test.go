@@ -60,7 +60,7 @@ func findWords(tree fs.FS) ([]string, error) {
 	for _, a := range avoided {
 		patterns = append(patterns, a.pattern)
 	}
-	any := regexp.MustCompile(`(?i)\b(` + strings.Join(patterns, "|") + `)\b`)
+	word := regexp.MustCompile(`(?i)\b(` + strings.Join(patterns, "|") + `)\b`)
 	var found []string
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -89,12 +89,12 @@ func findWords(tree fs.FS) ([]string, error) {
 			return err
 		}
 		for i, line := range strings.Split(string(text), "\n") {
-			if len(line) > 2000 || !any.MatchString(line) {
+			if len(line) > 2000 || !word.MatchString(line) {
 				continue
 			}
 			for _, a := range avoided {
-				if word := regexp.MustCompile(`(?i)\b(` + a.pattern + `)\b`).FindString(kept.Replace(line)); word != "" {
-					found = append(found, fmt.Sprintf("%s:%d: %q: write %s", name, i+1, word, a.instead))
+				if hit := regexp.MustCompile(`(?i)\b(` + a.pattern + `)\b`).FindString(kept.Replace(line)); hit != "" {
+					found = append(found, fmt.Sprintf("%s:%d: %q: write %s", name, i+1, hit, a.instead))
 				}
 			}
 		}

@@ -167,7 +167,7 @@ func TestNodeNames(t *testing.T) {
 		"eu1--n7":                             "a part is empty",
 		"Eu1":                                 `its part "Eu1" has characters other than a-z and 0-9`,
 		"eu1_n7":                              `its part "eu1_n7" has characters other than a-z and 0-9`,
-		"eu1 ":                                `its part "eu1 " has characters other than a-z and 0-9`,
+		"eu 1":                                `its part "eu 1" has characters other than a-z and 0-9`,
 		"eu1-n/7":                             `its part "n/7" has characters other than a-z and 0-9`,
 		"é":                                   `its part "é" has characters other than a-z and 0-9`,
 		"n7\n":                                `its part "n7\n" has characters other than a-z and 0-9`,

@@ -20,7 +20,7 @@ import (
 
 // startPlaceless serves without a local place until the test ends. stop returns what
 // servePlaceless returned.
-func startPlaceless(t *testing.T, cfg Config) (stderr *os.File, stop func() error) {
+func startPlaceless(t *testing.T, cfg Config) (log *os.File, stop func() error) {
 	t.Helper()
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

@@ -189,6 +189,7 @@ func init() { // not in the declaration: scenarios refer to the map through runT
 		"many": many, "signals": signals, "deaf": deaf, "kept": kept, "group": group, "crash": crash, "size": size,
 		"renewed": renewed, "stays": stays, "woken": woken, "watched": watched, "obedient": obedient,
 		"stale": stale, "impossible": impossible, "crowded": crowded, "regenerated": regenerated,
+		"detaching": handOffOnSignal(Detach), "restarting": handOffOnSignal(Restart),
 	}
 }
 

@@ -185,6 +185,39 @@ func kept(s testDaemon) {
 	os.Exit(0)
 }
 
+// A holder that is asked to stop while its daemon hands off ends the sessions, and
+// that is not a failure.
+func TestStopDuringHandOff(t *testing.T) {
+	for _, mode := range []string{"detaching", "restarting"} {
+		t.Run(mode, func(t *testing.T) {
+			h := startHolder(t, mode)
+			child := h.line(t)
+			if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			h.end(t, 0)
+			if _, err := os.Stat("/proc/" + child); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("process %s is left: %v", child, err)
+			}
+			if strings.Contains(h.log.String(), "daemon_died") {
+				t.Errorf("log: %s", h.log.String())
+			}
+		})
+	}
+}
+
+// handOffOnSignal hands off when the holder has been asked to stop.
+func handOffOnSignal(mode ExitMode) func(testDaemon) {
+	return func(s testDaemon) {
+		got := make(chan os.Signal, 1)
+		signal.Notify(got, syscall.SIGTERM)
+		s.fork("echo $$; exec sleep 1000 <&2")
+		<-got
+		check(s.AnnounceExit(0, mode))
+		os.Exit(0)
+	}
+}
+
 func TestGroup(t *testing.T) {
 	h := startHolder(t, "group")
 	if got := h.line(t); got != "moved" {

@@ -228,6 +228,9 @@ func (h *holder) superviseDaemon() (code int) {
 		switch {
 		case exitMsg != nil && ExitMode(exitMsg.flags) == Stop:
 			return int(exitMsg.value)
+		case exitMsg != nil && h.stopping: // asked to stop while the daemon was handing off
+			h.killChildren()
+			return 0
 		case h.stopping:
 			h.cfg.Log.Error("daemon died during shutdown; killing its processes", "event", "daemon_died_stopping", "daemon", describe(status, err))
 			h.killChildren()

@@ -211,6 +211,7 @@ func handOffOnSignal(mode ExitMode) func(testDaemon) {
 	return func(s testDaemon) {
 		got := make(chan os.Signal, 1)
 		signal.Notify(got, syscall.SIGTERM)
+		check(s.Sync()) // signals are held back from a daemon that has not sent anything
 		s.fork("echo $$; exec sleep 1000 <&2")
 		<-got
 		check(s.AnnounceExit(0, mode))

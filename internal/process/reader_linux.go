@@ -39,7 +39,7 @@ func readerOf(pids []int, master, nested int) (Reader, bool) {
 	if len(pids) == 0 || nested == 0 || err1 != nil || err2 != nil || hasUnreadInput(master) {
 		return Reader{}, false
 	}
-	device := unix.Mkdev(slaveMajor+number>>8, number&0xff)
+	device := unix.Mkdev(slaveMajor, number)
 	for _, pid := range pids {
 		if group, err := unix.Getpgid(pid); err != nil || group != foreground {
 			continue
@@ -215,7 +215,8 @@ func blockedIn(pid int) (call, bool) {
 	return parseCall(string(b))
 }
 
-// slaveMajor is the first major number of terminal slaves; each covers 256.
+// slaveMajor is the major number of terminal slaves. Their minor number is that of
+// the terminal, which exceeds 255 on a machine with many.
 const slaveMajor = 136
 
 var (

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -410,5 +411,27 @@ func TestYieldOnInput(t *testing.T) {
 	plain := create(t, p, api.SessionCreateParams{})
 	if _, err := p.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: plain.SessionID, Command: "cat"}, YieldOnInput: true}); !api.IsCode(err, api.CodeInvalidRequest) {
 		t.Error(err)
+	}
+}
+
+// A program is seen waiting on whichever of the machine's terminals it is.
+func TestWaitingOnOneOfManyTerminals(t *testing.T) {
+	for number := 0; number < 256; {
+		master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(master) })
+		if number, err = unix.IoctlGetInt(master, unix.TIOCGPTN); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newPool(t, Config{})
+	s := onTTY(t, p, "dash")
+	ctx, cancel := context.WithTimeout(t.Context(), trltest.Patience)
+	defer cancel()
+	r, err := p.Run(ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `printf 'name? '; read x`}, YieldOnInput: true})
+	if err != nil || r.State != api.ExecRunning || r.Stdout != "name? " {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

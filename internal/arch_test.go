@@ -121,8 +121,8 @@ var imports = []importRule{
 	{
 		about: "internal/exec",
 		only: []string{
-			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/notify", "internal/process",
-			"internal/shell", "internal/state", "internal/terminal", "internal/vt",
+			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/notify", "internal/printable",
+			"internal/process", "internal/shell", "internal/state", "internal/terminal", "internal/vt",
 		},
 		without: []string{"net", "net/http", "encoding/json"},
 		why:     "a command depends neither on its session nor on the pool",

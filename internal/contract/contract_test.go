@@ -31,6 +31,7 @@ const (
 	openAPIFile    = "docs/openapi.json"
 	pythonFile     = "sdk/python/src/trl_client/_types.py"
 	typescriptFile = "sdk/typescript/src/types.ts"
+	encoderFile    = "api/execjson_fields.go"
 )
 
 // backend implements the methods that the table needs, but none of them works:
@@ -84,7 +85,12 @@ func TestFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	encoder, err := ExecResultEncoder()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, fresh := range map[string][]byte{
+		encoderFile:    encoder,
 		schemaFile:     schema,
 		openAPIFile:    openapi,
 		pythonFile:     c.Python(),

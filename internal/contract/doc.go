@@ -1,6 +1,6 @@
 // Package contract generates descriptions of the wire contract for other
 // languages: a JSON Schema, an OpenAPI description, and the types of the Python
-// and TypeScript clients.
+// and TypeScript clients. For Go it generates the fast encoder of results.
 //
 // They are generated from the method table of the service, the types of the api
 // and the page docs/protocol.md, whose tables hold the meaning of every field.

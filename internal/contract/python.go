@@ -31,6 +31,7 @@ here.
 # ruff: noqa: E501
 
 import os
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 `, generatedBy)
 	for _, t := range c.Types {
@@ -79,6 +80,7 @@ ERROR_NUMBERS: Dict[str, int] = {
 	}
 	b.WriteString("}\n")
 	c.pythonOptions(&b)
+	c.pythonResult(&b)
 	return []byte(b.String())
 }
 
@@ -235,6 +237,53 @@ func pythonOptionsOf(t *Type) []pythonOption {
 		name: "call_timeout", typ: "float", unit: " (seconds)",
 		meaning: "how long to wait for the daemon's answer before `CallTimeout` is raised; default that of `connect`",
 	})
+}
+
+// pythonResult generates the base of the client's Result: a property for each
+// field of ExecResult. Result itself has the texts that may be encoded.
+func (c *Contract) pythonResult(b *strings.Builder) {
+	b.WriteString(`
+
+def parse_time(text: str) -> datetime:
+    """Parses a time of the contract: RFC 3339 with milliseconds in UTC."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+
+
+class ResultFields:
+    """What is known of a command. Durations are in seconds."""
+
+    __slots__ = ("raw",)
+    raw: ExecResult
+`)
+	fields := c.byName["ExecResult"].Fields
+	has := func(name string) bool { return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name }) }
+	for _, f := range fields {
+		of, isEncoding := strings.CutSuffix(f.Name, "_encoding")
+		if isEncoding && has(of) || has(f.Name+"_encoding") {
+			continue
+		}
+		name, typ, value := f.Name, pythonType(f), fmt.Sprintf("self.raw[%q]", f.Name)
+		if !f.Required {
+			switch f.Shape.Kind {
+			case Boolean:
+				value = fmt.Sprintf("self.raw.get(%q, False)", f.Name)
+			case Integer:
+				value = fmt.Sprintf("self.raw.get(%q, 0)", f.Name)
+			case List:
+				value = fmt.Sprintf("self.raw.get(%q, [])", f.Name)
+			default:
+				typ, value = "Optional["+typ+"]", fmt.Sprintf("self.raw.get(%q)", f.Name)
+			}
+		}
+		if f.Shape.Kind == Time {
+			typ, value = "datetime", "parse_time("+value+")"
+		}
+		if seconds, ok := strings.CutSuffix(f.Name, "_ms"); ok {
+			name, typ, value = seconds, "float", value+" / 1000"
+		}
+		meaning := strings.NewReplacer("`null`", "`None`", `\`, `\\`).Replace(f.Meaning)
+		fmt.Fprintf(b, "\n    @property\n    def %s(self) -> %s:\n%s\n        return %s\n", name, typ, docstring(meaning, "        "), value)
+	}
 }
 
 func docstring(doc, indent string) string {

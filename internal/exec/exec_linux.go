@@ -66,11 +66,10 @@ type Exec struct {
 type Spec struct {
 	ID          string
 	SessionID   string
+	Params      api.ExecCommand // what the caller gave; echo says what the result repeats of it
 	Key         string
 	Sum         uint32 // checksum of the params, if there is a key; 0 means unknown
 	Command     shell.Command
-	Label       string
-	Merge       bool // stderr goes where stdout goes; ignored on a terminal
 	Timeout     time.Duration
 	IdleTimeout time.Duration
 	Streaming   bool               // output is moved as it comes, from the start
@@ -93,10 +92,10 @@ func New(env *Env, spec Spec) *Exec {
 	}
 	e.doneCtx, e.setDone = context.WithCancel(context.Background())
 	e.done = e.doneCtx.Done()
-	e.res = api.ExecResult{
-		ExecID: e.id, SessionID: e.session, State: api.ExecQueued, Outcome: api.OutcomeRunning, StartedAt: api.Time{Time: now},
-		Label: spec.Label, Merged: spec.Merge && e.term == nil, // a terminal has one stream
-	}
+	e.res = echo(&spec.Params)
+	e.res.ExecID, e.res.SessionID, e.res.StartedAt = e.id, e.session, api.Time{Time: now}
+	e.res.State, e.res.Outcome = api.ExecQueued, api.OutcomeRunning
+	e.res.Merged = e.res.Merged && e.term == nil // a terminal has one stream
 	return e
 }
 

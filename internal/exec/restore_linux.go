@@ -21,12 +21,11 @@ func Restore(env *Env, id string, r *State, in *InputState, mark uint32, term *t
 		e.lastByte.Store(r.lastByte.UnixNano())
 	}
 	e.began, e.ended, e.sizes = time.Now().Add(r.at-process.SinceBoot()-r.running), r.ended, r.sizes
-	if r.state == api.ExecExited {
-		e.res = r.result
+	e.res = r.result
+	e.res.ExecID, e.res.SessionID, e.res.State, e.res.StartedAt = e.id, e.session, r.state, api.Time{Time: r.began}
+	if r.state != api.ExecExited {
+		e.res.Outcome = api.OutcomeRunning
 	}
-	e.res.ExecID, e.res.SessionID, e.res.State = e.id, e.session, r.state
-	e.res.StartedAt, e.res.TTY, e.res.Label = api.Time{Time: r.began}, r.result.TTY, r.result.Label
-	e.res.Merged, e.res.QueuedMS = r.result.Merged, r.result.QueuedMS
 	if in != nil {
 		e.keyedInputs, e.inputPersisted = in.keyed, true
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/state"
 )
@@ -37,10 +38,32 @@ type State struct {
 	lane        journal.LiveSegment // of a journal that is still written to
 	journal     []byte              // encoded, if it is not
 	sizes       []resize
-	result      api.ExecResult // without ids and output; while it runs only terminal, label, merge and queue time
+	result      api.ExecResult // without ids and output; until it has ended only what echo sets, terminal and queue time
 }
 
-// Fields describes the state for state.Encode and state.Decode.
+// maxEcho is the longest text that a result repeats, in bytes. It fits one line of
+// a list, and is kept with the exec.
+const maxEcho = 200
+
+// CheckEcho returns an error if a text that the result would repeat is too long or
+// not one line.
+func CheckEcho(p *api.ExecCommand) error {
+	for _, given := range [...]struct{ field, text string }{{"label", p.Label}} {
+		if len(given.text) > maxEcho || !printable.Line(given.text) {
+			return api.Errorf(api.CodeInvalidParams, "%s must be at most %d bytes on one line", given.field, maxEcho).With("field", given.field)
+		}
+	}
+	return nil
+}
+
+// echo returns a result with what it repeats of the params. Fields persists this
+// before the command begins, and not only once it has ended.
+func echo(p *api.ExecCommand) api.ExecResult {
+	return api.ExecResult{Label: p.Label, Merged: p.Merge}
+}
+
+// Fields describes the state for state.Encode and state.Decode. A new field goes to
+// the end, with the next tag.
 func (r *State) Fields(c *state.Coder) {
 	state.Text(c, 1, &r.session)
 	state.Int(c, 2, &r.number)
@@ -81,7 +104,7 @@ func (r *State) Fields(c *state.Coder) {
 	state.Int(c, 41, &r.result.QueuedMS)
 }
 
-// resultFields are the fields of a result that is final.
+// resultFields are the fields of a result that are set when the command has ended.
 func resultFields(c *state.Coder, r *api.ExecResult) {
 	state.Text(c, 27, &r.Outcome)
 	hasCode, code := r.ExitCode != nil, 0

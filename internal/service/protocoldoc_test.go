@@ -65,13 +65,13 @@ func TestProtocolDocument(t *testing.T) {
 	}
 	for name := range want {
 		if !seen[name] {
-			t.Errorf("no table for %q: add its marker to the document and run with -update", name)
+			t.Errorf("docs/protocol.md has no table for %q: add the line <!-- rows: %[1]s --> and run go test ./internal/service -run ProtocolDocument -update", name)
 		}
 	}
 	fresh := strings.Join(out, "\n")
 	if fresh != string(text) {
 		if !*update {
-			t.Errorf("%s is stale: run with -update and review the changes", protocolDocument)
+			t.Error("docs/protocol.md is stale: run go test ./internal/service -run ProtocolDocument -update and review the changes")
 		} else if err := os.WriteFile(protocolDocument, []byte(fresh), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func (d documentTable) render(t *testing.T, name string, old []string) []string 
 		if !d.whole {
 			meaning := meanings[cells[0]]
 			if meaning == "" {
-				t.Errorf("%s: %s has no meaning", name, cells[0])
+				t.Errorf("docs/protocol.md: %s of %q has no meaning: write it in the last column", cells[0], name)
 			}
 			cells = append(slices.Clone(cells), meaning)
 		}
@@ -249,7 +249,7 @@ func checkHeadings(t *testing.T, text string, served []Method) {
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("no section about %s", name)
+		t.Errorf("docs/protocol.md has no section about %s: add one with the heading ### `%[1]s`", name)
 	}
 }
 

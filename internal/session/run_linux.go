@@ -12,7 +12,6 @@ import (
 	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/holder"
-	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -154,13 +153,10 @@ func (s *Session) failStart(e *exec.Exec, err error) error {
 		WithHint("the daemon is out of descriptors: try again, or destroy sessions that are not needed")
 }
 
-// maxLabel fits one line of a list, in bytes: labels are kept with their execs.
-const maxLabel = 200
-
 // prepare checks the params and makes the exec.
 func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, error) {
-	if len(params.Label) > maxLabel || !printable.Line(params.Label) {
-		return nil, api.Errorf(api.CodeInvalidParams, "label must be at most %d bytes on one line", maxLabel).With("field", "label")
+	if err := exec.CheckEcho(&params); err != nil {
+		return nil, err
 	}
 	if err := checkKey(params.Key); err != nil {
 		return nil, err
@@ -186,7 +182,7 @@ func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, err
 		}
 	}
 	spec := exec.Spec{
-		ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Key: params.Key, Label: params.Label, Merge: params.Merge,
+		ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Params: params, Key: params.Key,
 		Command: shell.Command{Text: params.Command, Env: env, Dir: dir},
 		Timeout: s.timeout, IdleTimeout: time.Duration(params.IdleTimeoutMS) * time.Millisecond,
 		Streaming: how == streaming, Terminal: s.term,

@@ -11,6 +11,7 @@ here.
 # ruff: noqa: E501
 
 import os
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 
@@ -1397,3 +1398,135 @@ OPTIONS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "lease": ("lease", ""),
     },
 }
+
+
+def parse_time(text: str) -> datetime:
+    """Parses a time of the contract: RFC 3339 with milliseconds in UTC."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+
+
+class ResultFields:
+    """What is known of a command. Durations are in seconds."""
+
+    __slots__ = ("raw",)
+    raw: ExecResult
+
+    @property
+    def exec_id(self) -> str:
+        """its id: `e-` and ten letters and digits; with the setting `node`, `e-NODE-` and the ten"""
+        return self.raw["exec_id"]
+
+    @property
+    def session_id(self) -> str:
+        """its session"""
+        return self.raw["session_id"]
+
+    @property
+    def label(self) -> Optional[str]:
+        """the name that its caller gave it"""
+        return self.raw.get("label")
+
+    @property
+    def state(self) -> ExecState:
+        """whether it is still in progress"""
+        return self.raw["state"]
+
+    @property
+    def outcome(self) -> Outcome:
+        """how it ended, in one word"""
+        return self.raw["outcome"]
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """of the command; 128 plus the number of the signal if one ended it, or was needed to stop it:
+        a command that handles SIGTERM and then ends by itself has its own code (not in zsh). null
+        while it runs or waits, if it never ran, and if its session was killed while it ran
+        """
+        return self.raw["exit_code"]
+
+    @property
+    def signal(self) -> Optional[str]:
+        """the signal that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`"""
+        return self.raw.get("signal")
+
+    @property
+    def started_at(self) -> datetime:
+        """when it began; while it waits, when it was queued"""
+        return parse_time(self.raw["started_at"])
+
+    @property
+    def duration(self) -> float:
+        """so far, or in total"""
+        return self.raw["duration_ms"] / 1000
+
+    @property
+    def queued(self) -> float:
+        """how long it was queued; absent: it was not"""
+        return self.raw.get("queued_ms", 0) / 1000
+
+    @property
+    def timed_out(self) -> bool:
+        """stopped by `timeout_ms` or `idle_timeout_ms`"""
+        return self.raw["timed_out"]
+
+    @property
+    def cancelled(self) -> bool:
+        """stopped by `exec.cancel`, or with its session"""
+        return self.raw["cancelled"]
+
+    @property
+    def stdout_bytes(self) -> int:
+        """captured so far, however much the result has"""
+        return self.raw["stdout_bytes"]
+
+    @property
+    def stderr_bytes(self) -> int:
+        """captured so far, however much the result has"""
+        return self.raw["stderr_bytes"]
+
+    @property
+    def merged(self) -> bool:
+        """`stdout` contains both streams, as `merge` requested"""
+        return self.raw.get("merged", False)
+
+    @property
+    def truncated(self) -> bool:
+        """`stdout` or `stderr` above is not complete; `exec.output` has the rest, except for
+        `dropped_bytes`
+        """
+        return self.raw["truncated"]
+
+    @property
+    def dropped_bytes(self) -> int:
+        """how many captured bytes the quota has dropped: they can't be read any more"""
+        return self.raw.get("dropped_bytes", 0)
+
+    @property
+    def cwd(self) -> Optional[str]:
+        """the session's directory after the command"""
+        return self.raw.get("cwd")
+
+    @property
+    def tty(self) -> Optional[TTYSize]:
+        """for a command on a terminal: the size when it began"""
+        return self.raw.get("tty")
+
+    @property
+    def survivors(self) -> List[Process]:
+        """the processes that the command left running"""
+        return self.raw.get("survivors", [])
+
+    @property
+    def rolled_back(self) -> bool:
+        """the state of the shell was lost: it is now as it was after `rolled_back_to`"""
+        return self.raw.get("rolled_back", False)
+
+    @property
+    def rolled_back_to(self) -> Optional[str]:
+        """an exec id; absent with `rolled_back`: as at the session's start"""
+        return self.raw.get("rolled_back_to")
+
+    @property
+    def usage(self) -> Optional[Usage]:
+        """only for the command of a direct session"""
+        return self.raw.get("usage")

@@ -8,12 +8,11 @@ import os
 import secrets
 import shlex
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 from urllib.parse import urlsplit
 
 from ._errors import ConnectionLost, ProtocolError, TRLError, from_wire
-from ._types import METHODS, ExecResult, ExecState, Outcome, Process, Usage
+from ._types import METHODS, ExecResult, ExecState, ResultFields
 
 Json = Dict[str, Any]
 
@@ -214,35 +213,13 @@ class CommandFailed(Exception):
         super().__init__(f"the command failed: {ended}" + (f"\n{tail}" if tail else ""))
 
 
-class Result:
+class Result(ResultFields):
     """The state and outcome of a command. ``raw`` is the original answer."""
 
-    __slots__ = ("raw",)
+    __slots__ = ()
 
     def __init__(self, raw: ExecResult) -> None:
         self.raw = raw
-
-    @property
-    def exec_id(self) -> str:
-        return self.raw["exec_id"]
-
-    @property
-    def session_id(self) -> str:
-        return self.raw["session_id"]
-
-    @property
-    def state(self) -> ExecState:
-        return self.raw["state"]
-
-    @property
-    def outcome(self) -> Outcome:
-        """How it ended, in one word."""
-        return self.raw["outcome"]
-
-    @property
-    def exit_code(self) -> Optional[int]:
-        """None while it runs, or if it never ran or was killed with its session."""
-        return self.raw["exit_code"]
 
     @property
     def ok(self) -> bool:
@@ -253,10 +230,6 @@ class Result:
     def running(self) -> bool:
         """Whether it still runs or waits for its session."""
         return self.state != "exited"
-
-    @property
-    def signal(self) -> Optional[str]:
-        return self.raw.get("signal")
 
     @property
     def stdout(self) -> str:
@@ -277,61 +250,6 @@ class Result:
     def stderr_data(self) -> bytes:
         """Standard error as bytes."""
         return decode_bytes(self.raw["stderr"], self.raw.get("stderr_encoding"))
-
-    @property
-    def stdout_bytes(self) -> int:
-        """The total number of captured bytes, whatever ``stdout`` holds."""
-        return self.raw["stdout_bytes"]
-
-    @property
-    def stderr_bytes(self) -> int:
-        """The total number of captured bytes, whatever ``stderr`` holds."""
-        return self.raw["stderr_bytes"]
-
-    @property
-    def truncated(self) -> bool:
-        """Whether ``stdout`` or ``stderr`` has only its head and tail; ``output`` and ``attach`` return everything."""
-        return self.raw["truncated"]
-
-    @property
-    def started_at(self) -> datetime:
-        return parse_time(self.raw["started_at"])
-
-    @property
-    def duration(self) -> float:
-        """The duration in seconds, so far or in total."""
-        return self.raw["duration_ms"] / 1000
-
-    @property
-    def timed_out(self) -> bool:
-        return self.raw["timed_out"]
-
-    @property
-    def cancelled(self) -> bool:
-        return self.raw["cancelled"]
-
-    @property
-    def cwd(self) -> Optional[str]:
-        """The session's directory after the command."""
-        return self.raw.get("cwd")
-
-    @property
-    def survivors(self) -> List[Process]:
-        """The processes that the command left running."""
-        return self.raw.get("survivors", [])
-
-    @property
-    def rolled_back(self) -> bool:
-        """Whether the shell's state was rolled back: to that after ``rolled_back_to``, or at the session's start."""
-        return self.raw.get("rolled_back", False)
-
-    @property
-    def rolled_back_to(self) -> Optional[str]:
-        return self.raw.get("rolled_back_to")
-
-    @property
-    def usage(self) -> Optional[Usage]:
-        return self.raw.get("usage")
 
     def check(self) -> "Result":
         """Returns itself, or raises ``CommandFailed`` if it is not ``ok``."""
@@ -374,11 +292,6 @@ class Output:
     @property
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
-
-
-def parse_time(text: str) -> datetime:
-    """Parses a time of the contract: RFC 3339 with milliseconds in UTC."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
 
 
 # --- trying again ---

@@ -100,14 +100,21 @@ func (c Case) OnTerminal() bool { return notOnTerminal[c.Name] == "" }
 // are one stream there, so each is searched for in the combined output; and a
 // terminal changes bytes, so lengths and binary output are not compared.
 func (c Case) onTerminal() Case {
-	c.Expect = c.Expect.onTerminal()
-	c.Followup.Expect = c.Followup.Expect.onTerminal()
+	c = c.mapExpect(Expect.onTerminal)
+	c.Late = nil
+	return c
+}
+
+// mapExpect returns a copy of the case with fn applied to each of its
+// expectations.
+func (c Case) mapExpect(fn func(Expect) Expect) Case {
+	c.Expect = fn(c.Expect)
+	c.Followup.Expect = fn(c.Followup.Expect)
 	if c.FollowupDegraded != nil {
 		s := *c.FollowupDegraded
-		s.Expect = s.Expect.onTerminal()
+		s.Expect = fn(s.Expect)
 		c.FollowupDegraded = &s
 	}
-	c.Late = nil
 	return c
 }
 
@@ -125,16 +132,7 @@ func (e Expect) onTerminal() Expect {
 // merged returns the case for commands that run with merge: stdout carries both
 // streams, in write order. If stderr must be empty, stdout must still match
 // exactly; otherwise each is searched for in the combined output.
-func (c Case) merged() Case {
-	c.Expect = c.Expect.merged()
-	c.Followup.Expect = c.Followup.Expect.merged()
-	if c.FollowupDegraded != nil {
-		s := *c.FollowupDegraded
-		s.Expect = s.Expect.merged()
-		c.FollowupDegraded = &s
-	}
-	return c
-}
+func (c Case) merged() Case { return c.mapExpect(Expect.merged) }
 
 func (e Expect) merged() Expect {
 	if e.Stderr != nil && *e.Stderr == "" {

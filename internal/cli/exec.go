@@ -135,7 +135,7 @@ func (w chunkWriter) write(chunk api.Chunk) error {
 		fmt.Fprintf(w.stderr, "trl: %d bytes of output are missing here: dropped because of a quota or a full disk\n", chunk.Bytes)
 		return nil
 	}
-	data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
+	data, err := chunk.Content()
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ import (
 // the command can go on reading while no daemon runs.
 //
 // What exec.input sends goes into a buffer that the holder has too, is persisted,
-// and only then moves to the pipe. A daemon that is killed at any instruction
-// leaves no input torn, and the next one knows what there is.
+// and only then moves to the pipe. The daemon can be killed at any instruction: no
+// input is sent in part, and the next daemon continues from the buffer.
 type input struct {
 	keeper  holder.Keeper
 	spawn   func(func())  // starts a goroutine
@@ -43,8 +43,10 @@ type input struct {
 	done           bool
 }
 
-func (in *input) open(data []byte, open bool) (err error) {
-	if !open {
+// open makes the input with data in it. If it stays open for exec.input it is a
+// pipe, otherwise a memfd.
+func (in *input) open(data []byte, staysOpen bool) (err error) {
+	if !staysOpen {
 		if in.read, err = memfdWith(data); err == nil {
 			in.slots.read, err = in.keeper.Keep(in.read)
 		}
@@ -89,6 +91,8 @@ func (in *input) makeBuffer() (*inputBuffer, holder.Slot, error) {
 	return buffer, slot, nil
 }
 
+// adopt takes the input of an earlier daemon from the holder. end is where its
+// buffer ends according to the ledger, nil if that is unknown.
 func (in *input) adopt(end *int64) (err error) {
 	if in.read, err = in.keeper.Take(in.slots.read); err != nil || in.slots.write == 0 {
 		return err

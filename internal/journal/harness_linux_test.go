@@ -205,23 +205,6 @@ func naiveMain() {
 	os.Exit(0)
 }
 
-// drain pulls until the end of fd, and waits in between.
-func drain(fd int, pull func() (int, error)) error {
-	for {
-		switch _, err := pull(); {
-		case err == io.EOF:
-			return nil
-		case errors.Is(err, unix.EAGAIN):
-			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
-			if err != nil && err != unix.EINTR {
-				return err
-			}
-		case err != nil:
-			return err
-		}
-	}
-}
-
 // source generates what a writer writes.
 type source struct{ rnd *rand.ChaCha8 }
 

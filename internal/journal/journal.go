@@ -32,8 +32,9 @@ type Journal struct {
 	noSplice   bool  // the file system refused splice. Guarded by wmu.
 	stageEmpty bool  // the staging pipe of the terminal is empty. Guarded by wmu.
 
-	// stopped is when the file was last found to take no more, since
-	// store.began. Guarded by wmu.
+	// stopped is when the spill file last had no room, as a duration since
+	// store.began. tryResume waits some time before it checks again. Guarded by
+	// wmu.
 	stopped time.Duration
 
 	mu       sync.Mutex
@@ -43,12 +44,12 @@ type Journal struct {
 	wake     chan struct{} // closed at the next append; nil if there is no waiter
 	size     int64
 	total    [streams]int64
-	charged  int64        // this journal's part of store.memory
-	segment  *liveSegment // backs the slices below while the journal runs; nil before the first byte and after the end
-	mem      []byte       // bytes from 0 on, unless they are in the spill file
-	head     index        // runs from 0 on, up to the gap or the runs of the tail
-	spill    *spill       // nil while everything is in mem
-	lossy    error
+	charged  int64         // this journal's part of store.memory
+	segment  *liveSegment  // backs the slices below while the journal runs; nil before the first byte and after the end
+	mem      []byte        // bytes from 0 on, unless they are in the spill file
+	head     index         // runs from 0 on, up to the gap or the runs of the tail
+	spill    *spill        // nil while everything is in mem
+	lossy    error         // see Lossy
 	origin   time.Duration // zero of the times, since store.began
 	times    *times        // when later bytes arrived; nil if all arrived with the first
 }

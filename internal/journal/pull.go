@@ -87,10 +87,10 @@ func (j *Journal) pull(st Stream, fd int) (n int, err error) {
 	}
 }
 
-// place finds where the next bytes of st go, and how many: to which file, at
-// which position. Bytes that go to the data of the live segment or to the head
-// of the file overwrite nothing. Elsewhere old bytes are dropped for new ones,
-// so it first checks how many there are.
+// place returns where the next bytes of st go: the file, the position in it, and
+// the room there. Bytes that go to the data of the live segment or to the head of
+// the file overwrite nothing. Elsewhere they overwrite the oldest ones, so place
+// first checks how many are in the pipe, and drops no more than that.
 func (j *Journal) place(st Stream, fd int) (to, pos int64, room int, err error) {
 	if j.spill == nil {
 		if room := j.memoryRoom(st); room > 0 {

@@ -31,8 +31,13 @@ func pipe(t testing.TB) (r int, w *os.File) {
 
 // pump pulls from fd until its end, as the daemon does, but waits with poll.
 func pump(j *Journal, st Stream, fd int) error {
+	return drain(fd, func() (int, error) { return j.AppendFrom(st, fd) })
+}
+
+// drain pulls until the end of fd, and waits in between.
+func drain(fd int, pull func() (int, error)) error {
 	for {
-		switch _, err := j.AppendFrom(st, fd); {
+		switch _, err := pull(); {
 		case err == io.EOF:
 			return nil
 		case errors.Is(err, unix.EAGAIN):

@@ -62,24 +62,9 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 	if _, err := s.follow(ctx, c, exec, goal{idle: min(settleTime, max(wait, time.Millisecond)), from: before, tty: e.TTY != nil}, wait); err != nil {
 		return nil, err
 	}
-	if e, err = s.execInfo(ctx, exec); err != nil {
-		return nil, err
-	}
-	r, err := s.newReport(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	if full, err := s.isFullScreen(ctx, r, e); full || err != nil {
-		r.addNextCalls()
-		return r, err
-	}
-	o, err := s.page(ctx, exec, "", before, r.Size, c.room)
-	if err != nil {
-		return nil, err
-	}
-	r.show(o)
-	r.addNextCalls()
-	return r, nil
+	return s.execReport(ctx, exec, func(size int64) (*shownOutput, error) {
+		return s.page(ctx, exec, "", before, size, c.room)
+	})
 }
 
 // typedSecret returns the text to type for a secret. On a terminal it refuses

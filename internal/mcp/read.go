@@ -42,7 +42,7 @@ func (s *outputRange) add(got *api.ExecOutputResult) error {
 			s.chunks = append(s.chunks, chunk{offset: c.Offset, gap: c.Bytes})
 			continue
 		}
-		data, err := api.DecodeBytes(c.Data, c.Encoding)
+		data, err := c.Content()
 		if err != nil {
 			return err
 		}

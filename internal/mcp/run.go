@@ -66,7 +66,9 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			return nil, err
 		}
 	}
-	return s.execReport(ctx, c, result.ExecID)
+	return s.execReport(ctx, result.ExecID, func(size int64) (*shownOutput, error) {
+		return s.excerpt(ctx, result.ExecID, "", size, c.room)
+	})
 }
 
 // start runs the command, and stops it if the client has cancelled the call
@@ -106,8 +108,10 @@ func (s *server) cancel(ctx context.Context, exec string) {
 	}
 }
 
-// execReport reports the state of a command, with the head and tail of its output.
-func (s *server) execReport(ctx context.Context, c *call, exec string) (*report, error) {
+// execReport reports the state of a command, with the output that read returns for
+// an output of that size. It does not call read while a program uses the whole
+// screen.
+func (s *server) execReport(ctx context.Context, exec string, read func(size int64) (*shownOutput, error)) (*report, error) {
 	e, err := s.execInfo(ctx, exec)
 	if err != nil {
 		return nil, err
@@ -120,7 +124,7 @@ func (s *server) execReport(ctx context.Context, c *call, exec string) (*report,
 		r.addNextCalls()
 		return r, err
 	}
-	o, err := s.excerpt(ctx, exec, "", r.Size, c.room)
+	o, err := read(r.Size)
 	if err != nil {
 		return nil, err
 	}

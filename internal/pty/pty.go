@@ -51,7 +51,7 @@ func SetSize(f *os.File, size Size) error {
 		return ErrSize
 	}
 	ws := &unix.Winsize{Row: uint16(size.Rows), Col: uint16(size.Cols)}
-	if err := control(f, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, ws) }); err != nil {
+	if err := Control(f, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, ws) }); err != nil {
 		return fmt.Errorf("set the size of a terminal: %w", err)
 	}
 	return nil
@@ -60,7 +60,7 @@ func SetSize(f *os.File, size Size) error {
 // GetSize returns the size of the terminal.
 func GetSize(f *os.File) (Size, error) {
 	var ws *unix.Winsize
-	err := control(f, func(fd int) (err error) {
+	err := Control(f, func(fd int) (err error) {
 		ws, err = unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		return err
 	})
@@ -70,9 +70,10 @@ func GetSize(f *os.File) (Size, error) {
 	return Size{Rows: int(ws.Row), Cols: int(ws.Col)}, nil
 }
 
-// control calls fn with the descriptor and keeps it open meanwhile. f.Fd would
+// Control calls fn with the descriptor of f. The descriptor stays open until fn
+// returns, so its number can't be reused meanwhile. Unlike f.Fd, Control does not
 // make it blocking.
-func control(f *os.File, fn func(fd int) error) error {
+func Control(f *os.File, fn func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

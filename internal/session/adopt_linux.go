@@ -20,52 +20,25 @@ import (
 // of the holder, and this many keep the holder busy without a pause.
 const adoptConcurrency = 32
 
-// Adopt takes over the sessions that the ledger of an earlier process has. It must
-// be called before the pool is used. Running commands go on when resume is called;
-// by then the reports of the shells must be read. Ended sessions are rebuilt after
-// that, in the background; then is called when they are, and before any caller can
-// ask for one.
+// Adopt takes over the sessions of an earlier process from the ledger. Call it
+// before the pool is used, and resume once the reports of the shells are read:
+// running commands continue then. After that, resume rebuilds the ended sessions
+// in the background, and calls then before any caller can see one of them.
 //
-// A session that can't be adopted costs that session alone. Nothing that is kept
-// for it is released, and no record of it is erased: see markUnreadable.
+// A session that can't be adopted does not affect the others. What the holder and
+// the ledger have of it is kept, see markUnreadable.
 //
-// kept are the slots that the holder has, and claims those that belong to other
-// owners than sessions: a slot that two owners name is used by neither.
+// kept are all slots that the holder has, and claims the slots of owners that are
+// not sessions. If two owners name the same slot, neither uses it.
 func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(then func())) {
-	type claim struct {
-		*Session
-		found *foundSession
-		err   error
-	}
-	var sessions []*claim
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, adoptConcurrency)
-	live, others := p.readLedger()
+	live, ended := p.readLedger()
 	auditTrees(live)
 	p.auditSlots(live, kept, claims)
-	for _, f := range live {
-		c := &claim{Session: p.rebuildSession(f), found: f, err: f.bad}
-		sessions = append(sessions, c)
-		if c.err != nil {
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			c.err = c.adopt(f)
-			<-slots
-		})
-	}
-	wg.Wait()
 	var resumes []func()
-	for _, c := range sessions {
-		switch {
-		case c.err != nil && c.found.bad == nil && c.found.state.ending != "":
-			c.rebuildEnding(c.found)
-			resumes = append(resumes, func() { c.finishEnding(c.found.state.ending) })
-		case c.err != nil:
-			c.markUnreadable(c.found, c.err)
-		default:
-			resumes = append(resumes, c.resume)
+	adoptions := p.adoptAll(live)
+	for _, a := range adoptions {
+		if fn := a.finish(); fn != nil {
+			resumes = append(resumes, fn)
 		}
 	}
 	wanted, done := p.history.expect()
@@ -73,20 +46,61 @@ func (p *Pool) Adopt(kept []holder.Slot, claims ...holder.Claim) (resume func(th
 		for _, fn := range resumes {
 			fn()
 		}
-		for _, c := range sessions {
-			p.adoptLifetime(c.Session)
+		for _, a := range adoptions {
+			p.adoptLifetime(a.session)
 		}
 		p.spawn(func() {
 			defer close(done)
-			pause := time.NewTimer(historyPause)
-			defer pause.Stop()
 			select {
 			case <-wanted:
-			case <-pause.C:
+			case <-time.After(historyPause):
 			}
-			p.restoreEnded(others)
+			p.restoreEnded(ended)
 			then()
 		})
+	}
+}
+
+// adoption is a session of an earlier process, and why it could not be adopted.
+type adoption struct {
+	session *Session
+	found   *foundSession
+	err     error // nil if it was adopted
+}
+
+// adoptAll rebuilds the sessions and adopts those whose records can be used.
+func (p *Pool) adoptAll(live []*foundSession) []*adoption {
+	var adoptions []*adoption
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, adoptConcurrency)
+	for _, f := range live {
+		a := &adoption{session: p.rebuildSession(f), found: f, err: f.bad}
+		adoptions = append(adoptions, a)
+		if a.err != nil {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			a.err = a.session.adopt(f)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return adoptions
+}
+
+// finish returns the function that resumes the session, nil if it can't be resumed.
+func (a *adoption) finish() func() {
+	s, f := a.session, a.found
+	switch {
+	case a.err == nil:
+		return s.resume
+	case f.bad == nil && f.state.ending != "":
+		s.rebuildEnding(f)
+		return func() { s.finishEnding(f.state.ending) }
+	default:
+		s.markUnreadable(f, a.err)
+		return nil
 	}
 }
 
@@ -189,14 +203,41 @@ var alwaysReady = func() chan struct{} {
 func (p *Pool) rebuildSession(f *foundSession) *Session {
 	r := f.state
 	s := &Session{
-		shared: p.shared, id: f.id, number: r.number, owner: r.owner, envKeys: r.envKeys, program: r.program, env: r.env,
+		shared: p.shared,
+		id:     f.id,
+		number: r.number,
+		owner:  r.owner,
 		params: api.SessionCreateParams{
-			Name: r.name, Tags: r.tags, Argv: r.argv, Cwd: r.cwd, Login: r.login, TTY: r.tty, Key: r.key,
-			Parent: r.parent, WhileConnected: r.connected,
+			Name:           r.name,
+			Tags:           r.tags,
+			Argv:           r.argv,
+			Cwd:            r.cwd,
+			Login:          r.login,
+			TTY:            r.tty,
+			Key:            r.key,
+			Parent:         r.parent,
+			WhileConnected: r.connected,
 		},
-		timeout: r.timeout, idleTTL: r.idleTTL, reconnect: r.reconnect, created: r.created, active: time.Now(),
-		state: api.StateCreating, destroyed: make(chan struct{}), forceKill: make(chan struct{}),
-		terminated: r.terminated, sizeBeforeLease: r.unheldSize, sum: r.sum, ready: alwaysReady, gate: r.gate, login: r.loggedIn, cancelCreation: func() {},
+		sum:       r.sum,
+		envKeys:   r.envKeys,
+		program:   r.program,
+		env:       r.env,
+		timeout:   r.timeout,
+		idleTTL:   r.idleTTL,
+		reconnect: r.reconnect,
+		created:   r.created,
+
+		cancelCreation: func() {},
+		login:          r.loggedIn,
+		ready:          alwaysReady,
+		destroyed:      make(chan struct{}),
+		forceKill:      make(chan struct{}),
+
+		state:           api.StateCreating,
+		active:          time.Now(),
+		gate:            r.gate,
+		terminated:      r.terminated,
+		sizeBeforeLease: r.unheldSize,
 	}
 	p.numbers.Store(max(p.numbers.Load(), r.number))
 	p.mu.Lock()
@@ -355,9 +396,9 @@ func (s *Session) finishEnding(why string) {
 	s.shared.spawn(func() { s.end(why, nil) })
 }
 
-// markUnreadable is called for a session that can't be adopted. Its processes are
-// killed, or left alone until it is destroyed, as the configuration says. What the
-// ledger and the holder have of it stays as it is until then.
+// markUnreadable keeps a session that can't be adopted, so that it can be listed
+// and destroyed. Its processes are killed now if the configuration says so, else
+// when it is destroyed; until then nothing of it is released or erased.
 func (s *Session) markUnreadable(f *foundSession, why error) {
 	p := s.shared
 	if s.tree == nil {

@@ -93,7 +93,7 @@ func BenchmarkAdoptHistory(b *testing.B) {
 // a client that asks at once; and one whose end was being persisted is not revived.
 func TestHistory(t *testing.T) {
 	l := endedSessions(t, 50)
-	half := sessionState{number: 7, tree: 7} // it had ended, and that was persisted
+	half := sessionState{number: 7, tree: 7} // its end was persisted, but its live records were not erased yet
 	for key, value := range map[string][]byte{
 		sessionPrefix + "s-0000000006": half.encode(), shellPrefix + "s-0000000006": nil, treePrefix + "s-0000000006": nil,
 		exec.StatePrefix + "e-forgotten00": encodeText(1, "s-forgotten00"), // its session is gone
@@ -107,15 +107,15 @@ func TestHistory(t *testing.T) {
 	p.Adopt(nil)(func() {})
 	e, err := p.ExecInfo(t.Context(), api.ExecParams{ExecID: "e-0000000049"})
 	if err != nil || e.SessionID != "s-0000000049" || *e.ExitCode != 0 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("ExecInfo = %+v, %v; want exit code 0 in s-0000000049", e, err)
 	}
 	list, err := p.List(t.Context(), api.SessionListParams{})
 	if err != nil || len(list.Sessions) != 50 {
-		t.Fatalf("%d sessions, %v", len(list.Sessions), err)
+		t.Fatalf("List returned %d sessions, %v; want 50", len(list.Sessions), err)
 	}
 	for i, s := range list.Sessions {
 		if want := fmt.Sprintf("s-%010d", i); s.SessionID != want || s.State != api.StateTerminated {
-			t.Errorf("session %d is %s, %s", i, s.SessionID, s.State)
+			t.Errorf("session %d is %s, %s; want %s, %s", i, s.SessionID, s.State, want, api.StateTerminated)
 		}
 	}
 	for key := range l.All() {
@@ -141,7 +141,7 @@ func execWith(t *testing.T, tag uint64, slot holder.Slot) *exec.State {
 	t.Helper()
 	st, err := exec.DecodeState(state.Encode(func(c *state.Coder) { state.Int(c, tag, &slot) }))
 	if err != nil || !slices.Contains(st.Slots(), slot) {
-		t.Fatalf("%v, the slots are %v", err, st.Slots())
+		t.Fatalf("DecodeState = slots %v, %v; want slot %v", st.Slots(), err, slot)
 	}
 	return st
 }
@@ -149,19 +149,38 @@ func execWith(t *testing.T, tag uint64, slot holder.Slot) *exec.State {
 // TestSharedSlot: a slot that two sessions name, as a ledger with a stale page
 // does, is used by neither; other sessions go on.
 func TestSharedSlot(t *testing.T) {
-	const shared, lane = holder.Slot(1<<24 | 1001), holder.Slot(1<<24 | 1002)
-	live := []*foundSession{
-		{id: "s-1", state: &sessionState{terminal: &terminal.Slots{Master: shared}}},
-		{id: "s-2", state: &sessionState{}, execs: []foundExec{{"e-2", execWith(t, stdoutTag, shared)}}},
-		{id: "s-3", state: &sessionState{}, execs: []foundExec{{"e-3", execWith(t, segmentTag, lane)}}},
-		{id: "s-4", state: &sessionState{}, execs: []foundExec{{"e-4", execWith(t, stdoutTag, 1003)}, {"e-5", execWith(t, stdoutTag, 1003)}}},
-		{id: "s-5", state: &sessionState{terminal: &terminal.Slots{Slave: 1004}}},
+	const (
+		ofTwoSessions = holder.Slot(1<<24 | 1001)
+		ofOneSession  = holder.Slot(1<<24 | 1002)
+		ofTwoExecs    = holder.Slot(1003)
+		ofTheDriver   = holder.Slot(1004)
+	)
+	onTerminal := func(id string, slots terminal.Slots) *foundSession {
+		return &foundSession{id: id, state: &sessionState{terminal: &slots}}
 	}
+	withExecs := func(id string, execs ...foundExec) *foundSession {
+		return &foundSession{id: id, state: &sessionState{}, execs: execs}
+	}
+	tests := []struct {
+		found *foundSession
+		want  error
+	}{
+		{onTerminal("s-1", terminal.Slots{Master: ofTwoSessions}), holder.ErrShared},
+		{withExecs("s-2", foundExec{"e-2", execWith(t, stdoutTag, ofTwoSessions)}), holder.ErrShared},
+		{withExecs("s-3", foundExec{"e-3", execWith(t, segmentTag, ofOneSession)}), nil},
+		{withExecs("s-4", foundExec{"e-4", execWith(t, stdoutTag, ofTwoExecs)}, foundExec{"e-5", execWith(t, stdoutTag, ofTwoExecs)}), holder.ErrShared},
+		{onTerminal("s-5", terminal.Slots{Slave: ofTheDriver}), holder.ErrShared},
+	}
+	var live []*foundSession
+	for _, tc := range tests {
+		live = append(live, tc.found)
+	}
+	kept := []holder.Slot{ofTwoSessions, ofOneSession, ofTwoExecs, ofTheDriver}
 	p := newPool(t, Config{})
-	p.auditSlots(live, []holder.Slot{shared, lane, 1003, 1004}, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{1004}}})
-	for _, f := range live {
-		if bad := errors.Is(f.bad, holder.ErrShared); bad != (f.id != "s-3") {
-			t.Errorf("%s: %v", f.id, f.bad)
+	p.auditSlots(live, kept, []holder.Claim{{Owner: "driver", Slots: []holder.Slot{ofTheDriver}}})
+	for _, tc := range tests {
+		if !errors.Is(tc.found.bad, tc.want) {
+			t.Errorf("%s: error %v, want %v", tc.found.id, tc.found.bad, tc.want)
 		}
 	}
 }

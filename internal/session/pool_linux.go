@@ -55,9 +55,9 @@ func (p *Pool) Stats() Stats {
 // for its processes, and one scan of /proc serves many.
 const shutdownConcurrency = 256
 
-// Shutdown refuses new work and destroys all sessions. They have their grace until
-// ctx is done, and are killed then. It returns when every tree is verified empty.
-// Output can be read until Close.
+// Shutdown refuses new work and destroys all sessions. Their processes have the
+// usual grace until ctx is done; then they are killed. Shutdown returns when every
+// process tree is verified empty. Output can be read until Close.
 func (p *Pool) Shutdown(ctx context.Context) error {
 	p.endAll(ctx, api.ReasonShutdown)
 	p.work.Wait()
@@ -65,8 +65,8 @@ func (p *Pool) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Lose is called when the holder has died, and with it what sessions need to go on:
-// it refuses new work and ends every session at once. Output can be read until
+// Lose refuses new work and ends every session at once. Call it when the holder has
+// died: sessions can't continue without what it held. Output can be read until
 // Close.
 func (p *Pool) Lose() {
 	now, cancel := context.WithCancel(context.Background())

@@ -79,8 +79,9 @@ const (
 	isDuplicate                  // an earlier one had the same key
 )
 
-// admit makes an exec and enters it, in the order in which commands arrive:
-// checking files may take a while, and commands that arrive meanwhile come later.
+// admit creates an exec and enters it into the session. Commands are entered in the
+// order in which they arrive: admit takes its place before it checks the params,
+// because the check may have to wait for a file system.
 func (s *Session) admit(ctx context.Context, params api.ExecCommand, how execMode) (*exec.Exec, admission, error) {
 	place := s.admission.Join()
 	arrival.MarkQueued(ctx)
@@ -107,7 +108,7 @@ func (s *Session) admit(ctx context.Context, params api.ExecCommand, how execMod
 	return e, runsNow, nil
 }
 
-// runQueued waits for the turn of a queued exec and runs it.
+// runQueued runs a queued exec once it is admitted, unless it is stopped first.
 func (s *Session) runQueued(e *exec.Exec) {
 	select {
 	case <-e.Admitted():
@@ -181,6 +182,10 @@ func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, err
 			return nil, err
 		}
 	}
+	if s.term != nil && params.Stdin != nil {
+		return nil, api.Errorf(api.CodeInvalidParams, "a command on a terminal reads from the terminal").With("field", "stdin").
+			WithHint("leave stdin out and type with exec.input, or use a session without tty")
+	}
 	spec := exec.Spec{
 		ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Params: params, Key: params.Key,
 		Command: shell.Command{Text: params.Command, Env: env, Dir: dir},
@@ -196,16 +201,8 @@ func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, err
 		spec.Timeout = time.Duration(*params.TimeoutMS) * time.Millisecond
 	}
 	e := exec.New(s.shared.execEnv, spec)
-	if s.term != nil {
-		if params.Stdin != nil {
-			e.Discard()
-			return nil, api.Errorf(api.CodeInvalidParams, "a command on a terminal reads from the terminal").With("field", "stdin").
-				WithHint("leave stdin out and type with exec.input, or use a session without tty")
-		}
-		return e, nil
-	}
-	if params.Stdin != nil || params.StdinOpen {
-		if err = e.NewInput(stdin, params.StdinOpen); err != nil {
+	if s.term == nil && (params.Stdin != nil || params.StdinOpen) {
+		if err := e.NewInput(stdin, params.StdinOpen); err != nil {
 			e.Discard()
 			if errors.Is(err, holder.ErrGone) { // that ends all sessions
 				return nil, s.errLost()
@@ -319,8 +316,8 @@ func (s *Session) isStarting(pids []int) bool {
 // counts ages in hundredths of a second.
 const recentlyForked = 200 * time.Millisecond
 
-// execEnded makes the session idle again, or admits the next exec. err means that
-// the shell is gone for good.
+// execEnded makes the session idle again, or admits the next exec. If err is not
+// nil the shell is gone for good, and the session ends.
 func (s *Session) execEnded(e *exec.Exec, err error) {
 	s.mu.Lock()
 	s.running = nil
@@ -329,17 +326,16 @@ func (s *Session) execEnded(e *exec.Exec, err error) {
 	s.idleCwd = e.Cwd()
 	var next *exec.Exec
 	lost := err != nil && !s.ending
-	if lost {
+	switch {
+	case s.ending: // no exec may begin, and the session never becomes idle
+	case lost:
 		s.ending = true
-	} else if !s.ending {
-		if len(s.queue) > 0 {
-			next = s.queue[0]
-			s.queue = s.queue[1:]
-			s.running = next // the session stays running
-			s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.ID()})
-		} else {
-			s.transitionTo(api.StateIdle)
-		}
+	case len(s.queue) > 0:
+		next, s.queue = s.queue[0], s.queue[1:]
+		s.running = next // the session stays running
+		s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.ID()})
+	default:
+		s.transitionTo(api.StateIdle)
 	}
 	dropped := s.takeSurplus()
 	s.mu.Unlock()

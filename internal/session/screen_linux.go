@@ -7,13 +7,19 @@ import (
 	"github.com/terminal-runtime/trl/internal/terminal"
 )
 
-// Resize changes the size of a session's terminal.
-func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.SessionResizeResult, error) {
-	s, err := p.session(params.SessionID)
+// terminal returns a session and its terminal, or an error if it has none.
+func (p *Pool) terminal(id string) (*Session, *terminal.Terminal, error) {
+	s, err := p.session(id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t, err := s.terminal()
+	return s, t, err
+}
+
+// Resize changes the size of a session's terminal.
+func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.SessionResizeResult, error) {
+	s, t, err := p.terminal(params.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +41,7 @@ func (p *Pool) Resize(_ context.Context, params api.SessionResizeParams) (*api.S
 
 // Screen returns what is on a session's terminal.
 func (p *Pool) Screen(_ context.Context, params api.SessionScreenParams) (*api.SessionScreenResult, error) {
-	s, err := p.session(params.SessionID)
-	if err != nil {
-		return nil, err
-	}
-	t, err := s.terminal()
+	s, t, err := p.terminal(params.SessionID)
 	if err != nil {
 		return nil, err
 	}

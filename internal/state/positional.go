@@ -38,23 +38,24 @@ func (r *PositionalReader) fail() { r.b, r.err = nil, errPositional }
 // Int reads a signed number.
 func (r *PositionalReader) Int() int64 {
 	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.b = r.b[n:]
+	r.skip(n)
 	return v
 }
 
 // Uint reads an unsigned number.
 func (r *PositionalReader) Uint() uint64 {
 	v, n := binary.Uvarint(r.b)
+	r.skip(n)
+	return v
+}
+
+// skip skips a varint of n bytes. If n <= 0 the varint could not be decoded.
+func (r *PositionalReader) skip(n int) {
 	if n <= 0 {
 		r.fail()
-		return 0
+		return
 	}
 	r.b = r.b[n:]
-	return v
 }
 
 // Byte reads one byte.

@@ -237,10 +237,7 @@ func Time(c *Coder, tag uint64, p *time.Time) {
 func Text[T ~string](c *Coder, tag uint64, p *T) {
 	c.setTag(tag)
 	if !c.reading {
-		if len(*p) > 0 {
-			c.putLength(tag, len(*p))
-			c.b = append(c.b, *p...)
-		}
+		putBlob(c, tag, *p)
 		return
 	}
 	if c.find(tag, blob) {
@@ -252,14 +249,18 @@ func Text[T ~string](c *Coder, tag uint64, p *T) {
 func Bytes(c *Coder, tag uint64, p *[]byte) {
 	c.setTag(tag)
 	if !c.reading {
-		if len(*p) > 0 {
-			c.putLength(tag, len(*p))
-			c.b = append(c.b, *p...)
-		}
+		putBlob(c, tag, *p)
 		return
 	}
 	if c.find(tag, blob) {
 		*p = append([]byte(nil), c.text...)
+	}
+}
+
+func putBlob[T ~string | ~[]byte](c *Coder, tag uint64, v T) {
+	if len(v) > 0 {
+		c.putLength(tag, len(v))
+		c.b = append(c.b, v...)
 	}
 }
 

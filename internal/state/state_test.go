@@ -77,7 +77,7 @@ var values = map[string]outer{
 
 var compare = cmp.AllowUnexported(outer{}, inner{})
 
-func TestBothWays(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	for name, v := range values {
 		t.Run(name, func(t *testing.T) {
 			var got outer
@@ -115,7 +115,7 @@ func TestOldAndNewMeet(t *testing.T) {
 	}
 }
 
-func TestDamage(t *testing.T) {
+func TestDecodeDamaged(t *testing.T) {
 	full := values["full"]
 	whole := Encode(full.fields)
 	for name, b := range map[string][]byte{
@@ -128,17 +128,19 @@ func TestDamage(t *testing.T) {
 		"list cut":           {11<<1 | 1, 1, 9},
 		"unknown descending": {60<<1 | 1, 0, 59<<1 | 1, 0},
 	} {
-		var v outer
-		if err := Decode(b, v.fields); !errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: error %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			var v outer
+			if err := Decode(b, v.fields); !errors.Is(err, ErrDamaged) {
+				t.Errorf("Decode(%x) = %v, want %v", b, err, ErrDamaged)
+			}
+		})
 	}
 }
 
-func TestTagsAscend(t *testing.T) {
+func TestTagsMustAscend(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a tag out of order is accepted")
+			t.Error("Encode with descending tags did not panic")
 		}
 	}()
 	Encode(func(c *Coder) {

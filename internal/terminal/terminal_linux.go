@@ -126,19 +126,8 @@ func (t *Terminal) KernelSize() (api.TTYSize, error) {
 	return api.TTYSize{Rows: size.Rows, Cols: size.Cols}, err
 }
 
-// onSlave calls fn with the descriptor of the slave, and keeps it open meanwhile:
-// the number of a closed one may be reused for another session.
-func (t *Terminal) onSlave(fn func(fd int) error) error {
-	raw, err := t.slave.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = fn(int(fd)) }); err != nil {
-		return err
-	}
-	return failed
-}
+// onSlave calls fn with the descriptor of the slave, see pty.Control.
+func (t *Terminal) onSlave(fn func(fd int) error) error { return pty.Control(t.slave, fn) }
 
 func (t *Terminal) currentSettings() (settings *unix.Termios, err error) {
 	err = t.onSlave(func(fd int) (err error) {

@@ -198,7 +198,7 @@ func (g *guide) runCommand(ctx context.Context, command string) error {
 		if err != nil {
 			return err
 		}
-		data, err := api.DecodeBytes(chunk.Data, chunk.Encoding)
+		data, err := chunk.Content()
 		if err != nil {
 			return err
 		}

@@ -77,19 +77,30 @@ func startOffset(r *http.Request) (from int64, ok bool) {
 // keep-alive comments while the stream is silent. It leaves a slow reader
 // alone: the reader keeps its position, and the kernel notices when it is gone.
 func (h *HTTPServer) monitorStream(ctx context.Context, e *eventWriter, token string) {
-	tick := time.NewTicker(min(tokenPoll, h.keepAlive))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every(ctx, min(tokenPoll, h.keepAlive)) {
 		if !h.keys.Valid(token) {
 			e.cancel()
 			return
 		}
 		e.keepAlive(h.keepAlive)
+	}
+}
+
+// every yields once per interval, until ctx is done.
+func every(ctx context.Context, interval time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if !yield() {
+					return
+				}
+			}
+		}
 	}
 }
 

@@ -53,11 +53,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 	if err := privateDir(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	lock, err := acquireLock(path)
-	for deadline := time.Now().Add(lockTimeout); errors.Is(err, ErrServing) && !reachable(path) && time.Now().Before(deadline); {
-		time.Sleep(lockRetryPause)
-		lock, err = acquireLock(path)
-	}
+	lock, err := waitForLock(path)
 	if err != nil {
 		return nil, err
 	}
@@ -86,20 +82,23 @@ func privateDir(dir string) error {
 // removing its socket, which this one has replaced, or "" if there was none.
 func (l *UnixListener) StaleLock() string { return l.staleLock }
 
-// RemoveUnix removes the socket and the lock that a dead daemon left at path,
-// if theirs returns true for the contents of the lock: another daemon may have
-// taken its place. The contents are empty if the daemon died before WriteLock.
-// The kernel may need a moment to close the dead daemon's descriptors;
-// RemoveUnix waits for that up to patience.
-func RemoveUnix(path string, theirs func(told string) bool, patience time.Duration) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(lockRetryPause) {
-		told, _, err := ReadLock(path)
+// RemoveUnix removes the socket and the lock that a dead daemon left at path. It
+// leaves both alone if another daemon has taken its place: isTheirs reports
+// whether the text in the lock is that of the dead daemon. The text is empty if
+// the daemon died before WriteLock.
+//
+// The kernel may need a moment to close the dead daemon's descriptors. RemoveUnix
+// waits up to timeout for that, and then returns nil: a live process holds the
+// lock.
+func RemoveUnix(path string, isTheirs func(text string) bool, timeout time.Duration) error {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(lockRetryPause) {
+		text, _, err := ReadLock(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
 			return err
-		case !theirs(told):
+		case !isTheirs(text):
 			return nil
 		}
 		lock, err := acquireLock(path)
@@ -109,13 +108,14 @@ func RemoveUnix(path string, theirs func(told string) bool, patience time.Durati
 		case err != nil:
 			return err
 		}
+		// Another daemon may have come and gone before we had the lock.
 		l := &UnixListener{path: path, lock: lock}
-		if told, _, err = ReadLock(path); err != nil || !theirs(told) {
+		if text, _, err = ReadLock(path); err != nil || !isTheirs(text) {
 			return errors.Join(err, lock.Close())
 		}
 		return errors.Join(l.removeStaleSocket(), l.release())
 	}
-	return nil // a live process holds the lock
+	return nil
 }
 
 const (
@@ -126,9 +126,22 @@ const (
 	lockRetryPause = 5 * time.Millisecond
 )
 
+// waitForLock is like acquireLock, but if nothing listens at path it waits up to
+// lockTimeout for the process that holds the lock.
+func waitForLock(path string) (*os.File, error) {
+	deadline := time.Now().Add(lockTimeout)
+	for {
+		lock, err := acquireLock(path)
+		if !errors.Is(err, ErrServing) || reachable(path) || time.Now().After(deadline) {
+			return lock, err
+		}
+		time.Sleep(lockRetryPause)
+	}
+}
+
 // KeepFDs calls keep with the descriptors of the socket and of its lock, if
-// there is one. With copies of them a later process continues to listen, and no
-// client is refused meanwhile.
+// there is one. A later process that has copies of them continues to listen, so
+// no client is refused during a restart.
 func (l *UnixListener) KeepFDs(keep func(fd int) error) error {
 	own := []syscall.Conn{l.UnixListener}
 	if l.lock != nil {
@@ -217,8 +230,8 @@ func ReadLock(path string) (text string, owner int, err error) {
 	if owner, err = trust.Lock(lock, user); err != nil {
 		return "", owner, err
 	}
-	told, err := io.ReadAll(io.LimitReader(lock, maxLockBytes))
-	return string(told), owner, err
+	contents, err := io.ReadAll(io.LimitReader(lock, maxLockBytes))
+	return string(contents), owner, err
 }
 
 // CloseKeepingLock stops listening, removes the socket, and then writes text
@@ -276,18 +289,28 @@ func acquireLock(path string) (*os.File, error) {
 		// The previous holder may have removed the file between our open and
 		// our lock. Then this lock guards nothing, and another daemon may have
 		// created and locked a new file.
-		ours, err := lock.Stat()
-		if err == nil {
-			var there fs.FileInfo
-			if there, err = os.Lstat(name); err == nil && os.SameFile(ours, there) {
-				return lock, nil
-			}
+		current, err := isFileAt(name, lock)
+		if current {
+			return lock, nil
 		}
 		lock.Close()
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 	}
+}
+
+// isFileAt reports whether the file at path is f.
+func isFileAt(path string, f *os.File) (bool, error) {
+	ours, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(ours, there), err
 }
 
 // probeTimeout limits the probe of an existing socket. Connecting to a local

@@ -63,7 +63,9 @@ func TestSocketIsPrivateAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsInTheWay(t *testing.T) {
+// TestListenUnixAtUsedPath: what ListenUnix does with files that it finds, and with
+// directories that it can't trust.
+func TestListenUnixAtUsedPath(t *testing.T) {
 	const asRoot, asAnyone = true, false
 	for name, tc := range map[string]struct {
 		needsRoot bool
@@ -94,66 +96,36 @@ func TestWhatIsInTheWay(t *testing.T) {
 			}
 			t.Cleanup(func() { l.Close() })
 		}, fmt.Sprintf("another daemon is already serving on %%s (pid %d)", os.Getpid())},
-		"a file":      {asAnyone, func(t *testing.T, path string) { write(t, path) }, "not a socket"},
-		"a directory": {asAnyone, func(t *testing.T, path string) { os.Mkdir(path, 0o700) }, "not a socket"},
-		"a symlink": {asAnyone, func(t *testing.T, path string) {
-			if err := os.Symlink("/etc/passwd", path); err != nil {
-				t.Fatal(err)
-			}
-		}, "not a socket"},
-		"a lock elsewhere":  {asAnyone, func(t *testing.T, path string) { os.Symlink(path+"2", path+".lock") }, "listen on"},
-		"writable by group": {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o770) }, "others may write"},
-		"writable by all":   {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777) }, "others may write"},
-		"sticky":            {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777|fs.ModeSticky) }, "others may write"},
-		"above, writable by all": {asAnyone, func(t *testing.T, path string) {
-			if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777); err != nil {
-				t.Fatal(err)
-			}
-		}, "others may write"},
+		"a file":                 {asAnyone, func(t *testing.T, path string) { write(t, path) }, "not a socket"},
+		"a directory":            {asAnyone, func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) }, "not a socket"},
+		"a symlink":              {asAnyone, func(t *testing.T, path string) { must(t, os.Symlink("/etc/passwd", path)) }, "not a socket"},
+		"a lock elsewhere":       {asAnyone, func(t *testing.T, path string) { must(t, os.Symlink(path+"2", path+".lock")) }, "listen on"},
+		"writable by group":      {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o770) }, "others may write"},
+		"writable by all":        {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777) }, "others may write"},
+		"sticky":                 {asAnyone, func(t *testing.T, path string) { chmod(t, path, 0o777|fs.ModeSticky) }, "others may write"},
+		"above, writable by all": {asAnyone, func(t *testing.T, path string) { must(t, os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777)) }, "others may write"},
 		"above, sticky": {asAnyone, func(t *testing.T, path string) {
-			if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777|fs.ModeSticky); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(filepath.Dir(filepath.Dir(path)), 0o777|fs.ModeSticky))
 		}, ""},
-		"above, another's": {asRoot, func(t *testing.T, path string) {
-			if err := os.Chown(filepath.Dir(filepath.Dir(path)), 65534, -1); err != nil {
-				t.Fatal(err)
-			}
-		}, "belongs to another user (uid 65534)"},
+		"above, another's": {asRoot, func(t *testing.T, path string) { must(t, os.Chown(filepath.Dir(filepath.Dir(path)), 65534, -1)) }, "belongs to another user (uid 65534)"},
 		"a lock that others may write": {asAnyone, func(t *testing.T, path string) {
 			write(t, path+".lock")
-			if err := os.Chmod(path+".lock", 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(path+".lock", 0o666))
 		}, "others may write to the lock"},
 		"a lock of a group": {asAnyone, func(t *testing.T, path string) {
 			write(t, path+".lock")
-			if err := os.Chmod(path+".lock", 0o620); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(path+".lock", 0o620))
 		}, "others may write to the lock"},
 		"a lock with two names": {asAnyone, func(t *testing.T, path string) {
 			write(t, path+".lock")
-			if err := os.Link(path+".lock", path+".2"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Link(path+".lock", path+".2"))
 		}, "has 2 names"},
-		"a lock that is a pipe": {asAnyone, func(t *testing.T, path string) {
-			if err := unix.Mkfifo(path+".lock", 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}, "not a regular file"},
+		"a lock that is a pipe": {asAnyone, func(t *testing.T, path string) { must(t, unix.Mkfifo(path+".lock", 0o600)) }, "not a regular file"},
 		"another's lock": {asRoot, func(t *testing.T, path string) {
 			write(t, path+".lock")
-			if err := os.Chown(path+".lock", 65534, -1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chown(path+".lock", 65534, -1))
 		}, "belongs to another user (uid 65534)"},
-		"another's directory": {asRoot, func(t *testing.T, path string) {
-			if err := os.Chown(filepath.Dir(path), 65534, -1); err != nil {
-				t.Fatal(err)
-			}
-		}, "belongs to another user (uid 65534)"},
+		"another's directory": {asRoot, func(t *testing.T, path string) { must(t, os.Chown(filepath.Dir(path), 65534, -1)) }, "belongs to another user (uid 65534)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.needsRoot && os.Geteuid() != 0 {
@@ -225,18 +197,22 @@ func TestReadLockRefuses(t *testing.T) {
 	}
 }
 
-func write(t *testing.T, path string) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+func write(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte("precious"), 0o600))
+}
+
+// chmod changes the mode of the directory of path.
 func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.Chmod(filepath.Dir(path), mode); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(filepath.Dir(path), mode))
 }
 
 // A daemon that is too busy to accept is not dead.
@@ -371,9 +347,9 @@ func TestWhatADeadDaemonLeaves(t *testing.T) {
 		}
 		return l
 	}
-	remove := func(name string, patience time.Duration, want ...string) {
+	remove := func(name string, timeout time.Duration, want ...string) {
 		t.Helper()
-		if err := RemoveUnix(path, func(told string) bool { return told == name || told == "" }, patience); err != nil {
+		if err := RemoveUnix(path, func(text string) bool { return text == name || text == "" }, timeout); err != nil {
 			t.Error(err)
 		}
 		if left := files(t, filepath.Dir(path)); !slices.Equal(left, want) {

@@ -63,15 +63,8 @@ func (h *HTTPServer) websocket(w http.ResponseWriter, r *http.Request, actor acc
 // monitorWebSocket ends a connection, and everything in it, when its token is
 // no longer valid or its peer is gone.
 func (h *HTTPServer) monitorWebSocket(ctx context.Context, l *wsLink, token string, end func()) {
-	tick := time.NewTicker(tokenPoll)
-	defer tick.Stop()
 	next := time.Now().Add(pingEvery)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range every(ctx, tokenPoll) {
 		if !h.keys.Valid(token) {
 			l.setCloseReason(websocket.StatusPolicyViolation, "the token is no longer valid")
 			end()

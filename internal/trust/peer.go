@@ -16,6 +16,21 @@ type Peer struct {
 	PID int // 0: unknown
 }
 
+var unknownPeer = Peer{UID: -1}
+
+// PeerOf returns the process at the other end, as the kernel reports it.
+func PeerOf(nc *net.UnixConn) (Peer, error) {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return unknownPeer, err
+	}
+	peer, peerErr := unknownPeer, error(nil)
+	if err := raw.Control(func(fd uintptr) { peer, peerErr = peerOfFD(int(fd)) }); err != nil {
+		return unknownPeer, err
+	}
+	return peer, peerErr
+}
+
 // CheckPeer returns an error unless the process that listens on the socket at path
 // belongs to the caller, to root, or to user; see ServerUser. If the kernel does not
 // identify the process, the check of the directory must suffice.

@@ -1,29 +1,11 @@
 package trust
 
-import (
-	"net"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// PeerOf returns the process at the other end, as the kernel reports it.
-func PeerOf(nc *net.UnixConn) (Peer, error) {
-	peer := Peer{UID: -1}
-	raw, err := nc.SyscallConn()
+func peerOfFD(fd int) (Peer, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
-		return peer, err
+		return unknownPeer, err
 	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err == nil {
-		err = credErr
-	}
-	if err != nil {
-		return peer, err
-	}
-	peer.UID, peer.PID = int(cred.Uid), int(cred.Pid)
-	return peer, nil
+	return Peer{UID: int(cred.Uid), PID: int(cred.Pid)}, nil
 }

@@ -6,6 +6,31 @@ import { connect, createServer } from "node:net";
 
 import { random } from "./bytes.mjs";
 
+/** Connects a client to `target` and forwards what it sends. `end`, also in `open`, cuts the connection. */
+function relay(client, target, open) {
+  const daemon = connect(target);
+  const end = () => {
+    client.destroy();
+    daemon.destroy();
+    open.delete(end);
+  };
+  open.add(end);
+  for (const socket of [client, daemon]) {
+    socket.on("error", end);
+    socket.on("close", end);
+  }
+  client.pipe(daemon);
+  return { daemon, end };
+}
+
+async function closeServer(server, open) {
+  server.close();
+  for (const end of open) {
+    end();
+  }
+  await once(server, "close");
+}
+
 /**
  * Listens at `listen` (a path, or a port of this host) for `target`. It cuts
  * `cuts` connections, each after up to 2 × `meanBytes`, then none. With
@@ -14,22 +39,11 @@ import { random } from "./bytes.mjs";
 export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, freeze = false }) {
   const next = random(seed);
   const open = new Set();
-  const proxy = { cuts: 0, connections: 0, stalls: 0, address: undefined, close };
+  const proxy = { cuts: 0, connections: 0, stalls: 0, address: undefined, close: () => closeServer(server, open) };
 
   const server = createServer({ pauseOnConnect: true }, (client) => {
     proxy.connections++;
-    const daemon = connect(target);
-    const end = () => {
-      client.destroy();
-      daemon.destroy();
-      open.delete(end);
-    };
-    open.add(end);
-    for (const socket of [client, daemon]) {
-      socket.on("error", end);
-      socket.on("close", end);
-    }
-    client.pipe(daemon);
+    const { daemon, end } = relay(client, target, open);
 
     if (proxy.cuts >= cuts) {
       daemon.pipe(client);
@@ -80,14 +94,6 @@ export async function startProxy({ listen, target, cuts, meanBytes, seed = 1, fr
   await once(server, "listening");
   proxy.address = server.address();
   return proxy;
-
-  async function close() {
-    server.close();
-    for (const end of open) {
-      end();
-    }
-    await once(server, "close");
-  }
 }
 
 /**
@@ -98,18 +104,7 @@ export async function startAnswerCutter({ listen, target, cuts }) {
   const open = new Set();
   let first = true;
   const server = createServer((client) => {
-    const daemon = connect(target);
-    const end = () => {
-      client.destroy();
-      daemon.destroy();
-      open.delete(end);
-    };
-    open.add(end);
-    for (const socket of [client, daemon]) {
-      socket.on("error", end);
-      socket.on("close", end);
-    }
-    client.pipe(daemon);
+    const { daemon, end } = relay(client, target, open);
     daemon.on("data", (data) => {
       if (!first && cuts > 0) {
         cuts--;
@@ -125,12 +120,6 @@ export async function startAnswerCutter({ listen, target, cuts }) {
   return {
     address: server.address(),
     cutsLeft: () => cuts,
-    async close() {
-      server.close();
-      for (const end of open) {
-        end();
-      }
-      await once(server, "close");
-    },
+    close: () => closeServer(server, open),
   };
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from . import _types as types
 from . import aio
@@ -15,6 +15,24 @@ from ._wire import Chunk, Output, Result, Retry, Written
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # type checkers have it; nothing needs it at run time
+
+
+_C = TypeVar("_C", bound="_Closing")
+
+
+class _Closing:
+    """A context manager that closes itself at the end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self: _C) -> _C:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        self.close()
 
 
 def connect(
@@ -37,7 +55,7 @@ def connect(
     return Client(inner)
 
 
-class Client:
+class Client(_Closing):
     """A client of a daemon, returned by ``connect``. Threads may use it concurrently; a stream is for one thread."""
 
     def __init__(self, inner: aio.Client) -> None:
@@ -46,14 +64,6 @@ class Client:
     def close(self) -> None:
         """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
         drive(self._inner.close())
-
-    def __enter__(self) -> "Client":
-        return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        self.close()
 
     def call(
         self,
@@ -308,7 +318,7 @@ class Session:
         drive(self._inner.__aexit__(kind, error, where))
 
 
-class Stream:
+class Stream(_Closing):
     """The output of one command as chunks. Ends after the chunk of type ``exit``.
 
     After a lost connection the client resumes at the exact byte. Leaving the loop early does not stop the command:
@@ -375,16 +385,8 @@ class Stream:
         """Stops reading. The command continues."""
         drive(self._inner.close())
 
-    def __enter__(self) -> "Stream":
-        return self
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        self.close()
-
-
-class Watch:
+class Watch(_Closing):
     """The events of sessions. It does not end by itself.
 
     An event of type ``gap`` means that events were missed: the reader was too slow, or the connection was lost.
@@ -404,11 +406,3 @@ class Watch:
 
     def close(self) -> None:
         drive(self._inner.close())
-
-    def __enter__(self) -> "Watch":
-        return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        self.close()

@@ -16,7 +16,20 @@ from __future__ import annotations
 import os
 import ssl
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, AsyncIterator, Generator, List, Mapping, Optional, Sequence, Type, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Generator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+    cast,
+)
 
 from . import _types as types
 from ._transport import Transport, Position
@@ -47,6 +60,27 @@ __all__ = ["Client", "Session", "Stream", "Watch", "connect"]
 INPUT_BYTES = 1 << 20
 
 
+_O = TypeVar("_O", bound="_Opening")
+
+
+class _Opening:
+    """A context manager that opens itself, and closes itself at the end."""
+
+    async def open(self: _O) -> _O:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self: _O) -> _O:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+
 def connect(
     address: Optional[Union[str, "os.PathLike[str]"]] = None,
     *,
@@ -65,7 +99,7 @@ def connect(
     return Client(AsyncIO(), address, token, tls, retry, call_timeout)
 
 
-class Client:
+class Client(_Opening):
     """A client of a daemon, returned by ``connect``."""
 
     def __init__(
@@ -106,14 +140,6 @@ class Client:
         """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
         if self._transport is not None:
             await self._transport.close()
-
-    async def __aenter__(self) -> "Client":
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        await self.close()
 
     async def call(
         self,
@@ -451,7 +477,7 @@ class Session:
             pass  # it has already ended
 
 
-class Stream:
+class Stream(_Opening):
     """The output of one command as chunks. Ends after the chunk of type ``exit``.
 
     After a lost connection the client resumes at the exact byte. Leaving the loop early does not stop the command:
@@ -535,21 +561,13 @@ class Stream:
         self._follow.finished = self._opened = True
         self._follow.abandon()
 
-    async def __aenter__(self) -> "Stream":
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        await self.close()
-
     def __del__(self) -> None:
         follow = getattr(self, "_follow", None)
         if follow is not None:
             follow.abandon()
 
 
-class Watch:
+class Watch(_Opening):
     """The events of sessions. It does not end by itself.
 
     An event of type ``gap`` means that events were missed: the reader was too slow, or the connection was lost.
@@ -579,14 +597,6 @@ class Watch:
         events, self._events = self._events, None
         if events is not None:
             await events.close()
-
-    async def __aenter__(self) -> "Watch":
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], where: Optional[TracebackType]
-    ) -> None:
-        await self.close()
 
     def __del__(self) -> None:
         events = getattr(self, "_events", None)

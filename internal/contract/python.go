@@ -256,7 +256,9 @@ class ResultFields:
     raw: ExecResult
 `)
 	fields := c.byName["ExecResult"].Fields
-	has := func(name string) bool { return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name }) }
+	has := func(name string) bool {
+		return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
+	}
 	for _, f := range fields {
 		of, isEncoding := strings.CutSuffix(f.Name, "_encoding")
 		if isEncoding && has(of) || has(f.Name+"_encoding") {

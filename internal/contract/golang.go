@@ -30,7 +30,7 @@ func (r *ExecResult) AppendJSON(b []byte) ([]byte, error) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		name = before + strconv.Quote(name) + ":"
 		before = ","
-		write, isSet := goEncoder(f.Type, fmt.Sprintf("append(b, `%s`...)", name), "r."+f.Name)
+		write, isSet := goEncoder(f.Type, fmt.Sprintf("append(b, %#q...)", name), "r."+f.Name)
 		switch {
 		case strings.Contains(options, "omitempty"):
 			fmt.Fprintf(&b, "if %s {\n%s\n}\n", isSet, write)

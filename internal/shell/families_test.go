@@ -48,7 +48,7 @@ func TestEveryFamilyIsComplete(t *testing.T) {
 			"docs/shell-driver.md":            "describe how it is driven",
 			"internal/must/rig_linux_test.go": "add it to shells",
 		} {
-			text, err := os.ReadFile(filepath.Join("../..", file))
+			text, err := os.ReadFile(filepath.Join("..", "..", file))
 			if err != nil {
 				t.Fatal(err)
 			}

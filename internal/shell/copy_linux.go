@@ -19,6 +19,12 @@ func (s *Shell) prepare(res *Result) error {
 			s.settleAdopted()
 		}
 		s.awaitStandby()
+		if s.standby == nil && s.failedCopies > 0 && s.failedCopies <= standbyTries {
+			// A machine that stalls must not leave the state without a copy: this
+			// command may end the shell.
+			s.askStandby()
+			s.awaitStandby()
+		}
 		s.handlePending()
 		if s.exitStatus == nil && !s.proc.Exited() {
 			return nil

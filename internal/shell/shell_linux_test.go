@@ -560,23 +560,3 @@ func FuzzReport(f *testing.F) {
 		}
 	})
 }
-
-// A copy that could not be adopted is taken again while the shell is idle.
-func TestStandbyIsTakenAgain(t *testing.T) {
-	each(t, func(t *testing.T, name string) {
-		d := open(t, name, 0)
-		standby := func() int {
-			_, pid := d.PID()
-			return pid
-		}
-		d.run("x=1", nil)
-		trltest.Eventually(t, "there is a standby", func() bool { return standby() != 0 })
-		d.mu.Lock()
-		first := d.standby
-		first.proc.Signal(unix.SIGKILL)
-		d.setStandby(nil)
-		d.standbyTaken(nil)
-		d.mu.Unlock()
-		trltest.Eventually(t, "there is another", func() bool { return standby() != 0 && standby() != first.proc.PID() })
-	})
-}

@@ -24,8 +24,9 @@ func TestDrainingIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The command ignores SIGTERM, so the daemon drains for its grace period.
-	stubborn := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "trap '' TERM; echo up; while :; do sleep 0.1; done"}, YieldMS: 500}
+	// The command ignores SIGTERM, so the daemon drains for its grace period. It is a
+	// program: a loop of the session's shell can be aborted between two sleeps.
+	stubborn := api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: `sh -c 'trap "" TERM; echo up; while :; do sleep 0.1; done'`}, YieldMS: 500}
 	if res, err := before.Run(t.Context(), stubborn); err != nil || res.Stdout != "up\n" {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -236,9 +235,9 @@ func TestStoppedDaemonHoldsNoClient(t *testing.T) {
 func TestDaemonStoppedLaterHoldsNoClient(t *testing.T) {
 	p := startPausableDaemon(t, "--log-level", "debug", "--grace-ms", "60000")
 	pings := func() int { return strings.Count(p.daemon.Log(), api.MethodSystemPing) }
-	over := filepath.Join(t.TempDir(), "over")
-	t.Cleanup(func() { _ = os.WriteFile(over, nil, 0o600) })
-	stubborn := "trap '' TERM; echo begun; i=0; until [ -e " + over + " ] || [ $((i += 1)) -gt 1200 ]; do sleep 0.1; done"
+	// A program, because a loop of the session's shell can be aborted between two
+	// sleeps. It ends with the test.
+	stubborn := `sh -c 'trap "" TERM; echo begun; i=0; until [ ! -d ` + t.TempDir() + ` ] || [ $((i += 1)) -gt 1200 ]; do sleep 0.1; done'`
 	run := p.trl("run", "-n", "--", stubborn)
 	run.waitForOutput("begun")
 	before := pings()

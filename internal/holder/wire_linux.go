@@ -146,7 +146,9 @@ func (p *packetReader) next(each func(record, int) error) error {
 	case errors.Is(err, unix.EINTR):
 		return nil
 	case errors.Is(err, unix.ECONNRESET):
-		return io.EOF
+		// The other end closed without having read everything. The kernel reports
+		// that once, before what the other end sent; EOF follows that.
+		return nil
 	case err != nil:
 		return fmt.Errorf("receive: %w", err)
 	case n == 0 && nrights == 0:

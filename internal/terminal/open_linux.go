@@ -68,16 +68,16 @@ func Adopt(cfg Config, tree *process.Tree, slots *Slots, size api.TTYSize) (*Ter
 		}
 		fds[i] = fd
 	}
+	if fds[0] < 0 || fds[1] < 0 { // before an os.File owns the other one
+		closeOwn()
+		return nil, errors.New("the holder does not have its terminal")
+	}
 	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fds[1]))
 	if err != nil {
 		name = "tty"
 	}
 	t := newTerminal(cfg, os.NewFile(uintptr(fds[0]), "ptmx"), os.NewFile(uintptr(fds[1]), name), size)
 	t.stage, t.slots = [2]int{fds[2], fds[3]}, slots
-	if t.master == nil || t.slave == nil {
-		closeOwn()
-		return nil, errors.New("the holder does not have its terminal")
-	}
 	t.raw, err = t.master.SyscallConn()
 	if err == nil && slots.Leader != 0 {
 		t.leader, err = tree.AdoptTerminal(slots.LeaderPID, fds[4])

@@ -295,10 +295,10 @@ func TestMustKeepWhatItHas(t *testing.T) {
 	refuse("no valid token")
 	write("")
 	for why, text := range map[string]string{
-		"exec format error":                      "no program",
-		"out of order":                           "#!/bin/sh\necho out of order >&2; exit 1",
-		"does not report which formats it reads": "#!/bin/sh\necho hello",
-		"formats 7 to 9":                         "#!/bin/sh\necho trl-can-read 7 9 v77",
+		"exec format error":                   "no program",
+		"out of order":                        "#!/bin/sh\necho out of order >&2; exit 1",
+		"does not say which formats it reads": "#!/bin/sh\necho hello",
+		"formats 7 to 9":                      "#!/bin/sh\necho trl-can-read 7 9 v77",
 	} {
 		if err := os.WriteFile(binary+".new", []byte(text), 0o700); err != nil {
 			t.Fatal(err)

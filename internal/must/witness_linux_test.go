@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type witness struct {
 	id     string          // id of the witness, in every line
 	code   int             // exit code of its command
 	kind   *witnessKind
+	shells []string // those that its first daemon drives
 
 	session string
 	exec    string   // the command that is followed; "" if there is none
@@ -85,10 +87,16 @@ func (r *rig) beginWitnesses(kinds []*witnessKind) (all []*witness, end func()) 
 			}
 		}
 	})
+	info, err := r.client.SystemInfo(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	// An earlier program may drive fewer shells.
+	known := slices.DeleteFunc(slices.Clone(shells), func(name string) bool { return !slices.Contains(info.Shells, name) })
 	for _, kind := range kinds {
 		for range kind.n {
 			n := len(all)
-			all = append(all, &witness{rig: r, n: n, id: fmt.Sprintf("w%03d", n), code: 1 + n%100, kind: kind, ctx: ctx, over: over})
+			all = append(all, &witness{rig: r, shells: known, n: n, id: fmt.Sprintf("w%03d", n), code: 1 + n%100, kind: kind, ctx: ctx, over: over})
 		}
 	}
 	for _, w := range all {
@@ -117,7 +125,7 @@ func (w *witness) String() string {
 // create creates the session.
 func (w *witness) create(params api.SessionCreateParams) error {
 	if len(params.Argv) == 0 {
-		params.Shell = shells[w.n%len(shells)]
+		params.Shell = w.shells[w.n%len(w.shells)]
 	}
 	params.Name = w.id
 	s, err := w.client.CreateSession(w.ctx, params)

@@ -1,6 +1,7 @@
 package internal_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -9,9 +10,11 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -346,5 +349,36 @@ func TestAnUpwardReferenceIsFound(t *testing.T) {
 	}
 	if got := checkOrder(order, nil, many).violations; len(got) != len(many)+1 {
 		t.Errorf("too many exceptions: %q", got)
+	}
+}
+
+// maxLines is what a reader can keep in mind of one file. A longer file is usually
+// two things.
+const maxLines = 600
+
+func TestFilesAreShort(t *testing.T) {
+	tree := os.DirFS("..")
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // another test removed it meanwhile
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains(skippedDirs, d.Name()):
+			return fs.SkipDir
+		case d.IsDir() || path.Ext(name) != ".go":
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		if n := bytes.Count(text, []byte("\n")); n > maxLines {
+			t.Errorf("%s has %d lines, want at most %d: split it by topic", name, n, maxLines)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -120,7 +120,7 @@ func (m *cleanedHolder) kill(pids ...int) {
 	}
 }
 
-func TestUndertakerAwaitsTheEndOfBoth(t *testing.T) {
+func TestCleanerAwaitsTheEndOfBoth(t *testing.T) {
 	for name, order := range map[string]func(*cleanedHolder){
 		"at once":      func(m *cleanedHolder) { m.kill(m.daemon, m.cmd.Process.Pid) },
 		"daemon first": func(m *cleanedHolder) { m.kill(m.cmd.Process.Pid, m.daemon) },
@@ -149,7 +149,7 @@ func TestUndertakerAwaitsTheEndOfBoth(t *testing.T) {
 	}
 }
 
-func TestUndertakerIsReplaced(t *testing.T) {
+func TestCleanerIsReplaced(t *testing.T) {
 	m := startCleanedHolder(t, "watched")
 	first, err := strconv.Atoi(m.logEntries()[0])
 	if err != nil {
@@ -164,7 +164,7 @@ func TestUndertakerIsReplaced(t *testing.T) {
 // After an orderly stop the cleaner has nothing to do. If the daemon dies
 // before it has ended its sessions, the cleaner does that before the holder
 // exits. In both cases the cleaner does not outlive the holder.
-func TestUndertakerEndsWithTheHolder(t *testing.T) {
+func TestCleanerEndsWithTheHolder(t *testing.T) {
 	for scenario, want := range map[string]struct {
 		code int
 		log  []string

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/console"
 )
 
@@ -48,12 +49,9 @@ func (a *app) attach(ctx context.Context, o *attachOptions, session string) erro
 		return localError{api.Errorf(api.CodeInvalidRequest, "`trl attach` needs a terminal as its stdin and stdout").
 			WithHint("`trl screen %s` prints the session's screen; `trl exec output --follow EXEC` prints a command's output", session)}
 	}
-	c, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return consoleError(console.Attach(ctx, console.AttachConfig{
-		Config: a.consoleConfig(in, out, c, session, o.detach), Write: o.write, ReadOnly: o.readOnly,
-	}))
+	return a.withSession(ctx, session, func(c *client.Client, id string) error {
+		return consoleError(console.Attach(ctx, console.AttachConfig{
+			Config: a.consoleConfig(in, out, c, id, o.detach), Write: o.write, ReadOnly: o.readOnly,
+		}))
+	})
 }

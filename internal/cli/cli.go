@@ -230,6 +230,11 @@ func callAndShow[T any](ctx context.Context, a *app, method string, params any, 
 		return err
 	}
 	defer c.Close()
+	return callOn(ctx, a, c, method, params, show)
+}
+
+// callOn is callAndShow on a connection that the caller has.
+func callOn[T any](ctx context.Context, a *app, c *client.Client, method string, params any, show func(*T) error) error {
 	var raw json.RawMessage
 	if err := c.Call(ctx, method, params, &raw); err != nil {
 		return err

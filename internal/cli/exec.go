@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/units"
 )
 
@@ -26,7 +27,9 @@ func (a *app) execListCommand() *cobra.Command {
 		Aliases:           []string{"ls"},
 		ValidArgsFunction: a.completeSessions,
 		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
-			return callAndShow(ctx, a, api.MethodExecList, api.SessionParams{SessionID: args[0]}, a.showExecs)
+			return a.withSession(ctx, args[0], func(c *client.Client, id string) error {
+				return callOn(ctx, a, c, api.MethodExecList, api.SessionParams{SessionID: id}, a.showExecs)
+			})
 		}),
 	}
 }
@@ -65,8 +68,9 @@ func outcomeText(e *api.ExecResult) string {
 func (a *app) execOutputCommand() *cobra.Command {
 	var stdout, stderr, text, follow, cast bool
 	var from int64
+	var of execFlags
 	cmd := &cobra.Command{
-		Use:   "output EXEC",
+		Use:   "output EXEC | --last",
 		Short: "Print the output of a command, byte for byte",
 		Long: "Print a command's output, byte for byte: its stdout to stdout, its stderr to stderr.\n" +
 			"With --json you get one answer of the daemon; pass its \"next\" to --from to continue.\n\n" +
@@ -74,22 +78,22 @@ func (a *app) execOutputCommand() *cobra.Command {
 			"timing. Output of pipes is shown on 80x24.",
 		Example: "  trl exec output $exec\n" +
 			"  trl exec output --cast $exec > build.cast   # asciinema play build.cast",
-		ValidArgsFunction: a.completeExecs,
 	}
+	of.register(a, cmd)
 	cmd.Flags().BoolVar(&stdout, "stdout", false, "only stdout")
 	cmd.Flags().BoolVar(&stderr, "stderr", false, "only stderr")
 	cmd.Flags().BoolVar(&text, "text", false, "strip escape sequences and fold progress bars")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow until the command ends")
 	cmd.Flags().Int64Var(&from, "from", 0, "start at `OFFSET`")
 	cmd.Flags().BoolVar(&cast, "cast", false, "print a recording for asciinema, with timing")
-	cmd.RunE = action(exactArgs("EXEC"), func(ctx context.Context, args []string) error {
+	cmd.RunE = action(of.args, func(ctx context.Context, args []string) error {
 		if cast {
 			if other := firstSetFlag(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
 				return usage("--cast and --%s exclude each other: a recording is the whole output in its own format", other)
 			}
-			return a.record(ctx, args[0], follow)
+			return of.with(ctx, a, args, func(c *client.Client, id string) error { return a.record(ctx, c, id, follow) })
 		}
-		params := api.ExecOutputParams{ExecID: args[0], From: from}
+		params := api.ExecOutputParams{From: from}
 		if stdout != stderr {
 			params.Stream = api.ChunkStdout
 			if stderr {
@@ -99,28 +103,32 @@ func (a *app) execOutputCommand() *cobra.Command {
 		if text {
 			params.View = api.ViewText
 		}
-		if a.json {
-			return callAndShow(ctx, a, api.MethodExecOutput, params, func(*api.ExecOutputResult) error { return nil })
-		}
-		c, err := a.connect(ctx)
+		return of.with(ctx, a, args, func(c *client.Client, id string) error {
+			params.ExecID = id
+			return a.printOutput(ctx, c, params, follow)
+		})
+	})
+	return cmd
+}
+
+// printOutput prints the output of an exec: what exists now, or with follow
+// everything until the command ends.
+func (a *app) printOutput(ctx context.Context, c *client.Client, params api.ExecOutputParams, follow bool) error {
+	if a.json {
+		return callOn(ctx, a, c, api.MethodExecOutput, params, func(*api.ExecOutputResult) error { return nil })
+	}
+	if follow && params.View == "" { // the text view needs whole answers
+		st, err := c.Attach(ctx, api.ExecAttachParams{ExecID: params.ExecID, From: params.From})
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		if follow && !text { // the text view needs whole answers
-			st, err := c.Attach(ctx, api.ExecAttachParams{ExecID: params.ExecID, From: from})
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			_, _, err = copyStream(st, a.chunks(), params.Stream)
-			return err
-		}
-		o := outputCopier{client: c, to: a.chunks(), params: params, follow: follow}
-		_, err = o.copy(ctx)
+		defer st.Close()
+		_, _, err = copyStream(st, a.chunks(), params.Stream)
 		return err
-	})
-	return cmd
+	}
+	o := outputCopier{client: c, to: a.chunks(), params: params, follow: follow}
+	_, err := o.copy(ctx)
+	return err
 }
 
 // chunks returns a writer that sends each chunk to its stream.
@@ -163,15 +171,21 @@ func (a *app) execCancelCommand() *cobra.Command {
 		Long:              "Cancel a running command, given by its id or its session's. The session continues.\nIt returns once the command is gone.",
 		ValidArgsFunction: a.completeSessions,
 		RunE: action(exactArgs("EXEC or SESSION"), func(ctx context.Context, args []string) error {
-			params := api.ExecCancelParams{ExecID: args[0]}
-			if strings.HasPrefix(args[0], "s-") {
-				params = api.ExecCancelParams{SessionID: args[0]}
+			cancel := func(c *client.Client, params api.ExecCancelParams) error {
+				return callOn(ctx, a, c, api.MethodExecCancel, params, func(result *api.ExecCancelResult) error {
+					if !result.Cancelled {
+						fmt.Fprintf(a.stderr, "trl: %s had already ended\n", visible(result.ExecID))
+					}
+					return nil
+				})
 			}
-			return callAndShow(ctx, a, api.MethodExecCancel, params, func(result *api.ExecCancelResult) error {
-				if !result.Cancelled {
-					fmt.Fprintf(a.stderr, "trl: %s had already ended\n", visible(result.ExecID))
-				}
-				return nil
+			if strings.HasPrefix(args[0], execPrefix) {
+				return new(execFlags).with(ctx, a, args, func(c *client.Client, id string) error {
+					return cancel(c, api.ExecCancelParams{ExecID: id})
+				})
+			}
+			return a.withSession(ctx, args[0], func(c *client.Client, id string) error {
+				return cancel(c, api.ExecCancelParams{SessionID: id})
 			})
 		}),
 	}

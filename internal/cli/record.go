@@ -5,17 +5,13 @@ import (
 	"io"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/cast"
 )
 
 // record writes the output of an exec as a recording: what exists now, or with
 // follow everything until the command ends.
-func (a *app) record(ctx context.Context, exec string, follow bool) error {
-	c, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func (a *app) record(ctx context.Context, c *client.Client, exec string, follow bool) error {
 	info := func() (*api.ExecResult, error) { return c.ExecInfo(ctx, api.ExecParams{ExecID: exec}) }
 	r := &recording{info: info, stdout: a.stdout}
 	if !follow {

@@ -48,7 +48,7 @@ func (a *app) runCommand() *cobra.Command {
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
-	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in session `ID`")
+	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in `SESSION`, given by its name or id")
 	o.shellFlags.register(cmd)
 	durationVar(cmd, &o.timeout, "timeout", "cancel the command after this time; 0 means never")
 	durationVar(cmd, &o.idle, "idle-timeout", "cancel the command when it writes nothing for this long")
@@ -137,14 +137,17 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	go r.watchSignals(ctx, interrupt)
 
 	params := api.ExecStreamParams{
-		ExecCommand: api.ExecCommand{SessionID: o.session, Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.forwardsStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
+		ExecCommand: api.ExecCommand{Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.forwardsStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
 	}
 	if ms := o.idle.milliseconds(); ms != nil {
 		params.IdleTimeoutMS = *ms
 	}
 	if !r.ownSession {
 		params.Env, params.Cwd = env, o.shellFlags.cwd
-		return r.command(ctx, params)
+		if params.SessionID, err = findSession(ctx, c, o.session); err != nil {
+			return err
+		}
+		return repeatSession(o.session, r.command(ctx, params))
 	}
 	if err := r.createSession(ctx, env); err != nil {
 		return err

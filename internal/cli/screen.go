@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/drawing"
 )
 
@@ -52,14 +53,14 @@ func (a *app) screenCommand() *cobra.Command {
 		if cmd.Flags().Changed("title") {
 			return usage("--title needs --svg")
 		}
-		params := api.SessionScreenParams{SessionID: args[0], Format: api.ScreenText, Scrollback: scrollback}
+		params := api.SessionScreenParams{Format: api.ScreenText, Scrollback: scrollback}
 		switch {
 		case a.json:
 			params.Format = api.ScreenJSON
 		case ansi:
 			params.Format = api.ScreenANSI
 		}
-		return callAndShow(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
+		return a.showScreen(ctx, args[0], params, func(r *api.SessionScreenResult) error {
 			if ansi {
 				_, err := io.WriteString(a.stdout, r.Text)
 				return err
@@ -71,6 +72,14 @@ func (a *app) screenCommand() *cobra.Command {
 	return cmd
 }
 
+// showScreen calls show with the screen of the session that ref names.
+func (a *app) showScreen(ctx context.Context, ref string, params api.SessionScreenParams, show func(*api.SessionScreenResult) error) error {
+	return a.withSession(ctx, ref, func(c *client.Client, id string) error {
+		params.SessionID = id
+		return callOn(ctx, a, c, api.MethodSessionScreen, params, show)
+	})
+}
+
 // svg prints a session's screen as SVG.
 func (a *app) svg(ctx context.Context, session string, title func(*api.SessionScreenResult) string) error {
 	return a.drawScreen(ctx, session, func(r *api.SessionScreenResult) ([]byte, error) { return drawing.SVG(r, title(r)), nil })
@@ -78,8 +87,7 @@ func (a *app) svg(ctx context.Context, session string, title func(*api.SessionSc
 
 // drawScreen prints a session's screen as rendered by draw.
 func (a *app) drawScreen(ctx context.Context, session string, draw func(*api.SessionScreenResult) ([]byte, error)) error {
-	params := api.SessionScreenParams{SessionID: session, Format: api.ScreenJSON}
-	return callAndShow(ctx, a, api.MethodSessionScreen, params, func(r *api.SessionScreenResult) error {
+	return a.showScreen(ctx, session, api.SessionScreenParams{Format: api.ScreenJSON}, func(r *api.SessionScreenResult) error {
 		drawn, err := draw(r)
 		if err != nil {
 			return err

@@ -97,7 +97,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "show `NAME` in lists")
 	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "add `TAG`, to list sessions by; may be repeated")
-	cmd.Flags().StringVar(&params.Parent, "parent", "", "end it no later than session `ID`")
+	cmd.Flags().StringVar(&params.Parent, "parent", "", "end it no later than `SESSION`")
 	cmd.Flags().StringVar(&tty, "tty", "", "run on a terminal of `ROWSxCOLS`, such as 24x80")
 	durationVar(cmd, &timeout, "timeout", "cancel every command that takes longer")
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it has been idle for this long; 0 means never")
@@ -119,21 +119,48 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 			return err
 		}
 		defer c.Close()
+		if params.Parent != "" {
+			if params.Parent, err = findSession(ctx, c, params.Parent); err != nil {
+				return err
+			}
+		}
 		var raw json.RawMessage
 		if err := create(ctx, c, params, &raw); err != nil {
 			return err
-		}
-		if a.json {
-			return a.printJSON(raw)
 		}
 		var session api.Session
 		if err := json.Unmarshal(raw, &session); err != nil {
 			return err
 		}
+		a.warnOfNamesake(ctx, c, &session)
+		if a.json {
+			return a.printJSON(raw)
+		}
 		fmt.Fprintln(a.stdout, visible(session.SessionID))
 		return nil
 	})
 	return cmd
+}
+
+// warnOfNamesake reports living sessions of the same owner with the same name:
+// the name alone no longer says which one is meant.
+func (a *app) warnOfNamesake(ctx context.Context, c *client.Client, created *api.Session) {
+	if created.Name == "" {
+		return
+	}
+	list, err := c.ListSessions(ctx, api.SessionListParams{})
+	if err != nil {
+		return // the session exists, and a warning is all that is lost
+	}
+	var others []string
+	for _, s := range list.Sessions {
+		if s.Name == created.Name && s.Owner == created.Owner && s.SessionID != created.SessionID && s.State != api.StateTerminated {
+			others = append(others, s.SessionID)
+		}
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(a.stderr, "trl: %s is also the name of %s; use ids to tell them apart\n", visible(created.Name), visible(strings.Join(others, ", ")))
+	}
 }
 
 // terminalSize parses rows and columns; "" means no terminal.
@@ -236,7 +263,9 @@ func (a *app) sessionInfoCommand() *cobra.Command {
 		Short:             "Show a session and the processes in it",
 		ValidArgsFunction: a.completeSessions,
 		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
-			return callAndShow(ctx, a, api.MethodSessionInfo, api.SessionParams{SessionID: args[0]}, a.showSession)
+			return a.withSession(ctx, args[0], func(c *client.Client, id string) error {
+				return callOn(ctx, a, c, api.MethodSessionInfo, api.SessionParams{SessionID: id}, a.showSession)
+			})
 		}),
 	}
 }
@@ -317,8 +346,8 @@ func (a *app) sessionDestroyCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill at once, without SIGTERM first")
 	cmd.RunE = action(atLeastOne("SESSION"), func(ctx context.Context, args []string) error {
 		status := exitStatus(0)
-		for _, id := range args { // go on after one that is already gone
-			if err := a.destroy(ctx, id, force); err != nil {
+		for _, ref := range args { // go on after one that is already gone
+			if err := a.destroy(ctx, ref, force); err != nil {
 				a.printError(err)
 				status = statusFailed
 			}
@@ -340,12 +369,14 @@ func atLeastOne(name string) cobra.PositionalArgs {
 	}
 }
 
-func (a *app) destroy(ctx context.Context, id string, force bool) error {
-	params := api.SessionDestroyParams{SessionID: id, Force: force}
-	return callAndShow(ctx, a, api.MethodSessionDestroy, params, func(result *api.SessionDestroyResult) error {
-		if len(result.Survivors) == 0 {
-			return nil
-		}
-		return fmt.Errorf("these processes of %s could not be killed: %s", id, processNames(result.Survivors))
+func (a *app) destroy(ctx context.Context, ref string, force bool) error {
+	return a.withSession(ctx, ref, func(c *client.Client, id string) error {
+		params := api.SessionDestroyParams{SessionID: id, Force: force}
+		return callOn(ctx, a, c, api.MethodSessionDestroy, params, func(result *api.SessionDestroyResult) error {
+			if len(result.Survivors) == 0 {
+				return nil
+			}
+			return fmt.Errorf("these processes of %s could not be killed: %s", id, processNames(result.Survivors))
+		})
 	})
 }

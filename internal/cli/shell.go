@@ -67,6 +67,12 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) error 
 		return err
 	}
 	defer c.Close()
+	ref := session
+	if ref != "" {
+		if session, err = findSession(ctx, c, ref); err != nil {
+			return err
+		}
+	}
 	status, err := console.Shell(ctx, console.ShellConfig{
 		Config: a.consoleConfig(in, out, c, session, o.detach),
 		Create: func(ctx context.Context, size api.TTYSize) (*api.Session, error) {
@@ -80,7 +86,7 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) error 
 		Describe: func(e *api.Error) string { return describe(e, false) },
 	})
 	if err != nil {
-		return consoleError(err)
+		return repeatSession(ref, consoleError(err))
 	}
 	if status != 0 {
 		return exitStatus(status)

@@ -62,7 +62,10 @@ func TestHintsCanBeFollowed(t *testing.T) {
 	r.contains(r.call("run", args{"command": "true", "timeout": 3}).text, "did you mean timeout_s?")
 	r.ask("run", args{"command": "true"})
 	r.contains(r.call("input", args{"session": "main", "text": "y"}).text, "nothing runs", "has ended (exit 0", "open_stdin: true")
-	busy := r.ask("run", args{"command": "sleep 100", "wait_s": 0})
+	// A program of its own handles the signal by default from its first output on; a
+	// copy of the shell that has not executed it yet would ignore it.
+	busy := r.ask("run", args{"command": "sh -c 'echo up; exec sleep 100'", "wait_s": 0})
+	r.contains(r.ask("output", args{"exec": busy.exec(), "pattern": "up"}).text, "matched")
 	r.contains(r.call("input", args{"session": "main", "text": "y"}).text, "without an open stdin", "open_stdin: true")
 	r.contains(r.call("screen", args{"session": "main"}).text, "tty: true")
 	// The command that runs in a session can be signalled by the session's name.

@@ -340,7 +340,7 @@ class OnEachTransport(unittest.TestCase):
             tag = os.urandom(4).hex()
             with client.session(tags=[tag]) as s, client.session(tty={"rows": 24, "cols": 80}) as on_tty:
                 tty = on_tty.id
-                r = s.run("echo out; read x; echo err >&2; sleep 100", stdin_open=True, yield_after=0.1)
+                r = s.run("echo out; read x; sh -c 'echo err >&2; exec sleep 100'", stdin_open=True, yield_after=0.1)
                 e = r.exec_id
                 client.output(e, wait=60)
                 time.sleep(0.05)  # so that the two have different times

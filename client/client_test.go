@@ -444,10 +444,10 @@ func BenchmarkPing(b *testing.B) {
 	}
 }
 
-// TestPutOff: a call that the daemon defers is repeated after the time that the
+// TestDeferredCalls: a call that the daemon defers is repeated after the time that the
 // daemon gave, whatever its effect; a call deferred for longer than Patience is
 // not.
-func TestPutOff(t *testing.T) {
+func TestDeferredCalls(t *testing.T) {
 	var calls atomic.Int32
 	handler := tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
 		if calls.Add(1) < 3 {

@@ -98,7 +98,7 @@ func TestEveryImportRuleCanBeBroken(t *testing.T) {
 	}
 }
 
-func TestEveryDoorCanBeForced(t *testing.T) {
+func TestEveryRestrictedImportIsFound(t *testing.T) {
 	for _, rule := range importers {
 		expect(t, pair("internal/elsewhere", rule.about), "imports "+rule.about, rule.why)
 		expect(t, pair("internal/elsewhere", rule.about+"/part"), "imports "+rule.about+"/part", rule.why)
@@ -109,7 +109,7 @@ func TestEveryDoorCanBeForced(t *testing.T) {
 	}
 }
 
-func TestALibraryIsKeptInItsRoom(t *testing.T) {
+func TestLibraryOutsideItsPackage(t *testing.T) {
 	for _, library := range libraries {
 		for _, imported := range []string{library.about, library.about + "/part"} {
 			expect(t, tree{"internal/elsewhere/x.go": source("internal/elsewhere", imported)}, "imports "+imported, library.why)

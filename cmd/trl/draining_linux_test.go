@@ -12,7 +12,7 @@ import (
 )
 
 // A client that connects to a draining daemon gets an error that says so.
-func TestDrainingIsTold(t *testing.T) {
+func TestDrainingIsReported(t *testing.T) {
 	t.Parallel()
 	d, err := trltest.Start(trltest.Config{HTTP: true})
 	if err != nil {

@@ -366,9 +366,9 @@ func TestTagBoundToken(t *testing.T) {
 	}
 }
 
-// TestStrangersLeaveRoom opens more idle connections without a token than the
+// TestUnauthenticatedLeaveRoom opens more idle connections without a token than the
 // daemon accepts at once.
-func TestStrangersLeaveRoom(t *testing.T) {
+func TestUnauthenticatedLeaveRoom(t *testing.T) {
 	const strangers = 1300
 	s := startHTTPDaemon(t)
 	reader := s.token(s.daemon.Dir, "--scope", "read")

@@ -410,7 +410,7 @@ func TestPersonAtTheAgentsShell(t *testing.T) {
 }
 
 // Without a terminal the errors suggest other commands.
-func TestNobodyAtATerminal(t *testing.T) {
+func TestNoTerminal(t *testing.T) {
 	o := newTerminalRig(t)
 	id := o.trl("session", "create")
 	for command, want := range map[string]string{

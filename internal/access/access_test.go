@@ -43,7 +43,7 @@ func TestScopesContainTheSmallerOnes(t *testing.T) {
 	}
 }
 
-func TestNobodyIsInAnEmptyContext(t *testing.T) {
+func TestEmptyContextHasNoActor(t *testing.T) {
 	if a, ok := From(t.Context()); ok {
 		t.Errorf("%+v", a)
 	}
@@ -112,7 +112,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTokenIsNotMade(t *testing.T) {
+func TestInvalidTokensAreNotCreated(t *testing.T) {
 	file := newFile(t)
 	for name, n := range map[string]NewToken{
 		"no scope":  {},

@@ -8,7 +8,7 @@ import (
 
 // A daemon that does not answer is aborted before the watchdog interval ends; one
 // that answers is not.
-func TestHungDaemonIsGivenUp(t *testing.T) {
+func TestHungDaemonIsAborted(t *testing.T) {
 	const watchdog = 40 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		m := &Manager{watchdog: watchdog}

@@ -19,7 +19,7 @@ import (
 
 // An exit is reported to each daemon until it is forgotten, and the holder
 // exits with the last daemon's code.
-func TestExitsAreToldUntilForgotten(t *testing.T) {
+func TestExitsAreReportedUntilForgotten(t *testing.T) {
 	h := startHolder(t, "exits")
 	for _, want := range []string{"reported 7", "reported 7", "reported nothing"} {
 		if got := h.line(t); got != want {

@@ -162,7 +162,7 @@ func stays(s testDaemon) {
 }
 
 // A signal starts a new daemon for sessions that were left to the holder.
-func TestWoken(t *testing.T) {
+func TestSignalStartsADaemon(t *testing.T) {
 	t.Setenv(programVar, executable(t))
 	h := startHolder(t, "woken")
 	pid, err := strconv.Atoi(h.line(t))

@@ -290,7 +290,7 @@ func stale(s testDaemon) {
 }
 
 // A daemon that asks for an impossible slot gets an error and is not killed.
-func TestImpossibleIsNoNonsense(t *testing.T) {
+func TestImpossibleSlotIsAnError(t *testing.T) {
 	h := startHolder(t, "impossible")
 	if got := h.line(t); got != "still alive" {
 		t.Error(got)

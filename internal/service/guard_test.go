@@ -231,7 +231,7 @@ func TestListShowsTheTagsOfItsCaller(t *testing.T) {
 	}
 }
 
-func TestWatchTellsOfTheTagsOfItsCaller(t *testing.T) {
+func TestWatchShowsTheTagsOfItsCaller(t *testing.T) {
 	table := New(Config{Sessions: &taggedSessions{}})
 	for tag, want := range map[string][]string{
 		"":     {"s-red", "", "s-blue", "s-none", "s-both"},

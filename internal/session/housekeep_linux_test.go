@@ -11,9 +11,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/journal"
 )
 
-// TestSweepTellsWhatIsNext: housekeeping sleeps until something is due, not for a
+// TestSweepReturnsWhenItIsDue: housekeeping sleeps until something is due, not for a
 // second at a time.
-func TestSweepTellsWhatIsNext(t *testing.T) {
+func TestSweepReturnsWhenItIsDue(t *testing.T) {
 	now := time.Now()
 	const retention = 10 * time.Minute
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }

@@ -187,7 +187,7 @@ func TestEndsWithItsConnections(t *testing.T) {
 	}
 }
 
-func TestBondsThatCannotBe(t *testing.T) {
+func TestInvalidParents(t *testing.T) {
 	p := newPool(t, Config{})
 	conn, cut := connection(t)
 	defer cut()

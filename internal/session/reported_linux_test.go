@@ -21,7 +21,7 @@ import (
 // TestMerge: with merge both streams are one, in the order of the writes.
 func TestMerge(t *testing.T) {
 	p := newPool(t, Config{})
-	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, name := range []string{"dash", "ash", "bash", "zsh", "mksh"} {
 		t.Run(name, func(t *testing.T) {
 			s := create(t, p, api.SessionCreateParams{Shell: name})
 			merged := func(command string) *api.ExecResult {
@@ -53,9 +53,9 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestCrashesAreTold: a shell that dies while it starts is always reported with its
+// TestCrashesAreReported: a shell that dies while it starts is always reported with its
 // status.
-func TestCrashesAreTold(t *testing.T) {
+func TestCrashesAreReported(t *testing.T) {
 	p := newPool(t, Config{})
 	dir := t.TempDir()
 	write := func(text string) {
@@ -99,8 +99,8 @@ func TestCrashesAreTold(t *testing.T) {
 	}
 }
 
-// TestLoginIsTold: how the login files ended is reported.
-func TestLoginIsTold(t *testing.T) {
+// TestLoginIsReported: how the login files ended is reported.
+func TestLoginIsReported(t *testing.T) {
 	p := newPool(t, Config{Grace: 200 * time.Millisecond})
 	home := t.TempDir()
 	login := func(text string) *api.Session {
@@ -183,8 +183,8 @@ func TestDestroyCutsCreation(t *testing.T) {
 	}
 }
 
-// TestDroppedIsTold: bytes that quota has dropped are not said to be available.
-func TestDroppedIsTold(t *testing.T) {
+// TestDroppedBytesAreReported: bytes that quota has dropped are not said to be available.
+func TestDroppedBytesAreReported(t *testing.T) {
 	p := newPoolWith(t, Config{}, process.Config{}, journal.Config{Dir: t.TempDir(), ExecQuota: 200_000})
 	s := create(t, p, api.SessionCreateParams{})
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "seq 1 200000"}, MaxOutputBytes: ms(50)})
@@ -217,7 +217,7 @@ func TestDroppedIsTold(t *testing.T) {
 // TestUnset: a variable can be removed, from a session and for one command.
 func TestUnset(t *testing.T) {
 	p := newPool(t, Config{})
-	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, name := range []string{"dash", "ash", "bash", "zsh", "mksh"} {
 		s := create(t, p, api.SessionCreateParams{Shell: name, Env: api.Env{"LANG": api.Unset, "A": "1", "B": "2"}})
 		look := `echo "${LANG-none} ${A-none} ${B-none}"; sh -c 'echo "${A-none}"'`
 		if r := sh(t, p, s, look); r.Stdout != "none 1 2\n1\n" {
@@ -266,9 +266,9 @@ func TestDeadShellIsNotShown(t *testing.T) {
 	}
 }
 
-// TestIdleIsNobody: a client that holds, reads or watches a session keeps it alive;
+// TestIdleTTLStartsWithoutClients: a client that holds, reads or watches a session keeps it alive;
 // its idle TTL starts after that.
-func TestIdleIsNobody(t *testing.T) {
+func TestIdleTTLStartsWithoutClients(t *testing.T) {
 	p := newPool(t, Config{Housekeeping: 5 * time.Millisecond, SessionRetention: time.Hour})
 	const ttl = 150
 	ended := func(id string) bool {
@@ -372,7 +372,7 @@ func TestEndingAndQueued(t *testing.T) {
 // executed, and shells by their names.
 func TestProcessesAreNamed(t *testing.T) {
 	p := newPool(t, Config{})
-	for _, name := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, name := range []string{"dash", "ash", "bash", "zsh", "mksh"} {
 		s := create(t, p, api.SessionCreateParams{Shell: name})
 		for range 30 {
 			r := sh(t, p, s, "sleep 300 >/dev/null 2>&1 & echo hi")
@@ -407,9 +407,9 @@ func TestDirectSessionIsBusy(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhoHandlesSIGTERM: a command that handles SIGTERM keeps its own
+// TestStatusAfterHandledSIGTERM: a command that handles SIGTERM keeps its own
 // status when it is stopped. (zsh exits before it knows.)
-func TestStatusOfWhoHandlesSIGTERM(t *testing.T) {
+func TestStatusAfterHandledSIGTERM(t *testing.T) {
 	p := newPool(t, Config{})
 	for _, shell := range []string{"dash", "ash", "bash"} {
 		s := create(t, p, api.SessionCreateParams{Shell: shell})

@@ -35,7 +35,7 @@ func TestStateIsKept(t *testing.T) {
 }
 
 func TestExecEnvCwdStdin(t *testing.T) {
-	for _, shell := range []string{"dash", "ash", "bash", "zsh"} {
+	for _, shell := range []string{"dash", "ash", "bash", "zsh", "mksh"} {
 		t.Run(shell, func(t *testing.T) {
 			p := newPool(t, Config{})
 			s := create(t, p, api.SessionCreateParams{Shell: shell, Cwd: "/", Env: map[string]string{"A": "session", "B": "b"}})
@@ -528,10 +528,10 @@ func TestQueuedCommandOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// TestTagGivenUp: a command that removes the tag from its shell makes it unusable,
+// TestRemovedTag: a command that removes the tag from its shell makes it unusable,
 // and one that removes it from a child does not escape the timeout where cgroups
 // track it.
-func TestTagGivenUp(t *testing.T) {
+func TestRemovedTag(t *testing.T) {
 	p := newPool(t, Config{Grace: 500 * time.Millisecond})
 	s := create(t, p, api.SessionCreateParams{Shell: "bash"})
 	sh(t, p, s, "V=kept")

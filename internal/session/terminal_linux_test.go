@@ -67,7 +67,7 @@ func awaitText(t *testing.T, p *Pool, exec, want string) {
 	}
 }
 
-var ttyShells = []string{"dash", "ash", "bash", "zsh"}
+var ttyShells = []string{"dash", "ash", "bash", "zsh", "mksh"}
 
 func TestTTY(t *testing.T) {
 	p := newPool(t, Config{})
@@ -252,9 +252,9 @@ func TestTTYGoesLast(t *testing.T) {
 	}
 }
 
-// TestTTYTwoTypists: when one of two clients that type goes away, the other is not
+// TestTTYTwoWriters: when one of two clients that type goes away, the other is not
 // cut off.
-func TestTTYTwoTypists(t *testing.T) {
+func TestTTYTwoWriters(t *testing.T) {
 	p := newPool(t, Config{Grace: 100 * time.Millisecond})
 	s := onTTY(t, p, "dash")
 	r := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "stty raw -echo; echo ready; sleep 100"}, YieldMS: 1})

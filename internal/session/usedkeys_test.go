@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSpentKeysAreBounded(t *testing.T) {
+func TestUsedKeysAreBounded(t *testing.T) {
 	var s usedKeys
 	const over = 10
 	for i := range maxUsedKeys + over {

@@ -12,7 +12,7 @@ import (
 // A script that is reused holds the next command and nothing of an earlier one,
 // whatever their lengths are and whatever a command does to its own script. It is
 // empty while it is unused.
-func TestTextsAreUsedAgain(t *testing.T) {
+func TestScriptsAreReused(t *testing.T) {
 	d, err := OpenDriver(DriverConfig{})
 	if err != nil {
 		t.Fatal(err)

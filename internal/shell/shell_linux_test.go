@@ -263,7 +263,7 @@ func TestStandbyIsTakenInThePause(t *testing.T) {
 
 // The copyFDs of a shell that is too slow to fork its standby stay reserved: the shell
 // knows their paths, and another session that got them would be mixed up with it.
-func TestSlowStandbyKeepsItsKit(t *testing.T) {
+func TestSlowStandbyKeepsItsFDs(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
 		d := open(t, name, 0)
 		d.run("V=1", nil)
@@ -387,7 +387,7 @@ func TestFind(t *testing.T) {
 }
 
 // Every embedded script must parse in the shells that source it.
-func TestBootTextsParse(t *testing.T) {
+func TestBootScriptsParse(t *testing.T) {
 	parsed := map[string][]string{
 		"dash.sh": {"dash", "ash"}, "dash-copy.sh": {"dash", "ash"}, "mksh.sh": {"mksh"}, "login-posix.sh": {"dash", "ash", "mksh"}, "bash.sh": {"bash"}, "login-bash.sh": {"bash"},
 		"zsh.sh": {"zsh"}, "zsh-copy.sh": {"zsh"}, "zsh-exit.sh": {"zsh"}, "login-zsh.sh": {"zsh"}, "cwd-gone.sh": Names(),

@@ -94,9 +94,9 @@ func TestAnotherSetOfScripts(t *testing.T) {
 	}
 }
 
-// TestFailedAdoptionGivesNothingUp: what cannot be adopted stays as it was, for
+// TestFailedAdoptionKeepsTheState: what cannot be adopted stays as it was, for
 // a version that can adopt it.
-func TestFailedAdoptionGivesNothingUp(t *testing.T) {
+func TestFailedAdoptionKeepsTheState(t *testing.T) {
 	keep := &counting{Keeper: holder.NewLocalKeeper()}
 	d, err := OpenDriver(DriverConfig{Keeper: keep})
 	if err != nil {

@@ -121,9 +121,9 @@ func seesActor(t *testing.T) http.Handler {
 	})
 }
 
-// TestDoor checks who may call each path and each method, by token and by the
+// TestWhoMayCall checks who may call each path and each method, by token and by the
 // Host and Origin headers.
-func TestDoor(t *testing.T) {
+func TestWhoMayCall(t *testing.T) {
 	rig := startHTTP(t, webOptions{http: HTTPConfig{MCP: seesActor(t), Hosts: []string{"trl.example:7040"}, Origins: []string{"https://ui.example"}}})
 	_, port, _ := net.SplitHostPort(rig.address)
 	fronts := map[string]struct {
@@ -212,7 +212,7 @@ func TestTokensInOtherPlacesDoNotCount(t *testing.T) {
 	}
 }
 
-func TestListedOriginsAreToldSo(t *testing.T) {
+func TestListedOriginsAreAllowed(t *testing.T) {
 	rig := startHTTP(t, webOptions{http: HTTPConfig{Origins: []string{"https://UI.example/"}}})
 	response, _ := rig.do(webRequest{
 		method: "OPTIONS", path: "/rpc", origin: "https://ui.example", contentType: "-",

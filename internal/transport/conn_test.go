@@ -187,7 +187,7 @@ func TestDisconnectIsNoticedWhilePaused(t *testing.T) {
 	<-g.cancelled
 }
 
-func TestHangUpIsLookedForAgainAndAgain(t *testing.T) {
+func TestHangUpIsPolled(t *testing.T) {
 	g := newGate()
 	looks := 0
 	in := strings.NewReader(runLine(1, "x"))

@@ -61,7 +61,7 @@ func closedByServer(t testing.TB, nc net.Conn) {
 
 // Whatever unauthenticated clients do with their connections, a client with a
 // token gets in, and authenticated connections stay.
-func TestStrangersLockNobodyOut(t *testing.T) {
+func TestUnauthenticatedLockNoClientOut(t *testing.T) {
 	const room = 4
 	ca := newAuthority(t)
 	certFile, keyFile := ca.issue("server", 40)
@@ -118,7 +118,7 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 
 // The oldest unauthenticated connection is closed first; a connection whose
 // token is refused becomes unauthenticated.
-func TestOldestStrangerMakesRoom(t *testing.T) {
+func TestOldestUnauthenticatedIsClosed(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.maxConns = 3 }})
 	ask := func(nc net.Conn, text string, want int) {
 		t.Helper()
@@ -150,7 +150,7 @@ func TestOldestStrangerMakesRoom(t *testing.T) {
 
 // An idle connection is closed soon before it has sent a token, and kept for
 // long after.
-func TestStrangersAreNotWaitedFor(t *testing.T) {
+func TestUnauthenticatedAreNotWaitedFor(t *testing.T) {
 	rig := startHTTP(t, webOptions{prepare: func(h *HTTPServer) { h.unauthTimeout = 200 * time.Millisecond }})
 	known := rig.dialUnauthenticated(askRight)
 	if status := answered(t, known); status != 200 {

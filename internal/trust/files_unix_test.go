@@ -132,7 +132,7 @@ func TestRemovedLockIsNoRefusal(t *testing.T) {
 }
 
 // Reading a device does not return what others wrote to it.
-func TestDeviceIsBelieved(t *testing.T) {
+func TestDeviceOfOthers(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	must(t, err)
 	defer file.Close()

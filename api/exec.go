@@ -40,7 +40,7 @@ type ExecCommand struct {
 	Merge         bool    `json:"merge,omitempty"`           // send stderr to stdout, in write order
 	Wait          bool    `json:"wait,omitempty"`            // queue for the session instead of SESSION_BUSY
 	Key           string  `json:"key,omitempty"`             // a call repeated with the same key returns the first exec
-	Label         string  `json:"label,omitempty"`           // repeated in results and lists
+	Label         string  `json:"label,omitempty"`           // repeated in results and lists; default: made by the daemon
 	Lease         string  `json:"lease,omitempty"`           // from session.hold, while the keyboard is held
 }
 
@@ -57,7 +57,7 @@ type ExecRunParams struct {
 type ExecResult struct {
 	ExecID         string    `json:"exec_id"`
 	SessionID      string    `json:"session_id"`
-	Label          string    `json:"label,omitempty"` // as given by its caller
+	Label          string    `json:"label,omitempty"` // as given by its caller, or made by the daemon
 	State          ExecState `json:"state"`
 	Outcome        Outcome   `json:"outcome"`
 	ExitCode       *int      `json:"exit_code"` // null while running

@@ -84,6 +84,7 @@ type Session struct {
 	Parent         string      `json:"parent,omitempty"`          // the session with which it ends
 	WhileConnected bool        `json:"while_connected,omitempty"` // ends with the connections that use it
 	ExecID         string      `json:"exec_id,omitempty"`         // the running exec; in a direct session, its only one
+	ExecLabel      string      `json:"exec_label,omitempty"`      // the label of that exec
 	Login          *Login      `json:"login,omitempty"`           // how its login files ended, if it read them
 	Ending         bool        `json:"ending,omitempty"`          // being destroyed or ending
 	Held           *Hold       `json:"held,omitempty"`            // who holds its keyboard; null: it is free
@@ -234,7 +235,8 @@ type SessionEvent struct {
 	Tags      []string         `json:"tags,omitempty"`
 	Owner     string           `json:"owner,omitempty"`
 	State     State            `json:"state,omitempty"`
-	ExecID    string           `json:"exec_id,omitempty"` // state running: the exec that runs
+	ExecID    string           `json:"exec_id,omitempty"`    // state running: the exec that runs
+	ExecLabel string           `json:"exec_label,omitempty"` // the label of that exec
 	At        Time             `json:"at"`
 	Reason    string           `json:"reason,omitempty"`
 	Holder    string           `json:"holder,omitempty"`

@@ -83,6 +83,10 @@ var imports = []importRule{
 		why: "which variables are harmless does not depend on the process that passes them on",
 	},
 	{
+		about: "internal/label", only: []string{}, bare: true,
+		why: "which words of a command are harmless depends only on its text",
+	},
+	{
 		about: "internal/spelling", only: []string{}, bare: true,
 		why: "typing errors are the same in any kind of name",
 	},

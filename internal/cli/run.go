@@ -55,7 +55,7 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait if the session is running another command")
 	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin; the command's stdin is empty")
 	cmd.Flags().BoolVar(&o.merge, "merge", false, "merge stderr into stdout, in the order written")
-	cmd.Flags().StringVar(&o.label, "label", "", "show it as `NAME` in lists, which do not show its text")
+	cmd.Flags().StringVar(&o.label, "label", "", "show it as `NAME` in lists; default: its program and subcommand")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "report what the command left running")
 	// Everything after the first argument belongs to the command, as in `trl
 	// run ls -l`.

@@ -239,6 +239,7 @@ func (d *daemon) open() error {
 		MaxTerminated:    int(d.cfg.MaxTerminated),
 		MaxExecs:         int(d.cfg.MaxExecs),
 		MaxOutputBytes:   d.cfg.MaxOutputBytes,
+		NoLabels:         d.cfg.Labels == LabelsOff,
 		InputBuffer:      d.cfg.InputBuffer,
 		Log:              d.log,
 		Observer:         d.sessionObserver(),

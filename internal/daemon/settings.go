@@ -23,6 +23,7 @@ type Config struct {
 	MaxExecs         int64
 	MaxTerminated    int64
 	MaxOutputBytes   int64
+	Labels           string
 	LogLevel         string
 	LogFormat        string
 	Cgroup           string
@@ -58,6 +59,9 @@ const (
 
 	CgroupAuto = "auto" // use cgroups if a cgroup v2 hierarchy is writable
 	CgroupOff  = "off"
+
+	LabelsOn  = "on"
+	LabelsOff = "off"
 )
 
 // What to do with the processes of a session that cannot be taken over from an
@@ -197,6 +201,10 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.MaxOutputBytes },
 	},
 	{
+		Key: "labels", Usage: "on, or off to show no words of commands in lists; labels that callers give are always shown", choices: []string{LabelsOn, LabelsOff},
+		field: func(c *Config) any { return &c.Labels },
+	},
+	{
 		Key: "log_level", Usage: "debug, info, warn or error", choices: []string{"debug", "info", "warn", "error"},
 		field: func(c *Config) any { return &c.LogLevel },
 	},
@@ -308,11 +316,13 @@ func Defaults(env Environment) Config {
 		MaxTerminated: 1_000,
 		// About as much as fits into a model's context.
 		MaxOutputBytes: 128 << 10,
-		LogLevel:       "info",
-		LogFormat:      FormatAuto,
-		Cgroup:         CgroupAuto,
-		Unreadable:     UnreadableKeep,
-		SpillDir:       env.defaultSpillDir(),
+		// A list that does not say which command is which is of little use.
+		Labels:     LabelsOn,
+		LogLevel:   "info",
+		LogFormat:  FormatAuto,
+		Cgroup:     CgroupAuto,
+		Unreadable: UnreadableKeep,
+		SpillDir:   env.defaultSpillDir(),
 		// Nearly every command writes less, and so needs no file.
 		ExecMemory: 64 << 10,
 		// Twice the longest request.

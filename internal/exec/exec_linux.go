@@ -202,6 +202,10 @@ func (e *Exec) State() api.ExecState {
 	return e.res.State
 }
 
+// Label returns the name of the exec in lists, "" for none. It never changes, so
+// that a list of sessions takes no lock for it.
+func (e *Exec) Label() string { return e.res.Label }
+
 // Cwd returns the working directory of the shell when the command ended.
 func (e *Exec) Cwd() string {
 	e.mu.Lock()

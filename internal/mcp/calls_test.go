@@ -60,7 +60,7 @@ func TestCancelledCallsAndLostClients(t *testing.T) {
 		t.Error("a call to a server that was killed succeeded")
 	}
 	r.connect() // like a restarted agent
-	r.contains(r.ask("sessions", args{}).text, id, "echo before")
+	r.contains(r.ask("sessions", args{}).text, id, "echo …")
 	again := r.ask("output", args{"exec": id, "until": "exit"})
 	r.contains(again.text, "exit 0", "before\nafter")
 

@@ -171,3 +171,68 @@ func TestScreenAsAnImage(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got.image.Data), err)
 	}
 }
+
+// Messages of the shell begin with its name, and not with the path of the script that
+// TRL makes it read.
+func TestMessagesNameTheShell(t *testing.T) {
+	d := startDaemon(t)
+	for shell, lines := range map[string][]string{
+		"bash": {"bash: line 1: nosuchcmd: command not found", "bash: line 2: cd: /nope: No such file or directory"},
+		"ash":  {"ash: line 1: nosuchcmd: not found", "ash: cd: line 2: can't cd to /nope: No such file or directory"},
+		"dash": {"dash: 1: eval: nosuchcmd: not found", "dash: 2: cd: can't cd to /nope"},
+	} {
+		r := newRig(t, rigOptions{transport: overStdio, daemon: d, args: []string{"--shell", shell}})
+		got := r.ask("run", args{"command": "nosuchcmd\ncd /nope; echo before; nosuchcmd", "session": shell})
+		r.contains(got.text, lines...)
+		found := r.ask("output", args{"exec": got.exec(), "search": "^" + regexp.QuoteMeta(lines[0]) + "$"})
+		r.contains(found.text, lines[0], "1 line matches")
+		if strings.Contains(got.text+found.text, "/proc/") {
+			t.Errorf("%s: %s", shell, got.text)
+		}
+	}
+}
+
+// The reply to a command that wanted input says that it had none.
+func TestEmptyStdinIsReported(t *testing.T) {
+	const note = "its stdin was empty: give stdin"
+	r := newRig(t, rigOptions{transport: overStdio})
+	for command, reported := range map[string]bool{
+		"read x; echo got $x":                true,
+		"echo name; read -r name":            true,
+		"python3 -c 'input()'":               true,
+		"echo the input device is not a TTY": true,
+		"echo a | while read x; do :; done":  false,
+		"echo a | read x":                    false,
+		"read x </dev/null":                  false,
+		"echo read this":                     false,
+	} {
+		if got := r.ask("run", args{"command": command}); strings.Contains(got.text, note) != reported {
+			t.Errorf("%s: %s", command, got.text)
+		}
+	}
+	if got := r.ask("run", args{"command": "read x; echo got $x", "stdin": "y\n"}); strings.Contains(got.text, note) {
+		t.Error(got.text)
+	}
+}
+
+// The reply says why a command ended its shell.
+func TestSetEIsExplained(t *testing.T) {
+	r := newRig(t, rigOptions{transport: overStdio})
+	r.ask("run", args{"command": "set -e"})
+	r.contains(r.ask("run", args{"command": "false"}).text, "exit 1", "a failure under set -e, which stays on until set +e")
+}
+
+// A session that has ended takes little room in the list, below the live ones.
+func TestEndedSessionsAreShort(t *testing.T) {
+	r := newRig(t, rigOptions{transport: overStdio})
+	for i := range 5 {
+		r.ask("run", args{"command": "true", "label": fmt.Sprint("old ", i)})
+	}
+	r.ask("stop", args{"session": "main"})
+	r.ask("run", args{"command": "true", "label": "new"})
+	list := r.ask("sessions", args{}).text
+	r.contains(list, "main · terminated (destroyed)", "old 4", "new")
+	if strings.Contains(list, "old 3") || strings.Index(list, "terminated") < strings.Index(list, "new") {
+		t.Error(list)
+	}
+}

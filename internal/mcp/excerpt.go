@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/terminal-runtime/trl/internal/vt"
@@ -111,9 +112,27 @@ func (s *outputRange) gaps() (gaps []span) {
 // a note in place of a line that is repeated many times.
 func plain(b []byte) string {
 	if isPlain(b) {
-		return string(b)
+		return string(nameShell(b))
 	}
-	return string(foldRepeats(bytes.TrimRight(vt.PlainText(b), "\n")))
+	return string(foldRepeats(nameShell(bytes.TrimRight(vt.PlainText(b), "\n"))))
+}
+
+// bash and ash begin their messages with the path of the script that they read a
+// command from. A model would try to open it.
+var (
+	scriptRoot  = []byte("/proc/")
+	bashMessage = regexp.MustCompile(`(?m)^/proc/\d+/fd/\d+: (line \d+: )`)
+	ashMessage  = regexp.MustCompile(`(?m)^/proc/\d+/fd/\d+: (?:/proc/\d+/fd/\d+: |(\w+: line \d+: ))`)
+)
+
+// nameShell puts the name of the shell in the place of that path, as in the messages
+// of `bash -c`.
+func nameShell(text []byte) []byte {
+	if !bytes.Contains(text, scriptRoot) {
+		return text
+	}
+	text = bashMessage.ReplaceAll(text, []byte("bash: $1"))
+	return ashMessage.ReplaceAll(text, []byte("ash: $1"))
 }
 
 // minRepeats is the number of repeats of a line from which on they are folded.

@@ -98,27 +98,39 @@ func TestWalkingLines(t *testing.T) {
 	}
 }
 
-// A label contains nothing that may be a secret.
+// A label that the model gives is one line, as the daemon wants it.
 func TestLabels(t *testing.T) {
-	for command, want := range map[string]string{
-		"npm test":                               "npm test",
-		"go test ./...":                          "go test ./...",
-		"cd /usr; ls":                            "cd /usr …",
-		"python3 server.py 8080 & sleep 1":       "python3 server.py 8080 …",
-		"curl -H 'Authorization: Bearer abc' x":  "curl …",
-		"export TOKEN=abc; run":                  "export …",
-		"TOKEN=abc run":                          "…",
-		"mysql -psecret db":                      "mysql …",
-		"echo sk-0123456789abcdef0123456789abcd": "echo …",
-		"echo $TOKEN":                            "echo …",
-		"one two three four five six":            "one two three four five …",
-		"":                                       "",
+	for given, want := range map[string]string{
+		"":                       "",
+		"the\nbuild":             "the build",
+		"a\n\tb":                 "a b",
+		"\u202etxt":              `\u202etxt`,
+		strings.Repeat("é", 200): strings.Repeat("é", maxLabel/2) + "…",
 	} {
-		if got := label(runArguments{Command: command}); got != want {
-			t.Errorf("%q: %q, want %q", command, got, want)
+		if got := oneLine(given); got != want {
+			t.Errorf("%q: %q, want %q", given, got, want)
 		}
 	}
-	if got := label(runArguments{Command: "x", Label: "the\nbuild"}); got != "the build" {
-		t.Errorf("%q", got)
+}
+
+func TestNameShell(t *testing.T) {
+	for text, want := range map[string]string{
+		"/proc/1/fd/3: line 12: x: not found": "bash: line 12: x: not found",
+		"see /proc/1/fd/3: line 12: x":        "see /proc/1/fd/3: line 12: x",
+		"/proc/1/fd/3: symbolic link to x":    "/proc/1/fd/3: symbolic link to x",
+		"/proc/1/fd/3":                        "/proc/1/fd/3",
+		"a\n/proc/1/fd/3: line 1: b\n":        "a\nbash: line 1: b",
+	} {
+		if got := plain([]byte(text)); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestFormatMS(t *testing.T) {
+	for ms, want := range map[int64]string{0: "less than 1ms", 1: "1ms", 2345: "2.3s"} {
+		if got := formatMS(ms); got != want {
+			t.Errorf("%d ms are shown as %s, want %s", ms, got, want)
+		}
 	}
 }

@@ -410,8 +410,11 @@ func (r *rig) plain(exec string, from, to int64) string {
 		}
 		from = got.Next
 	}
-	return strings.TrimRight(string(vt.PlainText(raw)), "\n")
+	return bashScript.ReplaceAllString(strings.TrimRight(string(vt.PlainText(raw)), "\n"), "bash: line")
 }
+
+// bashScript matches the path that bash shows of a command's script.
+var bashScript = regexp.MustCompile(`(?m)^/proc/\d+/fd/\d+: line`)
 
 // normalize replaces the parts of a text that differ from run to run.
 func (r *rig) normalize(text, port string) string {
@@ -420,7 +423,6 @@ func (r *rig) normalize(text, port string) string {
 		{`\b([es])-[0-9a-z]{10}\b`, "$1-…"},
 		{`\b(in|for|after) [0-9.]+(ms|s)\b`, "$1 …"},
 		{`\(\S*python3\S* `, "(python3 "},
-		{`/proc/\d+/fd/\d+`, "/proc/…"},
 		{`[\d,]+ bytes left out, from offset \d+ to \d+`, "… bytes left out, from offset … to …"},
 		{`("from": )\d+`, "${1}…"},
 		{`(?m)^  @\d+: `, "  @…: "},

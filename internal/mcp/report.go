@@ -167,7 +167,7 @@ func (s *server) addStateNotes(r *report, e *api.ExecResult, session *api.Sessio
 	}
 	switch e.Outcome {
 	case api.OutcomeShellExited:
-		r.note("the command ended its shell (by exit, exec, or a failure under set -e); the session continues in a copy of it")
+		r.note("the command ended its shell (by exit, exec, or a failure under set -e, which stays on until set +e); the session continues in a copy of it")
 	case api.OutcomeShellDied:
 		r.note("the command's shell died; the session continues")
 	}

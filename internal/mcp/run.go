@@ -3,9 +3,9 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
+	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
@@ -23,7 +23,7 @@ type runArguments struct {
 	TTY       bool              `json:"tty,omitempty" jsonschema:"run on a terminal, for programs that prompt or draw; the default session is then terminal"`
 	WaitS     *float64          `json:"wait_s,omitempty" jsonschema:"0..50: seconds to wait for its end, default 30; it keeps running after that"`
 	TimeoutS  *float64          `json:"timeout_s,omitempty" jsonschema:"stop it after this many seconds; default never"`
-	Label     string            `json:"label,omitempty" jsonschema:"what sessions calls it; default its first plain words"`
+	Label     string            `json:"label,omitempty" jsonschema:"what sessions calls it; default its program and subcommand"`
 }
 
 // maxLabel is the maximum length of a label in bytes: less than the daemon accepts.
@@ -48,7 +48,7 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 	wait := secondsOr(a.WaitS, defaultWait)
 	none := int64(0)
 	params := api.ExecRunParams{
-		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Merge: !a.Split, Wait: true, Key: rand.Text(), Label: label(a)},
+		ExecCommand:    api.ExecCommand{SessionID: session.SessionID, Command: a.Command, Env: env, Cwd: a.Cwd, Stdin: a.Stdin, StdinOpen: a.OpenStdin && session.TTY == nil, Merge: !a.Split, Wait: true, Key: rand.Text(), Label: oneLine(a.Label)},
 		MaxOutputBytes: &none,
 		YieldOnInput:   session.TTY != nil,
 		YieldMS:        max(min(wait, pollInterval).Milliseconds(), 1),
@@ -66,9 +66,25 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			return nil, err
 		}
 	}
-	return s.execReport(ctx, result.ExecID, func(size int64) (*shownOutput, error) {
+	r, err := s.execReport(ctx, result.ExecID, func(size int64) (*shownOutput, error) {
 		return s.excerpt(ctx, result.ExecID, "", size, c.room)
 	})
+	if err == nil && a.Stdin == nil && !a.OpenStdin && session.TTY == nil && r.State == string(api.ExecExited) && seeksInput(a.Command, r.Output) {
+		r.note("its stdin was empty: give stdin, or tty: true if it asks questions")
+	}
+	return r, err
+}
+
+var (
+	// readCommand matches the builtin read, unless it reads from a pipe or a file.
+	readCommand = regexp.MustCompile(`(?m)(?:^|;|&&|\|\|)[ \t]*(?:IFS=\S*[ \t]+)?read(?:[ \t][^<|;&\n]*)?(?:$|;|&&|\|\|)`)
+	// missingInput matches what programs print that find no input or no terminal.
+	missingInput = regexp.MustCompile(`(?i)EOF when reading|(?:is|are) not a (?:tty|terminal)|no tty present|terminal is required`)
+)
+
+// seeksInput reports whether a command without stdin probably wanted some.
+func seeksInput(command, output string) bool {
+	return readCommand.MatchString(command) || missingInput.MatchString(output)
 }
 
 // start runs the command, and stops it if the client has cancelled the call
@@ -149,46 +165,12 @@ func (s *server) isFullScreen(ctx context.Context, r *report, e *api.ExecResult)
 	return true, nil
 }
 
-// label returns the label of a command in lists: the one its caller gave, or else
-// its first words, up to the first that could be a secret. Secrets are in options,
-// in assignments, in quotes, or are long.
-func label(a runArguments) string {
-	if a.Label != "" {
-		given := strings.Join(strings.Fields(a.Label), " ")
-		if !printable.Line(given) { // the daemon rejects any other label
-			given = printable.Text(given)
-		}
-		return clip(given, maxLabel)
+// oneLine returns a label as the daemon accepts it: on one line, without invisible
+// characters. For a command without one the daemon makes a label itself.
+func oneLine(label string) string {
+	label = strings.Join(strings.Fields(label), " ")
+	if !printable.Line(label) {
+		label = printable.Text(label)
 	}
-	var shown []string
-	words := strings.Fields(a.Command)
-	for _, word := range words {
-		bare := strings.TrimRight(word, ";&|)")
-		if len(shown) == maxWords || !isPlainWord(bare) {
-			break
-		}
-		shown = append(shown, bare)
-		if bare != word { // the command ends here
-			break
-		}
-	}
-	if len(shown) < len(words) {
-		shown = append(shown, "…")
-	}
-	return clip(strings.Join(shown, " "), maxLabel)
-}
-
-const (
-	// maxWords is the maximum number of words in a label.
-	maxWords = 5
-	// maxWord is the maximum length of such a word: file names are shorter, keys
-	// are longer.
-	maxWord = 30
-)
-
-func isPlainWord(word string) bool {
-	return word != "" && len(word) <= maxWord && word[0] != '-' &&
-		strings.IndexFunc(word, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._/+,~%-[", r)
-		}) < 0
+	return clip(label, maxLabel)
 }

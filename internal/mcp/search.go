@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"regexp"
 	"strings"
@@ -81,6 +82,9 @@ func skipFunc(a outputArguments) func([]byte) bool {
 		return func([]byte) bool { return false } // can't be decided for a block
 	}
 	return func(block []byte) bool {
+		if bytes.Contains(block, scriptRoot) {
+			return false // nameShell may change it
+		}
 		for _, c := range block {
 			if c < ' ' && c != '\n' && c != '\t' {
 				return false // the search is in the text without escape sequences

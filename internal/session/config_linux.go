@@ -44,6 +44,9 @@ type Config struct {
 	// from the head and half from the tail: about what fits a model's context; the
 	// journal has the rest.
 	MaxOutputBytes int64
+	// NoLabels leaves commands without a label if their caller gave none. Default:
+	// they get one made of their first words, as package label describes.
+	NoLabels bool
 	// InputBuffer bounds the input of one command that its pipe has not taken yet,
 	// in bytes. Default 16 MiB.
 	InputBuffer int64

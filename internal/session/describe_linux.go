@@ -25,10 +25,11 @@ func (s *Session) snapshot() api.Session {
 	if s.lease != nil {
 		out.Held = s.lease.describe()
 	}
-	if s.running != nil {
-		out.ExecID = s.running.ID()
+	if e := s.running; e != nil {
+		out.ExecID, out.ExecLabel = e.ID(), e.Label()
 	} else if len(s.params.Argv) > 0 && len(s.finished) > 0 {
-		out.ExecID = s.finished[0].ID() // the only one of a direct session
+		e := s.finished[0] // the only one of a direct session
+		out.ExecID, out.ExecLabel = e.ID(), e.Label()
 	}
 	if s.state == api.StateIdle || s.state == api.StateRunning {
 		if pid := s.currentPID(); s.tree.Alive(pid) {

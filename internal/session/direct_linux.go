@@ -13,6 +13,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/label"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -23,7 +24,11 @@ func (s *Session) startDirect() error {
 	if err != nil {
 		return err
 	}
-	e := exec.New(s.shared.execEnv, exec.Spec{ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Timeout: s.timeout, Terminal: s.term})
+	described := exec.Spec{ID: newNodeID("e-", s.shared.cfg.Node), SessionID: s.id, Timeout: s.timeout, Terminal: s.term}
+	if !s.shared.cfg.NoLabels {
+		described.Params.Label = label.OfArgv(s.params.Argv)
+	}
+	e := exec.New(s.shared.execEnv, described)
 	e.SetNumber(1, 0)
 	spec := process.Spec{Path: path, Argv: s.params.Argv, Env: s.env, Dir: s.params.Cwd}
 	if err := e.OpenFiles(&spec); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/label"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
@@ -197,6 +198,9 @@ func (s *Session) prepare(params api.ExecCommand, how execMode) (*exec.Exec, err
 		compared.Wait, compared.Lease = false, "" // of the call, not of the command
 		spec.Sum = sumOf(compared)
 	}
+	if params.Label == "" && !s.shared.cfg.NoLabels {
+		spec.Params.Label = label.Of(params.Command)
+	}
 	if params.TimeoutMS != nil {
 		spec.Timeout = time.Duration(*params.TimeoutMS) * time.Millisecond
 	}
@@ -333,7 +337,7 @@ func (s *Session) execEnded(e *exec.Exec, err error) {
 	case len(s.queue) > 0:
 		next, s.queue = s.queue[0], s.queue[1:]
 		s.running = next // the session stays running
-		s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.ID()})
+		s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.ID(), ExecLabel: next.Label()})
 	default:
 		s.transitionTo(api.StateIdle)
 	}

@@ -174,7 +174,7 @@ var sessionShown = map[string]string{
 	"State": "follows from the execs", "Shell": "program", "Argv": "argv", "PID": "of the shell's record, or pid",
 	"Cwd": "of the last exec, or asked of the kernel", "TTY": "tty", "CreatedAt": "created",
 	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
-	"EnvKeys": "envKeys", "ExecID": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
+	"EnvKeys": "envKeys", "ExecID": "of the execs", "ExecLabel": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
 	"Unreadable": "why it can't be taken over", "Terminated": "terminated", "Parent": "parent", "WhileConnected": "connected",
 }
 

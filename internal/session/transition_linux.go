@@ -65,7 +65,7 @@ func (s *Session) transitionTo(next api.State) {
 	s.state = transition(s.state, next)
 	e := api.SessionEvent{Type: api.EventState, State: next}
 	if s.running != nil && next == api.StateRunning {
-		e.ExecID = s.running.ID()
+		e.ExecID, e.ExecLabel = s.running.ID(), s.running.Label()
 	}
 	switch {
 	case next == api.StateTerminated && before == api.StateCreating:

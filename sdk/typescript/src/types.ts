@@ -293,6 +293,8 @@ export interface Session {
   while_connected?: boolean;
   /** the running exec; for a direct session its only one, also after it has ended */
   exec_id?: string;
+  /** the label of that exec */
+  exec_label?: string;
   /** how its login files ended, if `login` was set */
   login?: Login;
   /** it is being ended, and takes no more commands */
@@ -382,7 +384,7 @@ export interface ExecResult {
   exec_id: string;
   /** its session */
   session_id: string;
-  /** the name that its caller gave it */
+  /** the name that its caller gave it, or that the daemon made */
   label?: string;
   /** whether it is still in progress */
   state: ExecState;
@@ -724,10 +726,7 @@ export interface ExecRunParams {
   wait?: boolean;
   /** makes a repeat safe */
   key?: string;
-  /**
-   * a name for results and lists, at most 200 bytes. The daemon never returns the text of a
-   * command, which may contain secrets
-   */
+  /** a name for results and lists, at most 200 bytes; default: the daemon makes one */
   label?: string;
   /** the keyboard lease, if a client holds one */
   lease?: string;
@@ -771,7 +770,7 @@ export interface ExecStreamParams {
   wait?: boolean;
   /** makes a repeat safe: it follows the first exec, from offset 0 on */
   key?: string;
-  /** a name for results and lists, at most 200 bytes */
+  /** a name for results and lists, at most 200 bytes; default: the daemon makes one */
   label?: string;
   /** the keyboard lease, if a client holds one */
   lease?: string;
@@ -1040,6 +1039,8 @@ export interface SessionEvent {
   state?: State;
   /** the running exec, for a session that became `running` */
   exec_id?: string;
+  /** its label */
+  exec_label?: string;
   /** when it happened */
   at: string;
   /** for `destroyed`: why, as in Terminated */

@@ -292,6 +292,8 @@ class Session(_SessionRequired, total=False):
     while_connected: bool
     #: the running exec; for a direct session its only one, also after it has ended
     exec_id: str
+    #: the label of that exec
+    exec_label: str
     #: how its login files ended, if `login` was set
     login: Login
     #: it is being ended, and takes no more commands
@@ -417,7 +419,7 @@ class ExecResult(_ExecResultRequired, total=False):
     exec.list.
     """
 
-    #: the name that its caller gave it
+    #: the name that its caller gave it, or that the daemon made
     label: str
     #: the signal that ended it, or that was needed to stop it: `SIGTERM`, `SIGKILL`
     signal: str
@@ -759,8 +761,7 @@ class ExecRunParams(_ExecRunParamsRequired, total=False):
     wait: bool
     #: makes a repeat safe
     key: str
-    #: a name for results and lists, at most 200 bytes. The daemon never returns the text of a
-    #: command, which may contain secrets
+    #: a name for results and lists, at most 200 bytes; default: the daemon makes one
     label: str
     #: the keyboard lease, if a client holds one
     lease: str
@@ -805,7 +806,7 @@ class ExecStreamParams(_ExecStreamParamsRequired, total=False):
     wait: bool
     #: makes a repeat safe: it follows the first exec, from offset 0 on
     key: str
-    #: a name for results and lists, at most 200 bytes
+    #: a name for results and lists, at most 200 bytes; default: the daemon makes one
     label: str
     #: the keyboard lease, if a client holds one
     lease: str
@@ -1086,6 +1087,8 @@ class SessionEvent(_SessionEventRequired, total=False):
     state: State
     #: the running exec, for a session that became `running`
     exec_id: str
+    #: its label
+    exec_label: str
     #: for `destroyed`: why, as in Terminated
     reason: str
     #: for `held`: who has the keyboard now
@@ -1281,8 +1284,7 @@ class RunOptions(TypedDict, total=False):
         merge: write stderr to the same pipe as stdout: one stream, in true order
         wait: queue instead of `SESSION_BUSY`
         key: makes a repeat safe
-        label: a name for results and lists, at most 200 bytes. The daemon never returns the
-            text of a command, which may contain secrets
+        label: a name for results and lists, at most 200 bytes; default: the daemon makes one
         lease: the keyboard lease, if a client holds one
         yield_after (seconds): answer after this long, even if the command still runs; 0 is
             never
@@ -1324,7 +1326,7 @@ class StreamOptions(TypedDict, total=False):
         merge: write stderr to the same pipe as stdout: one stream, in true order
         wait: queue instead of `SESSION_BUSY`
         key: makes a repeat safe: it follows the first exec, from offset 0 on
-        label: a name for results and lists, at most 200 bytes
+        label: a name for results and lists, at most 200 bytes; default: the daemon makes one
         lease: the keyboard lease, if a client holds one
         call_timeout (seconds): how long to wait for the daemon's answer before `CallTimeout` is
             raised; default that of `connect`
@@ -1423,7 +1425,7 @@ class ResultFields:
 
     @property
     def label(self) -> Optional[str]:
-        """the name that its caller gave it"""
+        """the name that its caller gave it, or that the daemon made"""
         return self.raw.get("label")
 
     @property

@@ -169,7 +169,11 @@ var imports = []importRule{
 		why: "what sits above the contract calls a daemon without knowing where it is; it does not link the method table",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/caller", "internal/drawing", "internal/printable", "internal/spelling", "internal/vt"},
+		about: "internal/typing", only: []string{"api", "internal/vt"},
+		why: "what a newline and the name of a key mean does not depend on who types",
+	},
+	{
+		about: "internal/mcp", only: []string{"api", "internal/caller", "internal/drawing", "internal/printable", "internal/spelling", "internal/typing", "internal/vt"},
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
@@ -177,8 +181,8 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/units"},
-		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell` and `quickstart`, and makes recordings and pictures itself",
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units"},
+		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell`, `run` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{
 		about: "packaging/dist", only: []string{}, bare: true,
@@ -213,8 +217,8 @@ var importers = []importerRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal"},
-		why: "a session owns its screen; the console paints one, pictures need character widths, and mcp removes escapes from output",
+		about: "internal/vt", from: []string{"internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal", "internal/typing"},
+		why: "a session owns its screen; the console paints one, pictures need character widths, mcp removes escapes from output, and typing knows the keys",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},
@@ -223,6 +227,10 @@ var importers = []importerRule{
 	{
 		about: "internal/drawing", from: []string{"internal/cli", "internal/mcp"},
 		why: "the daemon returns the contents of a screen; clients make pictures from it",
+	},
+	{
+		about: "internal/typing", from: []string{"internal/cli", "internal/mcp"},
+		why: "the daemon types what it is sent; clients decide what to send",
 	},
 	{
 		about: "internal/terminal", from: []string{"internal/exec", "internal/session"},

@@ -106,6 +106,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, suggestFlag(cmd, err)) })
 	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
+		a.waitCommand(), a.inputCommand(), a.keysCommand(),
 		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand(),
 		a.docsCommand())

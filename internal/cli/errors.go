@@ -217,6 +217,7 @@ func forPeople(hint string) string {
 		api.MethodExecOutput, "`trl exec output`",
 		api.MethodExecCancel, "`trl exec cancel`",
 		api.MethodExecInfo, "`trl exec list`",
+		api.MethodExecInput, "`trl input`",
 		api.MethodExecList, "`trl exec list`",
 		api.MethodSystemInfo, "`trl info`",
 		"call "+api.MethodSystemUpgrade, "run `trl upgrade`",
@@ -225,6 +226,7 @@ func forPeople(hint string) string {
 		api.MethodSessionScreen, "`trl screen`",
 		api.MethodExecAttach, "`trl exec output --follow`",
 		"wait: true", "--wait",
+		"stdin_open: true", "`trl run -d -i`",
 		`with tty: {"rows": 24, "cols": 80}`, "with --tty 24x80",
 	).Replace(hint)
 }

@@ -101,13 +101,13 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 		name, value, _ := strings.Cut(variable, "=")
 		if secret, ok := strings.CutPrefix(name, secretPrefix); ok && secret != "" && value != "" {
 			cfg.Secrets[secret] = value
-		} else if environ.IsBase(name) && name != "TERM" && name != "SHELL" {
+		} else if environ.IsCallers(name) {
 			// Use the agent's value, not the one that the daemon was started
-			// with. The terminal type and the shell are the session's own.
+			// with.
 			cfg.Env[name] = value
 		}
 	}
-	added, err := (&shellFlags{env: o.env}).environment(os.LookupEnv)
+	added, err := (&shellFlags{env: o.env}).environment(os.Environ())
 	for name, value := range added {
 		cfg.Env[name] = value
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/console"
 )
 
 // runOptions are the flags of `trl run`.
@@ -24,27 +26,53 @@ type runOptions struct {
 	session       string
 	timeout, idle durationFlag
 	wait          bool
+	tty           bool
+	detach        bool
+	interactive   bool
 	noStdin       bool
 	merge         bool
 	verbose       bool
 	label         string
+	detachKey     console.Key
+}
+
+// command returns the command as the flags describe it, without its session.
+func (o *runOptions) command(text string) api.ExecCommand {
+	c := api.ExecCommand{Command: text, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, Merge: o.merge, Label: o.label, Key: rand.Text()}
+	if ms := o.idle.milliseconds(); ms != nil {
+		c.IdleTimeoutMS = *ms
+	}
+	return c
 }
 
 func (a *app) runCommand() *cobra.Command {
-	var o runOptions
+	o := runOptions{detachKey: console.DefaultDetachKey}
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARG...]",
 		Short: "Run a command, in a session or on its own",
-		Long: "Run a command. `trl run` passes on its stdin and prints the command's output. Without\n" +
-			"-s the command gets its own session, which ends with it.\n\n" +
+		Long: "Run a command and print its output. Without -s the command gets its own\n" +
+			"session, which ends with it.\n\n" +
 			"A single argument is shell code; several are a program and its arguments, passed\n" +
 			"unchanged.\n\n" +
+			"The directory is yours, the environment the daemon's: PATH, HOME, LANG and the\n" +
+			"like. --env passes on one variable of yours; --env-from-here passes on those\n" +
+			"that select programs. With -s, both are the session's.\n\n" +
+			"`trl run` passes on its stdin, unless that is a terminal. In a loop, or in a\n" +
+			"script that your shell reads from stdin, use -n: otherwise the command gets the\n" +
+			"rest of the loop's input or of the script.\n\n" +
+			"With -t the command has a terminal and gets your keys, ctrl-c too. With -s, the\n" +
+			"detach key leaves it running. -tn only shows its output, and needs no terminal.\n\n" +
+			"With -d it prints the command's id and returns at once, without reading stdin.\n" +
+			"`trl wait` waits for the command, `trl exec output` shows its output, and with -i\n" +
+			"`trl input` writes to it. Without -s its session ends a minute after it; the\n" +
+			"output stays longer.\n\n" +
 			"The exit status is the command's, 124 if it timed out, 125 if TRL failed or lost\n" +
 			"output, and 128 plus the signal number if a signal ended it or `trl run`.",
 		Example: "  trl run -- ls 'a file'\n" +
 			"  trl run -- 'ls | wc -l'\n" +
 			"  trl run -s $id --timeout 5m -- make test\n" +
-			"  trl run --shell bash --cwd /usr -- 'echo {a,b}'",
+			"  trl run -t -- vim notes.txt\n" +
+			"  exec=$(trl run -d -- make test)   # trl wait $exec",
 	}
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
@@ -52,6 +80,10 @@ func (a *app) runCommand() *cobra.Command {
 	o.shellFlags.register(cmd)
 	durationVar(cmd, &o.timeout, "timeout", "cancel the command after this time; 0 means never")
 	durationVar(cmd, &o.idle, "idle-timeout", "cancel the command when it writes nothing for this long")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "run it on a terminal: yours, or with -n one of the same size")
+	cmd.Flags().Var(&o.detachKey, "detach-key", "with -t and -s: leave it running with `KEY`")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "start it, print its id and return")
+	cmd.Flags().BoolVarP(&o.interactive, "interactive", "i", false, "pass on stdin also from a terminal; with -d keep it open for trl input")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait if the session is running another command")
 	cmd.Flags().BoolVarP(&o.noStdin, "no-stdin", "n", false, "do not pass on stdin; the command's stdin is empty")
 	cmd.Flags().BoolVar(&o.merge, "merge", false, "merge stderr into stdout, in the order written")
@@ -61,8 +93,15 @@ func (a *app) runCommand() *cobra.Command {
 	// run ls -l`.
 	cmd.Flags().SetInterspersed(false)
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
-	cmd.RunE = action(checkRun(&o), func(ctx context.Context, args []string) error {
-		err := a.run(ctx, &o, commandText(args))
+	cmd.RunE = action(a.checkRun(&o), func(ctx context.Context, args []string) error {
+		run := a.run
+		switch {
+		case o.detach:
+			run = a.runDetached
+		case o.tty && !o.noStdin:
+			run = a.runOnTerminal
+		}
+		err := run(ctx, &o, commandText(args))
 		if err != nil && !hasExitStatus(err) {
 			return &failure{err: err, status: statusRunFailed}
 		}
@@ -78,8 +117,8 @@ func must(err error) {
 	}
 }
 
-func checkRun(o *runOptions) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+func (a *app) checkRun(o *runOptions) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 || len(args) == 1 && args[0] == "" {
 			return usage("COMMAND is missing; write it after --, as in `trl run -- ls -l`")
 		}
@@ -88,6 +127,15 @@ func checkRun(o *runOptions) cobra.PositionalArgs {
 		}
 		if o.session != "" && o.shellFlags.shell != "" {
 			return usage("--shell is for a new session, but %s already has its shell", o.session)
+		}
+		if o.interactive && o.noStdin {
+			return usage("-i and -n exclude each other")
+		}
+		if o.tty && !o.noStdin && !o.detach && a.json {
+			return usage("-t and --json exclude each other: the output goes to your terminal; -tn --json captures it")
+		}
+		if cmd.Flags().Changed("detach-key") && (!o.tty || o.session == "") {
+			return usage("--detach-key needs -t and -s: without -s the session ends with the command")
 		}
 		return nil
 	}
@@ -113,7 +161,7 @@ type runInvocation struct {
 }
 
 func (a *app) run(ctx context.Context, o *runOptions, command string) error {
-	env, err := o.shellFlags.environment(os.LookupEnv)
+	env, err := o.shellFlags.environment(os.Environ())
 	if err != nil {
 		return err
 	}
@@ -136,41 +184,66 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	defer done()
 	go r.watchSignals(ctx, interrupt)
 
-	params := api.ExecStreamParams{
-		ExecCommand: api.ExecCommand{Command: command, TimeoutMS: o.timeout.milliseconds(), Wait: o.wait, StdinOpen: r.forwardsStdin(), Merge: o.merge, Label: o.label, Key: rand.Text()},
-	}
-	if ms := o.idle.milliseconds(); ms != nil {
-		params.IdleTimeoutMS = *ms
-	}
+	params := api.ExecStreamParams{ExecCommand: o.command(command)}
+	params.StdinOpen = r.forwardsStdin()
 	if !r.ownSession {
 		params.Env, params.Cwd = env, o.shellFlags.cwd
-		if params.SessionID, err = findSession(ctx, c, o.session); err != nil {
+		if params.SessionID, err = o.findSession(ctx, c); err != nil {
 			return err
 		}
 		return repeatSession(o.session, r.command(ctx, params))
 	}
-	if err := r.createSession(ctx, env); err != nil {
+	created, err := o.createSession(ctx, c, env, a.ttySize(o), oneShotTTL)
+	if err != nil {
 		return err
 	}
-	params.SessionID = *r.created.Load()
+	params.SessionID = created.SessionID
+	r.created.Store(&created.SessionID)
 	err = r.command(ctx, params)
 	r.endSession(ctx, false)
 	return err
 }
 
-func (r *runInvocation) forwardsStdin() bool { return !r.options.noStdin && !isTerminal(r.app.stdin) }
+func (r *runInvocation) forwardsStdin() bool {
+	return r.options.interactive || !r.options.noStdin && !isTerminal(r.app.stdin)
+}
 
-func (r *runInvocation) createSession(ctx context.Context, env map[string]string) error {
-	ttl := oneShotTTL.Milliseconds()
-	var session api.Session
-	err := create(ctx, r.client, api.SessionCreateParams{
-		Shell: r.options.shellFlags.shell, Cwd: r.options.shellFlags.cwd, Env: env,
-		Name: "trl run", IdleTTLMS: &ttl,
-	}, &session)
-	if err == nil {
-		r.created.Store(&session.SessionID)
+// stdin returns the stdin to pass on. It warns if that is a script, unless the
+// user asked for it with -i.
+func (r *runInvocation) stdin() io.Reader {
+	if r.options.interactive || !isScriptOf(fmt.Sprintf("/proc/%d", os.Getppid()), r.app.stdin) {
+		return r.app.stdin
 	}
-	return err
+	return &scriptReader{Reader: r.app.stdin, warn: r.app.remark}
+}
+
+// findSession returns the session given with -s. With -t it must have a
+// terminal.
+func (o *runOptions) findSession(ctx context.Context, c *client.Client) (string, error) {
+	id, err := findSession(ctx, c, o.session)
+	if err != nil || !o.tty {
+		return id, err
+	}
+	info, err := c.SessionInfo(ctx, api.SessionParams{SessionID: id})
+	if err != nil {
+		return "", repeatSession(o.session, err)
+	}
+	if info.TTY == nil {
+		return "", localError{api.Errorf(api.CodeInvalidRequest, "session %s has no terminal", o.session).
+			WithHint("leave out -t, or run it in a session made by `trl session create --tty 24x80`")}
+	}
+	return id, nil
+}
+
+// createSession creates the session of a command that has its own. size is that
+// of its terminal; nil means none.
+func (o *runOptions) createSession(ctx context.Context, c *client.Client, env api.Env, size *api.TTYSize, ttl time.Duration) (*api.Session, error) {
+	ms := ttl.Milliseconds()
+	var created api.Session
+	err := create(ctx, c, api.SessionCreateParams{
+		Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: size, Name: "trl run", IdleTTLMS: &ms,
+	}, &created)
+	return &created, err
 }
 
 // endSession destroys the session that was created for the command.
@@ -204,7 +277,7 @@ func (r *runInvocation) command(ctx context.Context, params api.ExecStreamParams
 	done, finish := context.WithCancel(ctx)
 	defer finish()
 	if params.StdinOpen {
-		go feedInput(done, r.client, r.exec, r.app.stdin)
+		go feedInput(done, r.client, r.exec, r.stdin())
 	}
 	go r.cancelWhenInterrupted(done)
 

@@ -38,8 +38,11 @@ func (r *runInvocation) printRemarks(e *api.ExecResult) {
 	_, ours := r.signalled()
 	remarks(e, remarkOptions{
 		ownSession: r.ownSession, cancelledByUser: ours, verbose: r.options.verbose || isTerminal(r.app.stderr),
-	}, func(text string) { fmt.Fprintf(r.app.stderr, "trl: %s\n", text) })
+	}, r.app.remark)
 }
+
+// remark prints a remark about a command.
+func (a *app) remark(text string) { fmt.Fprintf(a.stderr, "trl: %s\n", text) }
 
 // remarkOptions selects the remarks about a command.
 type remarkOptions struct {

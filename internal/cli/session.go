@@ -15,6 +15,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/environ"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/units"
 )
@@ -27,8 +28,9 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // shellFlags are the flags of a command or session that say where it runs.
 type shellFlags struct {
-	shell, cwd string
-	env        []string
+	shell, cwd  string
+	env         []string
+	envFromHere bool
 }
 
 func (p *shellFlags) register(cmd *cobra.Command) {
@@ -36,16 +38,25 @@ func (p *shellFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: "+strings.Join(names, ", ")+" or a path (default /bin/sh)")
 	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: the current directory)")
 	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable with `NAME=VALUE`, or pass yours on with NAME; may be repeated")
+	cmd.Flags().BoolVar(&p.envFromHere, "env-from-here", false, "pass on your PATH, LANG, VIRTUAL_ENV and the like, never secrets")
 	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("cwd"))
 }
 
-// environment returns the variables given with --env.
-func (p *shellFlags) environment(environ func(string) (string, bool)) (map[string]string, error) {
-	if len(p.env) == 0 {
+// environment returns the variables given with --env and --env-from-here, taken
+// from own, the environment of this program. --env wins.
+func (p *shellFlags) environment(own []string) (map[string]string, error) {
+	if len(p.env) == 0 && !p.envFromHere {
 		return nil, nil
 	}
-	env := make(map[string]string, len(p.env))
+	here, env := map[string]string{}, map[string]string{}
+	for _, variable := range own {
+		name, value, _ := strings.Cut(variable, "=")
+		here[name] = value
+		if p.envFromHere && environ.IsFromHere(name) {
+			env[name] = value
+		}
+	}
 	for _, entry := range p.env {
 		name, value, given := strings.Cut(entry, "=")
 		if name == "" {
@@ -53,7 +64,7 @@ func (p *shellFlags) environment(environ func(string) (string, bool)) (map[strin
 		}
 		if !given {
 			var ok bool
-			if value, ok = environ(name); !ok {
+			if value, ok = here[name]; !ok {
 				return nil, usage("--env %s: no such variable here to pass on; write %s=VALUE", name, name)
 			}
 		}
@@ -103,7 +114,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it has been idle for this long; 0 means never")
 	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
 		var err error
-		if params.Env, err = where.environment(os.LookupEnv); err != nil {
+		if params.Env, err = where.environment(os.Environ()); err != nil {
 			return err
 		}
 		if params.TTY, err = terminalSize(tty); err != nil {

@@ -35,12 +35,12 @@ func (a *app) shellCommand() *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	o.shellFlags.register(cmd)
 	cmd.Flags().Var(&o.detach, "detach-key", "leave a running command with `KEY`")
-	cmd.RunE = action(func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) > 1:
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
 			return usage("unexpected argument %q", args[1])
-		case len(args) == 1 && (o.shellFlags.shell != "" || o.shellFlags.cwd != "" || len(o.shellFlags.env) > 0):
-			return usage("--shell, --cwd and --env are for a new session, but %s already exists", args[0])
+		}
+		if flag := firstSetFlag(cmd, "shell", "cwd", "env", "env-from-here"); len(args) == 1 && flag != "" {
+			return usage("--%s is for a new session, but %s already exists", flag, args[0])
 		}
 		return nil
 	}, func(ctx context.Context, args []string) error {
@@ -96,7 +96,7 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) error 
 
 // createSession creates the session of a shell, on a terminal of the given size.
 func (o *shellOptions) createSession(ctx context.Context, c *client.Client, size api.TTYSize) (*api.Session, error) {
-	env, err := o.shellFlags.environment(os.LookupEnv)
+	env, err := o.shellFlags.environment(os.Environ())
 	if err != nil {
 		return nil, err
 	}

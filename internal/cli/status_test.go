@@ -134,11 +134,20 @@ func TestDescribeError(t *testing.T) {
 }
 
 func TestVariables(t *testing.T) {
-	here := func(name string) (string, bool) { return "from here", name == "PASSED" }
-	got, err := (&shellFlags{env: []string{"A=1", "B=", "C=x=y", "PASSED", "A=2"}}).environment(here)
-	want := map[string]string{"A": "2", "B": "", "C": "x=y", "PASSED": "from here"}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(diff, err)
+	here := []string{"PASSED=from here", "PATH=/here", "VIRTUAL_ENV=/venv", "LANG=C", "TERM=vt100", "GITHUB_TOKEN=secret"}
+	for name, c := range map[string]struct {
+		flags shellFlags
+		want  map[string]string
+	}{
+		"none":          {shellFlags{}, nil},
+		"env":           {shellFlags{env: []string{"A=1", "B=", "C=x=y", "PASSED", "A=2"}}, map[string]string{"A": "2", "B": "", "C": "x=y", "PASSED": "from here"}},
+		"env-from-here": {shellFlags{envFromHere: true}, map[string]string{"PATH": "/here", "VIRTUAL_ENV": "/venv", "LANG": "C"}},
+		"both":          {shellFlags{envFromHere: true, env: []string{"LANG=de", "TERM"}}, map[string]string{"PATH": "/here", "VIRTUAL_ENV": "/venv", "LANG": "de", "TERM": "vt100"}},
+	} {
+		got, err := c.flags.environment(here)
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
 	}
 }
 

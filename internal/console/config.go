@@ -9,17 +9,18 @@ import (
 	"github.com/terminal-runtime/trl/client"
 )
 
-// Config is what Attach and Shell both need. Every field is required, except
-// for Session in a ShellConfig.
+// Config is what Attach, Shell and Run need. Every field is required, except for
+// Session in a ShellConfig and a RunConfig.
 type Config struct {
 	Client  *client.Client
 	Session string
-	// Stdin and Stdout are the terminal of the user. Attach and Shell take it
-	// over, and restore it before they return.
+	// Stdin and Stdout are the terminal of the user. Attach, Shell and Run take
+	// it over, and restore it before they return.
 	Stdin, Stdout *os.File
 	// Stderr receives the last message, once the terminal is restored.
 	Stderr io.Writer
-	// DetachKey leaves the session while its command keeps running.
+	// DetachKey leaves the session while its command keeps running. In a
+	// RunConfig 0 means that all keys are the command's.
 	DetachKey Key
 	// ExitSilent exits the program because the daemon does not answer while a
 	// signal asks the program to exit; ctrl-c counts as SIGINT. It is called
@@ -50,6 +51,17 @@ type ShellConfig struct {
 	Remarks func(result *api.ExecResult, cancelledByUser bool, tell func(string))
 	// Describe formats an error of the daemon for people.
 	Describe func(*api.Error) string
+}
+
+// RunConfig configures Run.
+type RunConfig struct {
+	Config
+	// Command is the command. Run sets the session, the input, the key and the
+	// lease.
+	Command api.ExecCommand
+	// Create and Destroy are as in a ShellConfig.
+	Create  func(context.Context, api.TTYSize) (*api.Session, error)
+	Destroy func(session string)
 }
 
 // SignalError reports that a signal asked this program to exit. SIGHUP also

@@ -1,8 +1,9 @@
 // Package console lets a person use a session on their own terminal: Attach
 // shows the session's terminal and types on it, Shell reads command lines and
-// runs them in the session. Steps waits for a key between the steps of a tour.
+// runs them in the session, Run runs one command. Steps waits for a key between
+// the steps of a tour.
 //
-// Attach and Shell are clients like any other. The caller provides the connection, the
+// All are clients like any other. The caller provides the connection, the
 // terminal and the texts that other commands print too, and turns results into
 // exit statuses.
 //
@@ -11,6 +12,7 @@
 //	attach.go         Attach: keys, notices, detaching
 //	attach_follow.go  output and events of a session, across lost connections
 //	attach_screen.go  painting a session's screen on the local terminal
+//	run.go            Run: one command
 //	shell.go          Shell: from prompt to prompt
 //	shell_run.go      one command line: its output, keys and signals
 //	shell_state.go    the user at the prompt, results of commands
@@ -20,6 +22,6 @@
 //	session.go        how a session ended, why it can't be used
 //	silence.go        exiting when the daemon does not answer
 //	tty.go            taking over and restoring the local terminal
-//	config.go         Config, AttachConfig, ShellConfig, SignalError
+//	config.go         Config, AttachConfig, ShellConfig, RunConfig, SignalError
 //	key.go            names of control keys
 package console

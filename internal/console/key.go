@@ -1,12 +1,13 @@
 package console
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 )
 
 // Key is a control key, such as ctrl-\. Its value is the byte that the key
-// sends. It can be the value of a flag on the command line.
+// sends; 0 means no key. It can be the value of a flag on the command line.
 type Key byte
 
 // DefaultDetachKey is ctrl-\: few programs use it, and shells don't.
@@ -35,6 +36,15 @@ func (k *Key) Set(text string) error {
 	}
 	*k = Key(name[0] & 0x1f)
 	return nil
+}
+
+// cut returns what was typed before the key, and whether the key was typed.
+func (k *Key) cut(typed []byte) (before []byte, found bool) {
+	if *k == 0 {
+		return typed, false
+	}
+	before, _, found = bytes.Cut(typed, []byte{byte(*k)})
+	return before, found
 }
 
 // interruptKey is the byte that ctrl-c sends.

@@ -18,18 +18,29 @@ import (
 // leaves. It returns the exit status of the last command, a SessionError if the
 // session cannot be used, and a SignalError if a signal ended it.
 func Shell(ctx context.Context, config ShellConfig) (status int, err error) {
-	s := &interactiveShell{
-		config: &config, client: config.Client, session: config.Session, ownSession: config.Session == "", keyboardErrs: make(chan error, 1),
+	s := newInteractiveShell(&config)
+	return s.finish(s.onTerminal(ctx, s.loop))
+}
+
+func newInteractiveShell(config *ShellConfig) *interactiveShell {
+	return &interactiveShell{
+		config: config, client: config.Client, session: config.Session, ownSession: config.Session == "", keyboardErrs: make(chan error, 1),
 	}
-	local, err := newLocalTerminal(config.Stdin, config.Stdout)
+}
+
+// onTerminal takes over the local terminal, creates the session if the shell has
+// its own, and calls fn. When it returns, the terminal is restored and the
+// keyboard released.
+func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Context) error) error {
+	local, err := newLocalTerminal(s.config.Stdin, s.config.Stdout)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer local.close()
 	defer local.restoreOnPanic()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	exitIfDaemonSilent(ctx, &config.Config, local, terminalReset)
+	exitIfDaemonSilent(ctx, &s.config.Config, local, terminalReset)
 	s.local, s.prompt = local, newPrompt(local)
 	if s.ownSession {
 		err = s.create(ctx)
@@ -37,9 +48,9 @@ func Shell(ctx context.Context, config ShellConfig) (status int, err error) {
 		err = s.inspect(ctx)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
-	s.keys = newKeyboard(config.Client, s.session)
+	s.keys = newKeyboard(s.client, s.session)
 	s.keys.answersQueries = s.tty
 	s.keys.onError = func(err error) {
 		select {
@@ -48,10 +59,10 @@ func Shell(ctx context.Context, config ShellConfig) (status int, err error) {
 		}
 	}
 	s.keys.run(ctx, local.start)
-	err = s.loop(ctx)
+	err = fn(ctx)
 	s.keys.release()
 	local.close()
-	return s.finish(err)
+	return err
 }
 
 // create creates the shell's own session.
@@ -164,7 +175,7 @@ func (s *interactiveShell) finish(err error) (status int, _ error) {
 		}
 		return 0, nil
 	}
-	if s.ownSession {
+	if s.ownSession && s.session != "" {
 		s.config.Destroy(s.session)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -36,37 +36,50 @@ type received struct {
 
 // run runs a line to its end. io.EOF means that the command exited the shell.
 func (s *interactiveShell) run(ctx context.Context, command string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	size := s.local.size()
-	l := &shellLine{interactiveShell: s, chunks: make(chan received), mirror: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
+	l := s.newLine()
 	never := int64(0) // the user is there to end it
-	params := api.ExecStreamParams{
-		ExecCommand: api.ExecCommand{SessionID: s.session, Command: command, Wait: true, StdinOpen: !s.tty, TimeoutMS: &never, Key: rand.Text()},
+	result, err := l.execute(ctx, api.ExecCommand{Command: command, Wait: true, TimeoutMS: &never})
+	if l.mirror.Cursor().Column > 0 {
+		s.printLine("") // the prompt begins a line
 	}
-	if s.tty {
-		if err := l.takeKeyboardIfIdle(ctx); err != nil {
-			return err
-		}
-		defer s.keys.release()
-		params.Lease = s.keys.currentLease()
-	} else {
-		s.local.makeCooked()
-		defer func() { _ = s.local.makeRaw() }() // it succeeded before
-	}
-	st, err := s.client.Stream(ctx, params)
-	if err != nil {
-		return err
-	}
-	l.exec = st.ExecID()
-	s.local.start(func() { l.receive(ctx, st) })
-	defer s.keys.setExec("")
-	result, err := l.follow(ctx)
-	l.restoreTerminal()
 	if err != nil {
 		return err
 	}
 	return s.recordResult(result, l.interrupts > 0)
+}
+
+func (s *interactiveShell) newLine() *shellLine {
+	size := s.local.size()
+	return &shellLine{interactiveShell: s, chunks: make(chan received), mirror: vt.New(vt.Config{Rows: size.Rows, Cols: size.Cols})}
+}
+
+// execute runs a command in the session to its end, with the local terminal as
+// its own. It sets those fields of the command that name the session and its
+// input.
+func (l *shellLine) execute(ctx context.Context, command api.ExecCommand) (*api.ExecResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	command.SessionID, command.StdinOpen, command.Key = l.session, !l.tty, rand.Text()
+	if l.tty {
+		if err := l.takeKeyboardIfIdle(ctx); err != nil {
+			return nil, err
+		}
+		defer l.keys.release()
+		command.Lease = l.keys.currentLease()
+	} else {
+		l.local.makeCooked()
+		defer func() { _ = l.local.makeRaw() }() // it succeeded before
+	}
+	st, err := l.client.Stream(ctx, api.ExecStreamParams{ExecCommand: command})
+	if err != nil {
+		return nil, err
+	}
+	l.exec = st.ExecID()
+	l.local.start(func() { l.receive(ctx, st) })
+	defer l.keys.setExec("")
+	result, err := l.follow(ctx)
+	l.undoModes()
+	return result, err
 }
 
 // takeKeyboardIfIdle takes the keyboard if no command runs, so that this one
@@ -146,11 +159,11 @@ func (l *shellLine) follow(ctx context.Context) (*api.ExecResult, error) {
 				return nil, err
 			}
 		case sig := <-l.local.signals:
-			switch sig {
-			case syscall.SIGINT:
+			switch {
+			case sig == syscall.SIGINT:
 				_, _ = l.mirror.Write([]byte("^C")) // the terminal echoes the key
 				l.interrupt(ctx)
-			case syscall.SIGQUIT:
+			case sig == syscall.SIGQUIT && l.config.DetachKey != 0:
 				return nil, errLeftRunning{l.exec}
 			default:
 				return nil, l.abandon(ctx, sig)
@@ -237,7 +250,7 @@ func (l *shellLine) handleKeys(ctx context.Context, keys []byte) error {
 	if !l.tty {
 		keys = l.convertNewlines(keys)
 	}
-	before, _, detach := bytes.Cut(keys, []byte{byte(l.config.DetachKey)})
+	before, detach := l.config.DetachKey.cut(keys)
 	switch {
 	case l.queued && bytes.IndexByte(before, interruptKey) >= 0:
 		l.interrupt(ctx)
@@ -329,12 +342,9 @@ func (l *shellLine) show(chunk api.Chunk) error {
 	return l.local.write(data)
 }
 
-// restoreTerminal prepares the terminal for the prompt.
-func (l *shellLine) restoreTerminal() {
+// undoModes undoes what the command has set on the terminal and left behind.
+func (l *shellLine) undoModes() {
 	undo := l.mirror.ResetSequence()
 	_, _ = l.mirror.Write(undo)
-	_ = l.local.write(undo) // the prompt notices errors
-	if l.mirror.Cursor().Column > 0 {
-		l.printLine("")
-	}
+	_ = l.local.write(undo) // the next reader of the terminal notices errors
 }

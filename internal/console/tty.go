@@ -157,8 +157,12 @@ func (t *localTerminal) waitForInput() bool {
 }
 
 // size returns the terminal's size, limited to what a session supports.
-func (t *localTerminal) size() api.TTYSize {
-	cols, rows, err := term.GetSize(int(t.out.Fd()))
+func (t *localTerminal) size() api.TTYSize { return Size(t.out) }
+
+// Size returns the size of the terminal that f is, limited to what a session
+// supports, or the usual size if f is no terminal.
+func Size(f *os.File) api.TTYSize {
+	cols, rows, err := term.GetSize(int(f.Fd()))
 	if err != nil || cols == 0 || rows == 0 {
 		return api.TTYSize{Rows: 24, Cols: 80}
 	}

@@ -1,4 +1,5 @@
-// Package environ says which environment variables every session may have.
+// Package environ says which environment variables a session may have, of the
+// daemon or of the client that creates it.
 package environ
 
 import (
@@ -14,4 +15,28 @@ var base = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAG
 // the variable.
 func IsBase(name string) bool {
 	return slices.Contains(base, name) || strings.HasPrefix(name, "LC_")
+}
+
+// IsCallers reports whether the variable is one of IsBase of which a client's own
+// value is better than the daemon's. The terminal type and the shell are the
+// session's own.
+func IsCallers(name string) bool {
+	return IsBase(name) && name != "TERM" && name != "SHELL"
+}
+
+// toolchain lists the variables by which people select the programs and libraries
+// they work with: an activated environment, a version manager, an editor. None of
+// them may hold a secret, or open the way to one.
+var toolchain = []string{
+	"VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_VERSION", "PYTHONPATH",
+	"NVM_BIN", "NODE_PATH", "GEM_HOME", "GEM_PATH", "RBENV_VERSION",
+	"GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "JAVA_HOME",
+	"LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "MANPATH",
+	"EDITOR", "VISUAL", "PAGER", "COLORTERM", "NO_COLOR",
+}
+
+// IsFromHere reports whether a client passes on the variable when it asks for its
+// own environment: one of IsCallers, or one that selects a toolchain.
+func IsFromHere(name string) bool {
+	return IsCallers(name) || slices.Contains(toolchain, name)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
+	"github.com/terminal-runtime/trl/internal/typing"
 )
 
 type inputArguments struct {
@@ -41,10 +42,11 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 		return nil, err
 	}
 	exec := e.ExecID
-	params := api.ExecInputParams{ExecID: exec, Data: a.Text, Keys: a.Keys, EOF: a.EOF}
-	if e.TTY != nil {
-		params.Data = strings.ReplaceAll(a.Text, "\n", "\r") // as the enter key does
+	params, err := typing.Input(e, []byte(a.Text), a.Keys)
+	if err != nil {
+		return nil, err
 	}
+	params.EOF = a.EOF
 	if a.Secret != "" {
 		if params.Data, err = s.typedSecret(ctx, a.Secret, e); err != nil {
 			return nil, err

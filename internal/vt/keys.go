@@ -36,6 +36,11 @@ var byteKeys = map[string]byte{
 	"minus": '-', "plus": '+',
 }
 
+// tmuxNames are names of tmux for keys that have another one here.
+var tmuxNames = map[string]string{
+	"bspace": "backspace", "btab": "shift-tab", "dc": "delete", "ic": "insert", "npage": "pagedown", "ppage": "pageup",
+}
+
 // keypadKeys are the keys of the numeric keypad: what they print, and what they
 // send after ESC O in application mode.
 var keypadKeys = map[string][2]byte{
@@ -50,8 +55,8 @@ var keypadKeys = map[string][2]byte{
 // backspace, insert, delete, up, down, left, right, home, end, pageup, pagedown,
 // f1 to f20, kp-0 to kp-9, kp-enter, kp-add, kp-subtract, kp-multiply, kp-divide,
 // kp-decimal, kp-comma, kp-equal; with prefixes ctrl-, alt- and shift- ("ctrl-c",
-// "alt-x", "shift-tab", "ctrl-shift-left"). Case matters only for single
-// characters.
+// "alt-x", "shift-tab", "ctrl-shift-left"). The names and prefixes of tmux work
+// too ("C-c", "M-x", "BSpace"). Case matters only for single characters.
 func (s *Screen) Key(name string) ([]byte, error) {
 	mods, base := splitKey(name)
 	lower := strings.ToLower(base)
@@ -112,6 +117,9 @@ func (s *Screen) Key(name string) ([]byte, error) {
 // as in "ctrl--".
 func splitKey(name string) (mods int, base string) {
 	for {
+		if known, ok := tmuxNames[strings.ToLower(name)]; ok {
+			name = known
+		}
 		i := strings.IndexAny(name, "-+")
 		if i <= 0 || i == len(name)-1 {
 			return mods, name

@@ -68,6 +68,15 @@ func TestKeys(t *testing.T) {
 		{"\x1b[?66h", "kp-add", "\x1bOk"},
 		{"", "ctrl-minus", "\x1f"},
 		{"", "plus", "+"},
+		{"", "C-c", "\x03"},
+		{"", "M-x", "\x1bx"},
+		{"", "BSpace", "\x7f"},
+		{"", "BTab", "\x1b[Z"},
+		{"", "M-BTab", "\x1b\x1b[Z"},
+		{"", "C-DC", "\x1b[3;5~"},
+		{"", "IC", "\x1b[2~"},
+		{"", "NPage", "\x1b[6~"},
+		{"", "PPage", "\x1b[5~"},
 	} {
 		s := New(Config{})
 		s.Write([]byte(c.modes))

@@ -906,7 +906,8 @@ export interface ExecInputParams {
   /**
    * on a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
    * `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
-   * `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
+   * `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`. The names of tmux are
+   * accepted too: `C-c`, `M-x`, `BSpace`, `BTab`, `DC`, `IC`, `NPage`, `PPage`
    */
   keys?: Array<string>;
   /** on a terminal: `data` is pasted, as bracketed paste if the program asked for it */

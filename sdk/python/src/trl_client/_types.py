@@ -950,7 +950,8 @@ class ExecInputParams(_ExecInputParamsRequired, total=False):
     eof: bool
     #: on a terminal: typed after `data`, by name: `enter`, `tab`, `escape`, `backspace`, `up`,
     #: `down`, `left`, `right`, `home`, `end`, `pageup`, `pagedown`, `insert`, `delete`, `f1` to
-    #: `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`
+    #: `f20`, a character, and these after `ctrl-`, `alt-` or `shift-`. The names of tmux are
+    #: accepted too: `C-c`, `M-x`, `BSpace`, `BTab`, `DC`, `IC`, `NPage`, `PPage`
     keys: List[str]
     #: on a terminal: `data` is pasted, as bracketed paste if the program asked for it
     paste: bool

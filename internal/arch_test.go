@@ -181,7 +181,7 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units", "internal/vt"},
 		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell`, `run` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{
@@ -217,8 +217,8 @@ var importers = []importerRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal", "internal/typing"},
-		why: "a session owns its screen; the console paints one, pictures need character widths, mcp removes escapes from output, and typing knows the keys",
+		about: "internal/vt", from: []string{"internal/cli", "internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal", "internal/typing"},
+		why: "a session owns its screen; the console paints one, pictures and tables need character widths, mcp removes escapes from output, and typing knows the keys",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},

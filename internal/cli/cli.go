@@ -2,7 +2,8 @@
 //
 // Except for `serve`, which runs the daemon, every command is a client like any
 // other: it uses the client package and has no other access. Commands print a
-// table or a line for people, and with --json the daemon's answer unchanged.
+// table or a line for people, with --json the daemon's answer unchanged, and with
+// --format parts of it.
 package cli
 
 import (
@@ -49,11 +50,12 @@ type app struct {
 
 	socket        string // --socket; "" if not set
 	address       string // --address; "" if not set
-	json          bool   // --json
-	heldDaemon    bool   // run as the daemon of a holder
-	checkOnly     bool   // only report whether this binary can be the daemon
-	resumedHolder bool   // run as a holder that executed this binary
-	holderStarted bool   // becomeHolder was called
+	json          bool   // --json or --format: print results as data
+	format        formatFlag
+	heldDaemon    bool // run as the daemon of a holder
+	checkOnly     bool // only report whether this binary can be the daemon
+	resumedHolder bool // run as a holder that executed this binary
+	holderStarted bool // becomeHolder was called
 }
 
 // Main runs the program and returns its exit status.
@@ -104,12 +106,15 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "connect to the daemon's Unix socket at `PATH` (also TRL_SOCKET)")
 	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with\nthe token in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results and errors as JSON")
+	root.PersistentFlags().Var(&a.format, "format", "print each result, or entry of a list, with a Go\n`TEMPLATE` such as '{{.session_id}} {{.state}}'")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.checkFormat(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, suggestFlag(cmd, err)) })
 	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
 		a.waitCommand(), a.inputCommand(), a.keysCommand(),
 		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
 		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand(),
 		a.docsCommand())
+	root.AddCommand(a.psCommand(), a.statusCommand())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)
 	return root
@@ -223,8 +228,8 @@ func checkedClient(ctx context.Context, c *client.Client, where string) (*client
 // dialPatience is how long to look for a daemon that went away: a person waits.
 const dialPatience = 3 * time.Second
 
-// callAndShow calls one method on a new connection. With --json it prints the
-// raw answer, otherwise it calls show.
+// callAndShow calls one method on a new connection. With --json or --format it
+// prints the raw answer, otherwise it calls show.
 func callAndShow[T any](ctx context.Context, a *app, method string, params any, show func(*T) error) error {
 	c, err := a.connect(ctx)
 	if err != nil {
@@ -236,23 +241,27 @@ func callAndShow[T any](ctx context.Context, a *app, method string, params any, 
 
 // callOn is callAndShow on a connection that the caller has.
 func callOn[T any](ctx context.Context, a *app, c *client.Client, method string, params any, show func(*T) error) error {
-	var raw json.RawMessage
-	if err := c.Call(ctx, method, params, &raw); err != nil {
-		return err
-	}
 	if a.json {
+		var raw json.RawMessage
+		if err := c.Call(ctx, method, params, &raw); err != nil {
+			return err
+		}
 		return a.printJSON(raw)
 	}
 	var result T
-	if err := json.Unmarshal(raw, &result); err != nil {
+	if err := c.Call(ctx, method, params, &result); err != nil {
 		return err
 	}
 	return show(&result)
 }
 
-// printJSON writes one indented JSON value: programs don't mind, and people
-// read it on a terminal, which must not interpret its contents.
+// printJSON prints a result by the template of --format, or as one indented JSON
+// value: programs don't mind, and people read it on a terminal, which must not
+// interpret its contents.
 func (a *app) printJSON(raw json.RawMessage) error {
+	if a.format.template != nil {
+		return a.format.print(a.stdout, raw)
+	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, raw, "", "  "); err != nil {
 		return err

@@ -15,19 +15,37 @@ import (
 // at the prompt and is offered what was found by then.
 const completionTimeout = time.Second
 
-// completeSessions offers the ids of sessions that have not ended.
+// completeSessions offers the ids and the names of sessions that have not ended.
 func (a *app) completeSessions(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	var ids []string
-	a.eachSession(func(_ context.Context, _ *client.Client, s *api.Session) {
-		if strings.HasPrefix(s.SessionID, prefix) {
-			ids = append(ids, cobra.CompletionWithDesc(visible(s.SessionID), visible(s.Name)))
+	var sessions []api.Session
+	a.eachSession(func(_ context.Context, _ *client.Client, s *api.Session) { sessions = append(sessions, *s) })
+	return sessionCompletions(sessions, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// sessionCompletions returns ids with names, and names with ids. A name that
+// several sessions have names none of them, and a name that a shell would not
+// read as it is can't be offered.
+func sessionCompletions(sessions []api.Session, prefix string) (offers []string) {
+	offer := func(word, description string) {
+		if strings.HasPrefix(word, prefix) {
+			offers = append(offers, cobra.CompletionWithDesc(word, description))
 		}
-	})
-	return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+	count := map[string]int{}
+	for _, s := range sessions {
+		count[s.Name]++
+	}
+	for _, s := range sessions {
+		offer(visible(s.SessionID), visible(s.Name))
+		if count[s.Name] == 1 && s.Name != "" && quote(s.Name) == s.Name {
+			offer(s.Name, visible(s.SessionID))
+		}
+	}
+	return offers
 }
 
 // completeExecs offers the ids of the commands of those sessions, each with its
-// outcome.
+// outcome and its label.
 func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	a.eachSession(func(ctx context.Context, c *client.Client, s *api.Session) {
@@ -36,8 +54,12 @@ func (a *app) completeExecs(_ *cobra.Command, _ []string, prefix string) ([]stri
 			return // it has just ended, or the time is up
 		}
 		for _, e := range list.Execs {
+			description := outcomeText(&e) + " in " + s.SessionID
+			if e.Label != "" {
+				description += ": " + e.Label
+			}
 			if strings.HasPrefix(e.ExecID, prefix) {
-				ids = append(ids, cobra.CompletionWithDesc(visible(e.ExecID), visible(outcomeText(&e)+" in "+s.SessionID)))
+				ids = append(ids, cobra.CompletionWithDesc(visible(e.ExecID), visible(description)))
 			}
 		}
 	})

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -99,24 +98,15 @@ func (a *app) showFindings(found []doctor.Finding) error {
 		counts[f.Grade]++
 	}
 	if a.json {
-		raw, err := json.Marshal(map[string]any{
-			"checks": found, "notes": counts[doctor.Note], "problems": counts[doctor.Problem],
-		})
-		if err == nil {
-			err = a.printJSON(raw)
+		result := map[string]any{"checks": found}
+		if a.format.template == nil { // a template gets the checks one by one
+			result["notes"], result["problems"] = counts[doctor.Note], counts[doctor.Problem]
 		}
-		if err != nil {
+		if err := a.printValue(result); err != nil {
 			return err
 		}
 	} else {
-		t := newTable(a.stdout)
-		for _, f := range found {
-			t.row(string(f.Grade), f.Check, f.Message)
-			if f.Run != "" {
-				t.row(" ", " ", "→ "+f.Run)
-			}
-		}
-		if err := t.flush(); err != nil {
+		if err := a.showFindingTable(found); err != nil {
 			return err
 		}
 		fmt.Fprintf(a.stdout, "\n%d ok, %d notes, %d problems\n", counts[doctor.OK], counts[doctor.Note], counts[doctor.Problem])
@@ -125,4 +115,16 @@ func (a *app) showFindings(found []doctor.Finding) error {
 		return exitStatus(statusFailed)
 	}
 	return nil
+}
+
+func (a *app) showFindingTable(found []doctor.Finding) error {
+	t := newTable(a.stdout)
+	t.style(0, gradeStyle)
+	for _, f := range found {
+		t.row(string(f.Grade), f.Check, f.Message)
+		if f.Run != "" {
+			t.row(" ", " ", "→ "+f.Run)
+		}
+	}
+	return t.flush()
 }

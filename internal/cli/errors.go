@@ -175,13 +175,17 @@ func (a *app) printError(err error) {
 			e = api.AsError(err)
 		}
 	}
-	if a.json {
+	if a.json && a.format.template == nil {
 		if raw, err := json.Marshal(e); err == nil {
 			fmt.Fprintf(a.stderr, "%s\n", printable.JSON(raw))
 			return
 		}
 	}
-	fmt.Fprint(a.stderr, describe(e, showCode))
+	text := describe(e, showCode)
+	if mayColour(a.stderr) {
+		text = paintError(text)
+	}
+	fmt.Fprint(a.stderr, text)
 }
 
 // describe formats an error as one line, followed by a line for its hint.

@@ -21,23 +21,40 @@ func (a *app) execCommand() *cobra.Command {
 }
 
 func (a *app) execListCommand() *cobra.Command {
-	return &cobra.Command{
+	var quiet bool
+	cmd := &cobra.Command{
 		Use:               "list SESSION",
 		Short:             "List the commands of a session",
 		Aliases:           []string{"ls"},
 		ValidArgsFunction: a.completeSessions,
-		RunE: action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
-			return a.withSession(ctx, args[0], func(c *client.Client, id string) error {
-				return callOn(ctx, a, c, api.MethodExecList, api.SessionParams{SessionID: id}, a.showExecs)
-			})
-		}),
 	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only ids")
+	cmd.RunE = action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
+		return a.withSession(ctx, args[0], func(c *client.Client, id string) error {
+			return callOn(ctx, a, c, api.MethodExecList, api.SessionParams{SessionID: id}, func(list *api.ExecListResult) error {
+				return a.showExecs(list.Execs, args[0], quiet, time.Now())
+			})
+		})
+	})
+	return cmd
 }
 
-func (a *app) showExecs(list *api.ExecListResult) error {
+// showExecs lists the commands of the session that ref names.
+func (a *app) showExecs(execs []api.ExecResult, ref string, quiet bool, now time.Time) error {
+	if quiet {
+		for _, e := range execs {
+			fmt.Fprintln(a.stdout, visible(e.ExecID))
+		}
+		return nil
+	}
+	if len(execs) == 0 {
+		return a.printEmpty("no commands; `trl run -s %s -- COMMAND` runs one", quote(ref))
+	}
 	t := newTable(a.stdout, "ID", "STATUS", "STARTED", "TOOK", "STDOUT", "STDERR", "CWD", "LABEL")
-	for _, e := range list.Execs {
-		t.row(e.ExecID, outcomeText(&e), e.StartedAt.Local().Format(time.DateTime), units.Milliseconds(e.DurationMS),
+	t.style(1, outcomeStyle)
+	t.keepEnd(6)
+	for _, e := range execs {
+		t.row(e.ExecID, outcomeText(&e), a.timeText(e.StartedAt.Time, now), units.Milliseconds(e.DurationMS),
 			units.Size(e.StdoutBytes), units.Size(e.StderrBytes), e.Cwd, e.Label)
 	}
 	return t.flush()
@@ -88,7 +105,7 @@ func (a *app) execOutputCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&cast, "cast", false, "print a recording for asciinema, with timing")
 	cmd.RunE = action(of.args, func(ctx context.Context, args []string) error {
 		if cast {
-			if other := firstSetFlag(cmd, "json", "text", "stdout", "stderr", "from"); other != "" {
+			if other := firstSetFlag(cmd, "json", "format", "text", "stdout", "stderr", "from"); other != "" {
 				return usage("--cast and --%s exclude each other: a recording is the whole output in its own format", other)
 			}
 			return of.with(ctx, a, args, func(c *client.Client, id string) error { return a.record(ctx, c, id, follow) })

@@ -51,6 +51,8 @@ func (a *app) statsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Show daemon counters and memory use",
+		Long: "Show the daemon's counters and its memory use. A daemon that has taken over from\n" +
+			"another one counts from 0, so it can have more sessions than it created.",
 		RunE: action(exactArgs(), func(ctx context.Context, _ []string) error {
 			return callAndShow(ctx, a, api.MethodSystemStats, nil, a.showStats)
 		}),
@@ -61,15 +63,14 @@ func (a *app) showStats(stats *api.SystemStats) error {
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	t := newTable(a.stdout)
 	t.row("up", units.Milliseconds(stats.UptimeMS))
-	t.row("sessions", fmt.Sprintf("%d idle, %d running, %d ended and kept, %d in total",
-		stats.Sessions[api.StateIdle], stats.Sessions[api.StateRunning], stats.Sessions[api.StateTerminated], stats.SessionsTotal))
-	t.row("commands", fmt.Sprintf("%d running, %d kept, %d in total", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
-	t.row("output", fmt.Sprintf("%s captured; %s held in memory, %s on disk",
+	t.row("sessions", fmt.Sprintf("%s; %d created since the daemon started", sessionCounts(stats.Sessions), stats.SessionsTotal))
+	t.row("commands", fmt.Sprintf("%d running, %d kept; %d started or queued since the daemon started", stats.ExecsRunning, stats.ExecsRetained, stats.ExecsTotal))
+	t.row("output", fmt.Sprintf("%s captured since the daemon started; %s held in memory, %s on disk",
 		units.Size(stats.BytesCaptured), units.Size(stats.JournalMemory), units.Size(stats.JournalSpilled)))
 	t.row("memory", units.Size(stats.Memory))
 	t.row("files", count(int64(stats.FDs)))
 	t.row("goroutines", count(int64(stats.Goroutines)))
-	t.row("orphans", count(stats.Orphans))
+	t.row("orphans", fmt.Sprintf("%d processes outlived their parents and have since ended, which is normal", stats.Orphans))
 	return t.flush()
 }
 

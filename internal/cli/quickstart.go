@@ -35,7 +35,7 @@ func (a *app) quickstart(ctx context.Context, yes bool) error {
 	if err != nil {
 		return err
 	}
-	o := tour.Options{Program: program, Out: a.stdout, Styled: a.styled(), Next: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
+	o := tour.Options{Program: program, Out: a.stdout, Styled: mayColour(a.stdout), Next: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
 	var asked <-chan os.Signal // to exit
 	if yes {
 		signals := make(chan os.Signal, 4)
@@ -69,9 +69,4 @@ func (a *app) steps() (*console.Steps, error) {
 		return nil, errors.New("stdin and stdout are not a terminal")
 	}
 	return console.NewSteps(in, out)
-}
-
-// styled reports whether output may contain colours and styles.
-func (a *app) styled() bool {
-	return isTerminal(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

@@ -34,13 +34,13 @@ func (a *app) screenCommand() *cobra.Command {
 	cmd.Flags().StringVar(&title, "title", "", "show `TEXT` in the title bar of the SVG; '' for no bar (default: the terminal's title,\nif it has one)")
 	cmd.RunE = action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
 		if png {
-			if other := firstSetFlag(cmd, "json", "ansi", "scrollback", "svg", "title"); other != "" {
+			if other := firstSetFlag(cmd, "json", "format", "ansi", "scrollback", "svg", "title"); other != "" {
 				return usage("--png and --%s exclude each other: the image shows the current screen, without a title bar", other)
 			}
 			return a.drawScreen(ctx, args[0], drawing.PNG)
 		}
 		if svg {
-			if other := firstSetFlag(cmd, "json", "ansi", "scrollback"); other != "" {
+			if other := firstSetFlag(cmd, "json", "format", "ansi", "scrollback"); other != "" {
 				return usage("--svg and --%s exclude each other: the image shows the current screen", other)
 			}
 			return a.svg(ctx, args[0], func(r *api.SessionScreenResult) string {

@@ -2,46 +2,33 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/internal/printable"
+	"github.com/terminal-runtime/trl/internal/units"
 )
 
 // visible makes foreign text safe for a terminal.
 func visible(s string) string { return printable.Text(s) }
 
-// table writes rows in aligned columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, headings ...string) *table {
-	t := &table{w: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	if len(headings) > 0 {
-		t.row(headings...)
-	}
-	return t
+// printEmpty says in place of a table that a list is empty. It prints to stderr:
+// for a script an empty list is no output.
+func (a *app) printEmpty(format string, args ...any) error {
+	_, err := fmt.Fprintln(a.stderr, visible(fmt.Sprintf(format, args...)))
+	return err
 }
 
-// row adds a row. An empty cell becomes a dash, so that scripts can count
-// columns.
-func (t *table) row(cells ...string) {
-	for i, cell := range cells {
-		if cell == "" {
-			cell = "-"
-		}
-		if i > 0 {
-			fmt.Fprint(t.w, "\t")
-		}
-		fmt.Fprint(t.w, visible(cell))
+// timeText returns when something happened: for a person how long ago, and the
+// time otherwise.
+func (a *app) timeText(t, now time.Time) string {
+	if isTerminal(a.stdout) {
+		return units.Age(now.Sub(t)) + " ago"
 	}
-	fmt.Fprintln(t.w)
+	return t.Local().Format(time.DateTime)
 }
-
-func (t *table) flush() error { return t.w.Flush() }
 
 // firstSetFlag returns the first of the flags that is set on the command line,
 // or "".

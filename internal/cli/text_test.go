@@ -6,9 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/terminal-runtime/trl/api"
 )
@@ -88,34 +85,6 @@ func FuzzQuote(f *testing.F) {
 			t.Errorf("%q came out as %q, %v", word, out, err)
 		}
 	})
-}
-
-func TestSessionTable(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	sessions := []api.Session{
-		{
-			SessionID: "s-1", State: api.StateIdle, Shell: "/bin/sh", PID: 42, ExecCount: 3, Owner: "alice/claude-code", Cwd: "/usr",
-			LastActivityAt: api.Time{Time: now.Add(-90 * time.Second)},
-		},
-		{SessionID: "s-22", Name: "a\x1b[2Jb", State: api.StateRunning, Argv: []string{"tail", "-f", "a b"}, PID: 4321, Cwd: "/a\nb"},
-		{SessionID: "s-3", State: api.StateTerminated, Shell: "/bin/bash"},
-	}
-	var out bytes.Buffer
-	if err := (&app{stdout: &out}).showSessions(sessions, false, now); err != nil {
-		t.Fatal(err)
-	}
-	want := "" +
-		"ID    NAME       STATE       SHELL          PID   EXECS  IDLE   OWNER              CWD\n" +
-		"s-1   -          idle        /bin/sh        42    3      1m30s  alice/claude-code  /usr\n" +
-		"s-22  a\\x1b[2Jb  running     tail -f 'a b'  4321  0      -      -                  /a\\nb\n" +
-		"s-3   -          terminated  /bin/bash      -     0      -      -                  -\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
-	out.Reset()
-	if err := (&app{stdout: &out}).showSessions(sessions, true, now); err != nil || out.String() != "s-1\ns-22\ns-3\n" {
-		t.Errorf("ids only: %q, %v", &out, err)
-	}
 }
 
 func TestDurationFlag(t *testing.T) {

@@ -127,14 +127,20 @@ func (a *app) tokenListCommand(at *tokenFile) *cobra.Command {
 			if a.json {
 				return a.printValue(map[string]any{"tokens": tokens})
 			}
-			now := time.Now()
-			t := newTable(a.stdout, "ID", "NAME", "SCOPE", "TAG", "CREATED", "LIFE")
-			for _, token := range tokens {
-				t.row(token.ID, token.Name, string(token.Scope), token.Tag, token.Created.Local().Format(time.DateTime), lifetime(token, now))
-			}
-			return t.flush()
+			return a.showTokens(tokens, time.Now())
 		}),
 	}
+}
+
+func (a *app) showTokens(tokens []access.Token, now time.Time) error {
+	if len(tokens) == 0 {
+		return a.printEmpty("no tokens; `trl token create --scope SCOPE` makes one")
+	}
+	t := newTable(a.stdout, "ID", "NAME", "SCOPE", "TAG", "CREATED", "LIFE")
+	for _, token := range tokens {
+		t.row(token.ID, token.Name, string(token.Scope), token.Tag, a.timeText(token.Created, now), lifetime(token, now))
+	}
+	return t.flush()
 }
 
 func (a *app) tokenRevokeCommand(at *tokenFile) *cobra.Command {

@@ -57,7 +57,7 @@ func (p Target) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 	}
 }
 
-// sessions checks for sessions that the daemon could not take over.
+// sessions checks the sessions of the daemon.
 func (p Target) sessions(ctx context.Context) Finding {
 	const check = "sessions"
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -66,6 +66,12 @@ func (p Target) sessions(ctx context.Context) Finding {
 	if err != nil {
 		return problem(check, "trl session list", "the daemon does not list its sessions: %v", err)
 	}
+	return Sessions(all)
+}
+
+// Sessions checks a daemon's sessions for those that it could not take over.
+func Sessions(all []api.Session) Finding {
+	const check = "sessions"
 	var unreadable []string
 	for _, s := range all {
 		if s.Unreadable != "" && s.Terminated == nil {

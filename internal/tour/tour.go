@@ -40,9 +40,6 @@ type step struct {
 	suggested []string // for the user to type later
 }
 
-// lastCommand stores the id of the session's last command in a variable.
-const lastCommand = `exec=$(trl exec list $id | tail -n 1 | cut -d ' ' -f 1)`
-
 var steps = []step{
 	{
 		title: "A session keeps what a shell keeps",
@@ -66,8 +63,7 @@ var steps = []step{
 		text:  "`trl run` returns when the command ends. TRL keeps the output that the server writes\nafterwards with the command's own output.",
 		commands: []string{
 			`trl run -s $id -- 'while sleep 0.1; do echo "GET / 200"; done & server=$!; echo started'`,
-			lastCommand,
-			`sleep 1; trl exec output $exec | head -n 3`,
+			`sleep 1; trl exec output --last -s $id | head -n 3`,
 		},
 	},
 	{
@@ -84,8 +80,7 @@ var steps = []step{
 		text:  "A reader that lost its connection continues where it was. Here are the last 13 bytes\nof half a megabyte.",
 		commands: []string{
 			`trl run -s $id -- 'seq 100000' >/dev/null`,
-			lastCommand,
-			`trl exec output --from 588882 $exec`,
+			`trl exec output --from 588882 --last -s $id`,
 		},
 	},
 	{

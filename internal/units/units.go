@@ -27,6 +27,15 @@ func Duration(d time.Duration) string {
 	}
 }
 
+// Age formats how long ago something was, or how long it has lasted: as Duration,
+// in whole seconds.
+func Age(d time.Duration) string {
+	if d < time.Second {
+		return "0s"
+	}
+	return Duration(d.Truncate(time.Second))
+}
+
 // Milliseconds formats a duration of n milliseconds, as Duration does.
 func Milliseconds(n int64) string { return Duration(time.Duration(n) * time.Millisecond) }
 

@@ -20,3 +20,13 @@ func TestDurationAndSize(t *testing.T) {
 		}
 	}
 }
+
+func TestAge(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-1: "0s", 0: "0s", 999 * time.Millisecond: "0s", 1900 * time.Millisecond: "1s", 90 * time.Second: "1m30s", 50 * time.Hour: "2d02h",
+	} {
+		if got := Age(d); got != want {
+			t.Errorf("%d: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ build: ## build the static binary, as bin/trl
 
 install: ## install it into GOBIN
 	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/trl
+	@echo "installed $$($(GO) list -f '{{.Target}}' ./cmd/trl)"
 
 # The packages whose tests neither start the binary nor drive shells.
 QUICK := ./api ./client ./conformance ./docs ./internal ./internal/access ./internal/caller ./internal/cast ./internal/cli ./internal/console ./internal/contract \

@@ -30,7 +30,6 @@ func (a *app) attachCommand() *cobra.Command {
 		Example:           "  trl attach $id\n  trl attach --write $id        # take the keyboard from whoever has it",
 		ValidArgsFunction: a.completeSessions,
 	}
-	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().BoolVarP(&o.write, "write", "w", false, "take the keyboard, from another client if necessary")
 	cmd.Flags().BoolVarP(&o.readOnly, "read-only", "r", false, "never type")
 	cmd.Flags().Var(&o.detach, "detach-key", "detach with `KEY`")

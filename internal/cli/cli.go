@@ -78,7 +78,7 @@ func Main(args []string) int {
 }
 
 func (a *app) main(args []string) int {
-	root := a.rootCommand()
+	root := a.program()
 	root.SetArgs(args)
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
@@ -87,7 +87,26 @@ func (a *app) main(args []string) int {
 	return a.report(at, err)
 }
 
+// program returns the root command with everything that a user can run: those of
+// rootCommand, the help, and cobra's completion scripts.
+func (a *app) program() *cobra.Command {
+	root := a.rootCommand()
+	root.SetCompletionCommandGroupID(moreCommands)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			a.group(cmd)
+		}
+	}
+	return root
+}
+
+// moreCommands is the heading of the commands that belong to no other.
+const moreCommands = "More"
+
 func (a *app) rootCommand() *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "trl",
 		Short: "Shell sessions for AI agents",
@@ -104,19 +123,29 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "connect to the daemon's Unix socket at `PATH` (also TRL_SOCKET)")
-	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with\nthe token in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
+	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the token in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results and errors as JSON")
-	root.PersistentFlags().Var(&a.format, "format", "print each result, or entry of a list, with a Go\n`TEMPLATE` such as '{{.session_id}} {{.state}}'")
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
+	root.PersistentFlags().Var(&a.format, "format", "print each result, or entry of a list, with a Go `TEMPLATE` such as '{{.session_id}} {{.state}}'")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.checkFormat(cmd) }
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s%s", err, suggestFlag(cmd, err)) })
-	root.AddCommand(a.quickstartCommand(), a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.runCommand(), a.sessionCommand(), a.execCommand(),
-		a.waitCommand(), a.inputCommand(), a.keysCommand(),
-		a.attachCommand(), a.shellCommand(), a.mcpCommand(),
-		a.screenCommand(), a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.versionCommand(),
-		a.docsCommand())
-	root.AddCommand(a.psCommand(), a.statusCommand())
+	root.SetFlagErrorFunc(flagError)
+	a.setHelp(root)
+	addGroup(root, "Sessions and commands", a.runCommand(), a.waitCommand(), a.inputCommand(), a.keysCommand(),
+		a.psCommand(), a.sessionCommand(), a.execCommand())
+	addGroup(root, "People and agents", a.attachCommand(), a.shellCommand(), a.screenCommand(), a.mcpCommand())
+	addGroup(root, "Daemon", a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.statusCommand(),
+		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand())
+	addGroup(root, moreCommands, a.quickstartCommand(), a.versionCommand(), a.docsCommand())
+	root.SetHelpCommandGroupID(moreCommands)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.group(root)
+	alone := root.RunE
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if showVersion {
+			return a.printVersion()
+		}
+		return alone(cmd, args)
+	}
 	return root
 }
 
@@ -124,16 +153,11 @@ func (a *app) rootCommand() *cobra.Command {
 // help, and an unknown subcommand is an error.
 func (a *app) group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.DisableFlagsInUseLine = true
-	cmd.SuggestionsMinimumDistance = 2 // typos
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			return usage("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], near[0])
-		}
-		return usage("%s has no command %q", cmd.CommandPath(), args[0])
+		return unknownCommand(cmd, args)
 	}
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/daemon"
 	"github.com/terminal-runtime/trl/internal/printable"
 	"github.com/terminal-runtime/trl/internal/spelling"
 	"github.com/terminal-runtime/trl/internal/trust"
@@ -64,7 +65,10 @@ type exitStatus int
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // usageError reports an invalid command line.
-type usageError struct{ message string }
+type usageError struct {
+	message string
+	hint    string // "" means the help of the command
+}
 
 func (e *usageError) Error() string { return e.message }
 
@@ -72,10 +76,29 @@ func usage(format string, args ...any) error {
 	return &usageError{message: fmt.Sprintf(format, args...)}
 }
 
+// flagError reports a flag that is wrong.
+func flagError(cmd *cobra.Command, err error) error {
+	wrong := &usageError{message: err.Error() + suggestFlag(cmd, err)}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if _, ok := invalid.GetFlag().Value.(*settingFlag); ok {
+			wrong.message = fmt.Sprintf("--%s %v", invalid.GetFlag().Name, invalid.Unwrap()) // as for the other sources
+		}
+	}
+	if cmd.CommandPath() == "trl exec" {
+		wrong.hint = runHint // as in `docker exec -it`
+	}
+	return wrong
+}
+
 // suggestFlag returns a suggestion for the unknown flag in err, or "".
 func suggestFlag(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || len(unknown.GetSpecifiedName()) < 3 { // any letter is close to a single letter
+	switch {
+	case !ok:
+		return ""
+	case unknown.GetSpecifiedName() == "V" && cmd.Flags().Lookup("version") != nil:
+		return "; did you mean --version?"
+	case len(unknown.GetSpecifiedName()) < 3: // any letter is close to a single letter
 		return ""
 	}
 	var known []string
@@ -151,14 +174,38 @@ func (a *app) report(at *cobra.Command, err error) int {
 		a.printError(f.err)
 		return f.status
 	}
-	a.printError(localError{api.Errorf(api.CodeInvalidParams, "%w", err).
-		WithHint("run `%s --help`", at.CommandPath())})
+	hint := fmt.Sprintf("run `%s --help`", at.CommandPath())
+	if wrong, ok := errors.AsType[*usageError](err); ok && wrong.hint != "" {
+		hint = wrong.hint
+	}
+	a.printError(localError{api.Errorf(api.CodeInvalidParams, "%w", err).WithHint("%s", hint)})
 	return statusUsage
+}
+
+// printConfigError prints what is wrong with the settings, each problem on a line
+// of its own.
+func (a *app) printConfigError(wrong *daemon.ConfigError) {
+	const hint = "`trl serve --help` describes the settings"
+	switch {
+	case a.checkOnly: // it becomes a part of the asking daemon's error
+		fmt.Fprintln(a.stderr, visible(wrong.Error()))
+	case a.json:
+		a.printError(localError{api.Errorf(api.CodeInvalidParams, "%s", wrong).WithHint(hint)})
+	default:
+		for _, problem := range wrong.Problems {
+			fmt.Fprintf(a.stderr, "trl: %s\n", visible(problem.Error()))
+		}
+		fmt.Fprintln(a.stderr, hintPrefix+hint)
+	}
 }
 
 // printError prints err for a person, or with --json as the contract's error
 // object.
 func (a *app) printError(err error) {
+	if wrong, ok := errors.AsType[*daemon.ConfigError](err); ok {
+		a.printConfigError(wrong)
+		return
+	}
 	var e *api.Error
 	showCode := false
 	local, ok := errors.AsType[localError](err)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/daemon"
 	"github.com/terminal-runtime/trl/internal/units"
 )
 
@@ -27,13 +27,11 @@ func (a *app) showInfo(info *api.SystemInfo) error {
 	t := newTable(a.stdout)
 	t.row("version", fmt.Sprintf("%s (protocol %d, %s/%s)", info.Version, info.Protocol, info.OS, info.Arch))
 	t.row("pid", strconv.Itoa(info.PID))
-	for _, key := range []string{"socket", "node", "http", "config_file", "max_sessions"} {
-		if value, ok := info.Config[key]; ok && value != "" {
-			if n, ok := value.(float64); ok { // as JSON numbers arrive
-				value = int64(n)
-			}
-			t.row(strings.ReplaceAll(key, "_", " "), fmt.Sprint(value))
-		}
+	if file, ok := info.Config["config_file"].(string); ok {
+		t.row("config file", file)
+	}
+	for _, row := range settingRows(info.Config) {
+		t.row(row...)
 	}
 	tracking := info.Process.Tracking + " " + info.Process.Cgroup
 	if info.Process.Reason != "" {
@@ -45,6 +43,30 @@ func (a *app) showInfo(info *api.SystemInfo) error {
 	t.row("limits", strings.Join(info.Limits, ", "))
 	t.row("isolation", strings.Join(info.Isolates, ", "))
 	return t.flush()
+}
+
+// settingRows returns the settings that a reader looks for, and those that differ
+// from their defaults.
+func settingRows(config map[string]any) (rows [][]string) {
+	defaults := daemon.Defaults(daemon.Environment{})
+	for _, s := range daemon.Settings() {
+		value, ok := config[s.Key]
+		if !ok {
+			continue // an older daemon, or one that hides its settings
+		}
+		text := s.Format(value)
+		switch s.Key {
+		case "socket", "max_sessions":
+		case "spill_dir", "token_file": // their defaults are the daemon's own
+			continue
+		default:
+			if text == s.Value(&defaults) {
+				continue
+			}
+		}
+		rows = append(rows, []string{strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(s.Key, "_ms"), "_bytes"), "_", " "), text})
+	}
+	return rows
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -78,16 +100,15 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		RunE: action(exactArgs(), func(context.Context, []string) error {
-			if !a.json {
-				fmt.Fprintln(a.stdout, "trl "+buildVersion())
-				return nil
-			}
-			raw, err := json.Marshal(map[string]any{"version": buildVersion(), "protocol": api.Protocol})
-			if err != nil {
-				return err
-			}
-			return a.printJSON(raw)
-		}),
+		RunE:  action(exactArgs(), func(context.Context, []string) error { return a.printVersion() }),
 	}
+}
+
+// printVersion is `trl version` and `trl --version`.
+func (a *app) printVersion() error {
+	if a.json {
+		return a.printValue(map[string]any{"version": buildVersion(), "protocol": api.Protocol})
+	}
+	fmt.Fprintln(a.stdout, "trl "+buildVersion())
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
-// docsCommand is for packagers, and hidden from the help.
+// docsCommand is for packagers, and for those who installed the binary alone.
 func (a *app) docsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "docs", Short: "Write the documentation that ships with this program", Hidden: true}
+	cmd := &cobra.Command{Use: "docs", Short: "Write the manual that ships with this program"}
 	manual := &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual, one page per command",
@@ -45,8 +44,7 @@ func writeManual(dir string) error {
 	}
 	// Use a neutral environment: the defaults on a page are those of any user,
 	// wherever it is written.
-	root := (&app{environment: daemon.Environment{Home: "~", Variables: []string{"TMPDIR=/var/tmp"}}}).rootCommand()
-	root.InitDefaultCompletionCmd()
+	root := (&app{environment: daemon.Environment{Home: "~", Variables: []string{"TMPDIR=/var/tmp"}}}).program()
 	var write func(*cobra.Command) error
 	write = func(cmd *cobra.Command) error {
 		p := manualPage{date: date}
@@ -97,13 +95,9 @@ func (p *manualPage) write(cmd *cobra.Command) {
 	fmt.Fprintf(p, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	p.synopsis(cmd)
 	p.WriteString(".SH DESCRIPTION\n")
-	if cmd.Long != "" {
-		p.text(cmd.Long)
-	} else {
-		p.text(cmd.Short + ".")
-	}
+	p.text(description(cmd))
 	p.commands(cmd)
-	p.flags(cmd.NonInheritedFlags())
+	p.flags(cmd)
 	if cmd.HasParent() {
 		p.text("The options of every command are in trl(1).")
 	} else {
@@ -117,15 +111,7 @@ func (p *manualPage) write(cmd *cobra.Command) {
 }
 
 func (p *manualPage) synopsis(cmd *cobra.Command) {
-	p.WriteString(".SH SYNOPSIS\n")
-	_, rest, _ := strings.Cut(cmd.Use, " ")
-	if cmd.HasAvailableSubCommands() {
-		rest = "COMMAND"
-	}
-	if flags := "[flags]"; !strings.Contains(rest, flags) {
-		rest = strings.TrimSuffix(flags+" "+rest, " ")
-	}
-	fmt.Fprintf(p, "\\fB%s\\fR %s\n", roff(cmd.CommandPath()), roff(rest))
+	fmt.Fprintf(p, ".SH SYNOPSIS\n\\fB%s\\fR %s\n", roff(cmd.CommandPath()), roff(synopsis(cmd)))
 }
 
 func (p *manualPage) commands(cmd *cobra.Command) {
@@ -140,26 +126,34 @@ func (p *manualPage) commands(cmd *cobra.Command) {
 	}
 }
 
-func (p *manualPage) flags(flags *pflag.FlagSet) {
+// flags writes the flags of a command; those of every command are on the
+// program's own page.
+func (p *manualPage) flags(cmd *cobra.Command) {
 	p.WriteString(".SH OPTIONS\n")
-	flags.VisitAll(func(flag *pflag.Flag) {
-		if flag.Hidden {
-			return
+	for _, group := range flagGroups(cmd) {
+		switch {
+		case group.title == globalFlags && cmd.HasParent():
+			continue
+		case group.title != ungroupedFlags:
+			fmt.Fprintf(p, ".SS %s\n", roff(group.title))
 		}
-		value, usage := pflag.UnquoteUsage(flag)
-		name := "--" + flag.Name
-		if flag.Shorthand != "" {
-			name = "-" + flag.Shorthand + ", " + name
+		for _, flag := range group.flags {
+			p.flag(flag)
 		}
-		fmt.Fprintf(p, ".TP\n\\fB%s\\fR", roff(name))
-		if value != "" {
-			fmt.Fprintf(p, " \\fI%s\\fR", roff(value))
-		}
-		if !slices.Contains([]string{"", "0", "false", "[]"}, flag.DefValue) {
-			usage += " (default " + flag.DefValue + ")"
-		}
-		p.WriteString("\n" + roff(strings.ReplaceAll(usage, "\n", " ")) + "\n")
-	})
+	}
+}
+
+func (p *manualPage) flag(flag *pflag.Flag) {
+	value, meaning := describeFlag(flag)
+	name := "--" + flag.Name
+	if flag.Shorthand != "" {
+		name = "-" + flag.Shorthand + ", " + name
+	}
+	fmt.Fprintf(p, ".TP\n\\fB%s\\fR", roff(name))
+	if value != "" {
+		fmt.Fprintf(p, " \\fI%s\\fR", roff(value))
+	}
+	p.WriteString("\n" + roff(meaning) + "\n")
 }
 
 // commonSections writes the sections that only the program's own page has.
@@ -216,13 +210,11 @@ func (p *manualPage) seeAlso(cmd *cobra.Command) {
 
 // text writes paragraphs; indented ones are kept verbatim.
 func (p *manualPage) text(text string) {
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
-		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
-		indented := strings.HasPrefix(lines[0], "\t") || strings.HasPrefix(lines[0], "  ")
+	for verbatim, lines := range paragraphs(text) {
 		if !p.afterHeading() {
 			p.WriteString(".PP\n")
 		}
-		if indented {
+		if verbatim {
 			p.verbatim(lines)
 			continue
 		}

@@ -46,8 +46,8 @@ func (a *app) mcpCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.scope, "scope", "", "scope of the sessions (default: the current directory)")
 	cmd.Flags().StringVar(&o.shell, "shell", "", "`SHELL` of new sessions (default bash, or sh if there is no bash)")
-	cmd.Flags().StringArrayVar(&o.env, "env", nil, "pass variable `NAME` or NAME=VALUE to new sessions, in addition to PATH, HOME,\nLANG and the like; may be repeated")
-	cmd.Flags().StringVar(&o.structured, "structured", string(mcp.StructuredAuto), "structuredContent in results: auto, always or never; auto omits it for clients\nthat would hide the text")
+	cmd.Flags().StringArrayVar(&o.env, "env", nil, "pass variable `NAME` or NAME=VALUE to new sessions, in addition to PATH, HOME, LANG and the like; may be repeated")
+	cmd.Flags().StringVar(&o.structured, "structured", string(mcp.StructuredAuto), "structuredContent in results: auto, always or never; auto omits it for clients that would hide the text")
 	cmd.Flags().BoolVar(&o.noStart, "no-start", false, "fail if no daemon is running, instead of starting one")
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error { return a.serveMCP(ctx, o) })
 	return cmd
@@ -58,6 +58,9 @@ func (a *app) serveMCP(ctx context.Context, o mcpOptions) error {
 	case mcp.StructuredAuto, mcp.StructuredAlways, mcp.StructuredNever:
 	default:
 		return usage("--structured must be auto, always or never")
+	}
+	if isTerminal(a.stdin) {
+		fmt.Fprintln(a.stderr, "trl: this serves MCP to an agent, which starts it itself; to set one up see `trl mcp --help`. Ctrl-C ends it.")
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

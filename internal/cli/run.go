@@ -48,7 +48,7 @@ func (o *runOptions) command(text string) api.ExecCommand {
 func (a *app) runCommand() *cobra.Command {
 	o := runOptions{detachKey: console.DefaultDetachKey}
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] COMMAND [ARG...]",
+		Use:   "run [--] COMMAND [ARG...]",
 		Short: "Run a command, in a session or on its own",
 		Long: "Run a command and print its output. Without -s the command gets its own\n" +
 			"session, which ends with it.\n\n" +
@@ -74,7 +74,6 @@ func (a *app) runCommand() *cobra.Command {
 			"  trl run -t -- vim notes.txt\n" +
 			"  exec=$(trl run -d -- make test)   # trl wait $exec",
 	}
-	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in `SESSION`, given by its name or id")
 	o.shellFlags.register(cmd)
@@ -89,6 +88,9 @@ func (a *app) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.merge, "merge", false, "merge stderr into stdout, in the order written")
 	cmd.Flags().StringVar(&o.label, "label", "", "show it as `NAME` in lists; default: its program and subcommand")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "report what the command left running")
+	groupFlags(cmd, "Where it runs", "session", "wait", "detach")
+	groupFlags(cmd, "Input and output", "no-stdin", "merge", "label", "verbose", "tty", "detach-key", "interactive")
+	groupFlags(cmd, "Time", "timeout", "idle-timeout")
 	// Everything after the first argument belongs to the command, as in `trl
 	// run ls -l`.
 	cmd.Flags().SetInterspersed(false)

@@ -23,15 +23,15 @@ func (a *app) screenCommand() *cobra.Command {
 			"get rows of text runs with their colors, with --svg or --png an image that needs no\n" +
 			"other files.",
 		Example: "  trl screen $id\n" +
-			"  trl screen --ansi $id                # with colors, for a terminal of the same size\n" +
-			"  trl screen --svg $id > screen.svg    # as an image",
+			"  trl screen --ansi $id              # with colors, for a terminal of its size\n" +
+			"  trl screen --svg $id > screen.svg  # as an image",
 		ValidArgsFunction: a.completeSessions,
 	}
 	cmd.Flags().BoolVar(&ansi, "ansi", false, "print escape sequences that reproduce the screen")
 	cmd.Flags().IntVar(&scrollback, "scrollback", 0, "include up to `LINES` that have scrolled off")
 	cmd.Flags().BoolVar(&svg, "svg", false, "print an SVG image")
 	cmd.Flags().BoolVar(&png, "png", false, "print a PNG image")
-	cmd.Flags().StringVar(&title, "title", "", "show `TEXT` in the title bar of the SVG; '' for no bar (default: the terminal's title,\nif it has one)")
+	cmd.Flags().StringVar(&title, "title", "", "show `TEXT` in the title bar of the SVG; '' for no bar (default: the terminal's title, if it has one)")
 	cmd.RunE = action(exactArgs("SESSION"), func(ctx context.Context, args []string) error {
 		if png {
 			if other := firstSetFlag(cmd, "json", "format", "ansi", "scrollback", "svg", "title"); other != "" {

@@ -3,8 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -26,17 +28,19 @@ func (a *app) serveCommand() *cobra.Command {
 			"Every setting has one name: max_sessions in the configuration file,\n" +
 			"TRL_MAX_SESSIONS in the environment, --max-sessions here. Flags take precedence over\n" +
 			"the environment, and the environment over the file, which is\n" +
-			"~/.config/trl/config.toml, or /etc/trl/config.toml for root.",
+			"~/.config/trl/config.toml, or /etc/trl/config.toml for root. Durations are written as\n" +
+			"30s or 1h30m, sizes as 64KiB or 8GiB; a bare number is in the unit of the name.",
 		Example: "  trl serve --detach\n  trl serve --socket ~/trl.sock --log-level debug",
 	}
-	cmd.Flags().SortFlags = false // keep the order of the documentation
 	cmd.Flags().StringVar(&file, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "serve one connection on stdin and stdout, and exit with it")
 	cmd.Flags().BoolVar(&detach, "detach", false, "start in the background, and return when it answers")
+	groupFlags(cmd, "Start", "config", "stdio", "detach")
 	defaults := daemon.Defaults(a.environment)
 	for _, s := range daemon.Settings() {
 		if s.Key != "socket" { // a flag of every command
 			flag := cmd.Flags().VarPF(&settingFlag{setting: s, text: s.Value(&defaults), to: flags}, s.Flag(), "", s.Usage)
+			groupFlags(cmd, s.Group, s.Flag())
 			if s.IsSwitch() {
 				flag.NoOptDefVal = "true" // the name alone sets it
 			}
@@ -61,7 +65,13 @@ func (a *app) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !a.resumedHolder && !a.heldDaemon && !a.checkOnly { // their directory exists
+			if err := checkSocketDir(a.socket); err != nil {
+				return err
+			}
+		}
 		if detach {
+			a.warnOfVariables()
 			return a.detach(ctx, cfg.Socket)
 		}
 		opts := daemon.Options{
@@ -80,6 +90,35 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 	})
 	return cmd
+}
+
+// checkSocketDir returns an error if a socket named by the user is to be in a
+// directory whose parent does not exist: a daemon creates the directory of its
+// socket, but a typing error must not create several.
+func checkSocketDir(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	parent := filepath.Dir(filepath.Dir(socket))
+	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+		return &usageError{
+			message: fmt.Sprintf("--socket %s: the directory %s does not exist", socket, parent),
+			hint:    fmt.Sprintf("create it with `mkdir -p %s`, or use another path", quote(filepath.Dir(socket))),
+		}
+	}
+	return nil
+}
+
+// warnOfVariables reports variables that look like settings but are not. A daemon
+// in the background reports them in its log only.
+func (a *app) warnOfVariables() {
+	for _, v := range a.environment.UnknownVariables() {
+		meant := ""
+		if v.Meant != "" {
+			meant = "; did you mean " + v.Meant + "?"
+		}
+		fmt.Fprintf(a.stderr, "trl: %s in the environment is not a setting%s\n", visible(v.Name), meant)
+	}
 }
 
 // serveError adds a hint to the error of a daemon that can't have its socket.
@@ -148,14 +187,8 @@ func (f *settingFlag) Set(text string) error {
 
 // Type returns the placeholder for the value in help texts.
 func (f *settingFlag) Type() string {
-	switch {
-	case f.setting.IsNumber():
-		return "number"
-	case f.setting.IsSwitch():
+	if f.setting.IsSwitch() {
 		return "bool"
-	case f.setting.IsList():
-		return "list"
-	default:
-		return "text"
 	}
+	return f.setting.Placeholder()
 }

@@ -41,6 +41,7 @@ func (p *shellFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.envFromHere, "env-from-here", false, "pass on your PATH, LANG, VIRTUAL_ENV and the like, never secrets")
 	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("cwd"))
+	groupFlags(cmd, "Where it runs", "shell", "cwd", "env", "env-from-here")
 }
 
 // environment returns the variables given with --env and --env-from-here, taken
@@ -104,7 +105,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
 	}
 	where.register(cmd)
-	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "variables to take from the daemon: `base`, all or none (default base)")
+	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "`WHICH` variables to take from the daemon: base, all or none (default base)")
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "show `NAME` in lists")
 	cmd.Flags().StringArrayVar(&params.Tags, "tag", nil, "add `TAG`, to list sessions by; may be repeated")
@@ -112,6 +113,9 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&tty, "tty", "", "run on a terminal of `ROWSxCOLS`, such as 24x80")
 	durationVar(cmd, &timeout, "timeout", "cancel every command that takes longer")
 	durationVar(cmd, &idle, "idle-ttl", "end the session when it has been idle for this long; 0 means never")
+	groupFlags(cmd, "Where it runs", "inherit-env", "login", "tty")
+	groupFlags(cmd, "Names", "name", "tag", "parent")
+	groupFlags(cmd, "Time", "timeout", "idle-ttl")
 	cmd.RunE = action(afterDashes, func(ctx context.Context, args []string) error {
 		var err error
 		if params.Env, err = where.environment(os.Environ()); err != nil {
@@ -279,7 +283,7 @@ func (a *app) sessionDestroyCommand() *cobra.Command {
 		Use:               "destroy SESSION...",
 		Short:             "Destroy sessions and kill every process in them",
 		Long:              "Destroy sessions and kill every process in them. It returns once they are gone.",
-		Example:           "  trl session destroy $id\n  trl session destroy $(trl session list -q)",
+		Example:           "  trl session destroy $id\n  trl session destroy $(trl session list -q --tag ci)",
 		Aliases:           []string{"rm"},
 		ValidArgsFunction: a.completeSessions,
 	}

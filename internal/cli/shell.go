@@ -32,7 +32,6 @@ func (a *app) shellCommand() *cobra.Command {
 		Example:           "  trl shell --shell bash\n  trl shell $id",
 		ValidArgsFunction: a.completeSessions,
 	}
-	cmd.DisableFlagsInUseLine = true
 	o.shellFlags.register(cmd)
 	cmd.Flags().Var(&o.detach, "detach-key", "leave a running command with `KEY`")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {

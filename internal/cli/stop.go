@@ -24,7 +24,7 @@ func (a *app) stopCommand() *cobra.Command {
 			"With --keep only the daemon stops. A small process keeps the sessions, and their\n" +
 			"commands keep running. You can't reach them until `trl serve` on the same socket\n" +
 			"takes them over. `trl stop` ends them.",
-		Example: "  trl stop --keep; …; trl serve &",
+		Example: "  trl stop\n  trl stop --keep && trl serve --detach    # keep the sessions",
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sessions for the next daemon")
 	durationVar(cmd, &wait, "timeout", "stop waiting after this time (default 30s); the daemon keeps stopping")

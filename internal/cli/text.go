@@ -41,7 +41,7 @@ func firstSetFlag(cmd *cobra.Command, names ...string) string {
 	return ""
 }
 
-// durationFlag is a duration on the command line: 300ms, 30s, 1h30m, or a
+// durationFlag is a duration on the command line: 300ms, 30s, 1h30m, 7d, or a
 // number of seconds.
 type durationFlag struct {
 	value time.Duration
@@ -67,7 +67,7 @@ const maxSeconds = 1e9
 
 // Set parses the value.
 func (d *durationFlag) Set(text string) error {
-	value, err := time.ParseDuration(text)
+	value, err := units.ParseDuration(text)
 	if err != nil {
 		var seconds float64
 		seconds, err = strconv.ParseFloat(text, 64)

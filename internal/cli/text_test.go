@@ -88,13 +88,13 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestDurationFlag(t *testing.T) {
-	for text, want := range map[string]int64{"30s": 30_000, "1h30m": 5_400_000, "30": 30_000, "1.5": 1_500, "0": 0, "10us": 1} {
+	for text, want := range map[string]int64{"30s": 30_000, "1h30m": 5_400_000, "30": 30_000, "1.5": 1_500, "0": 0, "10us": 1, "1d": 86_400_000} {
 		var d durationFlag
 		if err := d.Set(text); err != nil || *d.milliseconds() != want {
 			t.Errorf("%s: %v, %v, want %d ms", text, d, err, want)
 		}
 	}
-	for _, text := range []string{"soon", "-1s", "", "1d", "NaN", "1e300"} {
+	for _, text := range []string{"soon", "-1s", "", "1w", "NaN", "1e300"} {
 		var d durationFlag
 		if err := d.Set(text); err == nil {
 			t.Errorf("%q was accepted as %v", text, d.value)

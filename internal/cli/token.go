@@ -62,7 +62,8 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 			"with that tag, and every session it creates must have it.",
 		Example: "  token=$(trl token create --scope run --ttl 24h --name ci)\n" +
 			"  curl -H \"Authorization: Bearer $token\" -H 'Content-Type: application/json' \\\n" +
-			"    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"system.ping\"}' http://127.0.0.1:7040/rpc",
+			"    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"system.ping\"}' \\\n" +
+			"    http://127.0.0.1:7040/rpc",
 	}
 	cmd.Flags().StringVar(&scope, "scope", "", "allow `SCOPE`: read, run or admin")
 	durationVar(cmd, &ttl, "ttl", "expire after this time (default: never)")

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +61,10 @@ func TestEverySettingEverywhere(t *testing.T) {
 		t.Run(s.Key, func(t *testing.T) {
 			value, want := "/somewhere", any("/somewhere")
 			switch {
+			case s.IsDuration():
+				value, want = "1h30m", int64(90*60*1000)
+			case s.IsSize():
+				value, want = "256MiB", int64(256<<20)
 			case s.IsNumber():
 				value, want = "123456", int64(123456)
 			case s.IsSwitch():
@@ -75,7 +81,7 @@ func TestEverySettingEverywhere(t *testing.T) {
 			switch {
 			case s.IsList():
 				quoted = `["/a", "/b"]`
-			case !s.IsNumber() && !s.IsSwitch():
+			case !s.IsNumber() && !s.IsSwitch(), s.IsDuration(), s.IsSize():
 				quoted = `"` + value + `"`
 			}
 			for way, src := range map[string]Sources{
@@ -104,6 +110,9 @@ func TestDefaultsAreValid(t *testing.T) {
 		if s.Usage == "" {
 			t.Errorf("%s has no usage", s.Key)
 		}
+		if s.Group == "" {
+			t.Errorf("%s has no group: choose a heading for it in the help and the documents", s.Key)
+		}
 	}
 }
 
@@ -112,24 +121,25 @@ func TestMistakesAreNamed(t *testing.T) {
 		src  Sources
 		want []string
 	}{
-		"unknown key":      {Sources{File: writeFile(t, "max_sesions = 2")}, []string{"config.toml", "max_sesions", "max_sessions"}},
-		"table":            {Sources{File: writeFile(t, "[limits]\nx = 1")}, []string{"limits"}},
+		"unknown key":      {Sources{File: writeFile(t, "max_sesions = 2")}, []string{`config.toml:1: unknown setting "max_sesions"; did you mean max_sessions?`}},
+		"table":            {Sources{File: writeFile(t, "\n[limits]\nx = 1")}, []string{`config.toml:2: unknown setting "limits"; `, "trl serve --help"}},
 		"dotted":           {Sources{File: writeFile(t, "max_sessions.x = 1")}, []string{"max_sessions"}},
 		"string as number": {Sources{File: writeFile(t, `max_sessions = "2"`)}, []string{"max_sessions", "whole number"}},
 		"number as string": {Sources{File: writeFile(t, `socket = 2`)}, []string{"socket", "quotes"}},
-		"fraction":         {Sources{File: writeFile(t, `grace_ms = 1.5`)}, []string{"grace_ms", "whole number"}},
-		"too small":        {Sources{File: writeFile(t, `max_sessions = 0`)}, []string{"max_sessions", "1"}},
-		"negative":         {Sources{File: writeFile(t, `idle_ttl_ms = -1`)}, []string{"idle_ttl_ms", "-1"}},
-		"no choice":        {Sources{File: writeFile(t, `cgroup = "on"`)}, []string{"cgroup", "auto", "off"}},
+		"fraction":         {Sources{File: writeFile(t, `grace_ms = 1.5`)}, []string{"grace_ms must be a duration", "(got 1.5)"}},
+		"too small":        {Sources{File: writeFile(t, `max_sessions = 0`)}, []string{"max_sessions must be at least 1 (got 0)"}},
+		"a small size":     {Sources{File: writeFile(t, `max_request_bytes = "10B"`)}, []string{"max_request_bytes must be at least 1KiB (got 10B)"}},
+		"negative":         {Sources{File: writeFile(t, `idle_ttl_ms = -1`)}, []string{"idle_ttl_ms must be at least 0 (got -1ms)"}},
+		"no choice":        {Sources{File: writeFile(t, `cgroup = "on"`)}, []string{`cgroup must be one of auto, off (got "on")`}},
 		"empty":            {Sources{File: writeFile(t, `socket = ""`)}, []string{"socket", "empty"}},
 		"no switch":        {Sources{File: writeFile(t, `insecure_http = "yes"`)}, []string{"insecure_http", "true or false"}},
 		"switch variable":  {Sources{Environment: user(t, "TRL_INSECURE_HTTP=maybe")}, []string{"TRL_INSECURE_HTTP", "maybe"}},
 		"no list":          {Sources{File: writeFile(t, `http_allowed_hosts = "a"`)}, []string{"http_allowed_hosts", "array"}},
 		"a list of others": {Sources{File: writeFile(t, `http_allowed_hosts = [1]`)}, []string{"http_allowed_hosts", "array"}},
-		"node":             {Sources{File: writeFile(t, `node = "Eu_1"`)}, []string{"config.toml", `node: "Eu_1"`, `"eu1-n7"`}},
+		"node":             {Sources{File: writeFile(t, `node = "Eu_1"`)}, []string{"config.toml:1: node must be", `"eu1-n7" (got "Eu_1", which`}},
 		"node variable":    {Sources{Environment: user(t, "TRL_NODE=a.b")}, []string{"TRL_NODE", `"a.b"`}},
-		"node flag":        {Sources{Flags: map[string]string{"node": "a--b"}}, []string{"--node", "a part is empty"}},
-		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"line 3"}},
+		"node flag":        {Sources{Flags: map[string]string{"node": "a--b"}}, []string{"--node", "has an empty part"}},
+		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"config.toml:3: "}},
 		"no file":          {Sources{File: "/no/such/file.toml"}, []string{"/no/such/file.toml"}},
 		"variable":         {Sources{Environment: user(t, "TRL_GRACE_MS=soon")}, []string{"TRL_GRACE_MS", "soon"}},
 		"flag":             {Sources{Flags: map[string]string{"log_level": "loud"}}, []string{"--log-level", "loud", "debug"}},
@@ -159,18 +169,18 @@ func TestNodeNames(t *testing.T) {
 		"7":                                   "",
 		"eu1-n7":                              "",
 		"abcdefgh-01234567-abcdefgh-01234567": "",
-		"a-b-c-d-e":                           "it has 5 parts",
-		"abcdefghi":                           `its part "abcdefghi" has 9 characters`,
-		"-":                                   "a part is empty",
-		"eu1-":                                "a part is empty",
-		"-n7":                                 "a part is empty",
-		"eu1--n7":                             "a part is empty",
-		"Eu1":                                 `its part "Eu1" has characters other than a-z and 0-9`,
-		"eu1_n7":                              `its part "eu1_n7" has characters other than a-z and 0-9`,
-		"eu 1":                                `its part "eu 1" has characters other than a-z and 0-9`,
-		"eu1-n/7":                             `its part "n/7" has characters other than a-z and 0-9`,
-		"é":                                   `its part "é" has characters other than a-z and 0-9`,
-		"n7\n":                                `its part "n7\n" has characters other than a-z and 0-9`,
+		"a-b-c-d-e":                           "has 5 parts",
+		"abcdefghi":                           `has 9 characters in "abcdefghi"`,
+		"-":                                   "has an empty part",
+		"eu1-":                                "has an empty part",
+		"-n7":                                 "has an empty part",
+		"eu1--n7":                             "has an empty part",
+		"Eu1":                                 `has other characters in "Eu1"`,
+		"eu1_n7":                              `has other characters in "eu1_n7"`,
+		"eu 1":                                `has other characters in "eu 1"`,
+		"eu1-n/7":                             `has other characters in "n/7"`,
+		"é":                                   `has other characters in "é"`,
+		"n7\n":                                `has other characters in "n7\n"`,
 	} {
 		cfg, err := Load(Sources{Environment: user(t), Flags: map[string]string{"node": name}})
 		switch {
@@ -221,9 +231,74 @@ func TestDefaultPlaces(t *testing.T) {
 	}
 }
 
-func TestUnknownVariables(t *testing.T) {
-	env := Environment{Variables: []string{"TRL_SOCKET=/x", "TRL_MAX_SESIONS=2", "HOME=/", "TRL_CONFIG=y", "XTRL_A=1"}}
-	if diff := cmp.Diff([]string{"TRL_MAX_SESIONS"}, env.unknownVariables()); diff != "" {
+// All mistakes are reported at once, those of the file by their lines.
+func TestAllMistakesAtOnce(t *testing.T) {
+	file := writeFile(t, "log_level = \"verbose\"\n# max_sessions = 3\n\n  max_sessions = \"ten\"\nmax_sesions = 2\ntotal_quota_bytes = \"lots\"\n")
+	_, err := Load(Sources{
+		File: file, Flags: map[string]string{"cgroup": "on"},
+		Environment: user(t, "TRL_GRACE_MS=soon", "TRL_HTTP_RATE=0"),
+	})
+	var wrong *ConfigError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got %v", err)
+	}
+	var got []string
+	for _, problem := range wrong.Problems {
+		got = append(got, strings.ReplaceAll(problem.Error(), file, "FILE"))
+	}
+	want := []string{
+		`FILE:1: log_level must be one of debug, info, warn, error (got "verbose")`,
+		`FILE:4: max_sessions must be a whole number (got "ten")`,
+		`FILE:5: unknown setting "max_sesions"; did you mean max_sessions?`,
+		`FILE:6: total_quota_bytes must be a size such as "256MiB", or a number of bytes (got "lots")`,
+		`TRL_GRACE_MS must be a duration such as "30s" or "1h30m", or a number of milliseconds (got "soon")`,
+		`TRL_HTTP_RATE must be at least 1 (got 0)`,
+		`--cgroup must be one of auto, off (got "on")`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A bare number is in the unit of the key's name, with or without quotes.
+func TestBareNumbersKeepTheirUnit(t *testing.T) {
+	for _, text := range []string{"grace_ms = 1500\nmax_output_bytes = 4096", "grace_ms = \"1500\"\nmax_output_bytes = \"4KiB\"", "grace_ms = \"1.5s\"\nmax_output_bytes = \"4096B\""} {
+		cfg, err := Load(Sources{Environment: user(t), File: writeFile(t, text)})
+		if err != nil || cfg.GraceMS != 1500 || cfg.MaxOutputBytes != 4096 {
+			t.Errorf("%q: %d ms, %d bytes, %v", text, cfg.GraceMS, cfg.MaxOutputBytes, err)
+		}
+	}
+	// 0 means no timeout, and a very short one is not none.
+	cfg, err := Load(Sources{Environment: user(t, "TRL_DEFAULT_TIMEOUT_MS=1us")})
+	if err != nil || cfg.DefaultTimeoutMS != 1 {
+		t.Errorf("%d ms, %v", cfg.DefaultTimeoutMS, err)
+	}
+}
+
+// What is shown can be typed.
+func TestValuesAreReadBack(t *testing.T) {
+	env := user(t)
+	want := Defaults(env)
+	want.HTTPAllowedHosts = []string{"a", "b"}
+	flags := map[string]string{}
+	for _, s := range Settings() {
+		flags[s.Key] = s.Value(&want)
+	}
+	got, err := Load(Sources{Environment: env, Flags: flags})
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+func TestUnknownVariables(t *testing.T) {
+	env := Environment{Variables: []string{"TRL_SOCKET=/x", "TRL_SECRET_KEY=1", "TRL_MAX_SESIONS=2", "HOME=/", "TRL_CONFIG=y", "XTRL_A=1"}}
+	want := []UnknownVariable{{"TRL_MAX_SESIONS", "TRL_MAX_SESSIONS"}, {"TRL_SECRET_KEY", ""}}
+	if diff := cmp.Diff(want, env.UnknownVariables()); diff != "" {
+		t.Error(diff)
+	}
+	var log strings.Builder
+	env.warnUnknownVariables(slog.New(slog.NewTextHandler(&log, nil)))
+	if got := log.String(); !strings.Contains(got, "variable=TRL_MAX_SESIONS did_you_mean=TRL_MAX_SESSIONS\n") || !strings.Contains(got, "variable=TRL_SECRET_KEY\n") {
+		t.Errorf("the log says %s", got)
 	}
 }

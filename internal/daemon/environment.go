@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // envPrefix is the prefix of every variable that is a setting.
@@ -101,20 +104,37 @@ func (e Environment) defaultSpillDir() string {
 	return "/tmp"
 }
 
-// unknownVariables returns the variables that look like settings but are not: typing
-// errors, which would otherwise be ignored silently.
-func (e Environment) unknownVariables() []string {
-	var unknown []string
+// UnknownVariable is a variable that looks like a setting but is not: a typing error,
+// which would otherwise be ignored silently.
+type UnknownVariable struct {
+	Name  string
+	Meant string // the setting it was probably meant to be; "" if none is close
+}
+
+// UnknownVariables returns those variables, in the order of their names.
+func (e Environment) UnknownVariables() (unknown []UnknownVariable) {
+	known := []string{configVariable, AddressVariable, TokenVariable}
+	for _, s := range settings {
+		known = append(known, s.Variable())
+	}
 	for _, entry := range e.Variables {
 		name, _, _ := strings.Cut(entry, "=")
-		if name == configVariable || name == AddressVariable || name == TokenVariable {
-			continue
-		}
-		if strings.HasPrefix(name, envPrefix) &&
-			!slices.ContainsFunc(settings, func(s Setting) bool { return s.Variable() == name }) {
-			unknown = append(unknown, name)
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {
+			meant, _ := spelling.Closest(name, known)
+			unknown = append(unknown, UnknownVariable{name, meant})
 		}
 	}
-	slices.Sort(unknown)
+	slices.SortFunc(unknown, func(a, b UnknownVariable) int { return strings.Compare(a.Name, b.Name) })
 	return unknown
+}
+
+// warnUnknownVariables logs those variables.
+func (e Environment) warnUnknownVariables(log *slog.Logger) {
+	for _, v := range e.UnknownVariables() {
+		attributes := []any{"variable", v.Name}
+		if v.Meant != "" {
+			attributes = append(attributes, "did_you_mean", v.Meant)
+		}
+		log.Warn("unknown setting in the environment", attributes...)
+	}
 }

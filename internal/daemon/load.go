@@ -1,18 +1,20 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/terminal-runtime/trl/internal/spelling"
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
@@ -24,37 +26,54 @@ type Sources struct {
 	File        string // of --config; it must exist. "" means the default
 }
 
-// Load returns the effective configuration. Any mistake is an error that names the
-// source and the key: a daemon must not run with only part of its settings.
+// ConfigError reports everything that is wrong with the settings, each problem with
+// its source and its key.
+type ConfigError struct{ Problems []error }
+
+func (e *ConfigError) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, problem := range e.Problems {
+		texts[i] = problem.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the problems.
+func (e *ConfigError) Unwrap() []error { return e.Problems }
+
+// Load returns the effective configuration. Any mistake makes it a *ConfigError: a
+// daemon must not run with only part of its settings.
 func Load(src Sources) (Config, error) {
 	c := Defaults(src.Environment)
-	if err := c.readFile(src); err != nil {
-		return Config{}, err
+	problems := c.readFile(src)
+	note := func(where string, err error) {
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s %w", where, err))
+		}
 	}
 	for _, s := range settings {
 		if text, ok := src.Environment.lookup(s.Variable()); ok {
-			if err := s.set(&c, text); err != nil {
-				return Config{}, fmt.Errorf("%s: %w", s.Variable(), err)
-			}
+			note(s.Variable(), s.set(&c, text))
 		}
+	}
+	for _, s := range settings {
 		if text, ok := src.Flags[s.Key]; ok {
-			if err := s.set(&c, text); err != nil {
-				return Config{}, fmt.Errorf("--%s: %w", s.Flag(), err)
-			}
+			note("--"+s.Flag(), s.set(&c, text))
 		}
 	}
 	var err error
-	if c.Socket, err = filepath.Abs(c.Socket); err != nil { // clients see it
-		return Config{}, fmt.Errorf("socket: %w", err)
-	}
-	if c.TokenFile, err = filepath.Abs(c.TokenFile); err != nil {
-		return Config{}, fmt.Errorf("token_file: %w", err)
+	c.Socket, err = filepath.Abs(c.Socket) // clients see it
+	note("socket:", err)
+	c.TokenFile, err = filepath.Abs(c.TokenFile)
+	note("token_file:", err)
+	if len(problems) > 0 {
+		return Config{}, &ConfigError{problems}
 	}
 	return c, nil
 }
 
 // readFile applies the configuration file.
-func (c *Config) readFile(src Sources) error {
+func (c *Config) readFile(src Sources) (problems []error) {
 	name, named := src.File, src.File != ""
 	if !named {
 		name, named = src.Environment.lookup(configVariable)
@@ -67,13 +86,13 @@ func (c *Config) readFile(src Sources) error {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil
 	case err != nil:
-		return fmt.Errorf("configuration: %w", err)
+		return []error{fmt.Errorf("configuration: %w", err)}
 	}
-	if err := c.parse(string(text)); err != nil {
-		return fmt.Errorf("configuration %s: %w", name, err)
+	for _, p := range c.parse(string(text)) {
+		problems = append(problems, fmt.Errorf("%s:%d: %w", name, p.line, p.err))
 	}
 	c.File = name
-	return nil
+	return problems
 }
 
 // readTrusted reads a file that belongs to this user or root and that no one else
@@ -90,32 +109,44 @@ func readTrusted(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
+// problem is a mistake in a line of the configuration file.
+type problem struct {
+	line int
+	err  error
+}
+
 // parse applies the text of a configuration file. Every key must be known and have
-// a value of the right type.
-func (c *Config) parse(text string) error {
-	var values map[string]toml.Primitive
-	meta, err := toml.Decode(text, &values)
-	if err != nil {
-		// In a long file the message is useless without its line.
+// a valid value.
+func (c *Config) parse(text string) (problems []problem) {
+	var values map[string]any
+	if _, err := toml.Decode(text, &values); err != nil {
 		if syntax, ok := errors.AsType[toml.ParseError](err); ok {
-			return fmt.Errorf("line %d: %s", syntax.Position.Line, syntax.Message)
+			return []problem{{syntax.Position.Line, errors.New(syntax.Message)}}
 		}
-		return err
+		return []problem{{1, err}}
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	for key, value := range values {
 		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
 		if i < 0 {
-			return unknownKey(key)
-		}
-		s := settings[i]
-		if err := meta.PrimitiveDecode(values[key], s.field(c)); err != nil {
-			return fmt.Errorf("%s must be %s", key, s.expects())
-		}
-		if err := s.check(c); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			problems = append(problems, problem{lineOf(text, key), unknownKey(key)})
+		} else if err := settings[i].assign(c, value); err != nil {
+			problems = append(problems, problem{lineOf(text, key), fmt.Errorf("%s %w", key, err)})
 		}
 	}
-	return nil
+	slices.SortFunc(problems, func(p, q problem) int {
+		return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.err.Error(), q.err.Error()))
+	})
+	return problems
+}
+
+// lineOf returns the line of a file that sets the key, as a key or as a table. The
+// parser does not tell.
+func lineOf(text, key string) int {
+	at := regexp.MustCompile(`(?m)^[ \t]*\[*[ \t]*["']?` + regexp.QuoteMeta(key) + `["']?[ \t]*[=.\]]`).FindStringIndex(text)
+	if at == nil {
+		return 1 // a key with escapes in it
+	}
+	return 1 + strings.Count(text[:at[0]], "\n")
 }
 
 func unknownKey(key string) error {
@@ -123,5 +154,8 @@ func unknownKey(key string) error {
 	for i, s := range settings {
 		keys[i] = s.Key
 	}
-	return fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(keys, ", "))
+	if near, ok := spelling.Closest(key, keys); ok {
+		return fmt.Errorf("unknown setting %q; did you mean %s?", key, near)
+	}
+	return fmt.Errorf("unknown setting %q; `trl serve --help` lists them all", key)
 }

@@ -46,9 +46,7 @@ type placeless struct {
 func servePlaceless(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	p := &placeless{identity: newIdentity(opts.Version), cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal)}
-	for _, name := range opts.Environment.unknownVariables() {
-		p.log.Warn("unknown setting in the environment", "variable", name)
-	}
+	opts.Environment.warnUnknownVariables(p.log)
 	if !logsText(cfg, terminal) {
 		p.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid())
 	}

@@ -77,9 +77,7 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		exitRequests: make(chan holder.ExitMode, 1), passed: sockets{-1, -1},
 		closed: make(chan struct{}),
 	}
-	for _, name := range opts.Environment.unknownVariables() {
-		d.log.Warn("unknown setting in the environment", "variable", name)
-	}
+	opts.Environment.warnUnknownVariables(d.log)
 	halveGOMAXPROCS()
 	if opts.HasHolder {
 		client, err := holder.Connect(holder.FD)
@@ -484,8 +482,6 @@ func (d *daemon) openDriver(keep holder.Keeper) (err error) {
 	}
 	return nil
 }
-
-func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // announce reports where the daemon serves and how it tracks processes: as a line
 // of text if the log is text, otherwise as a log record.

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -71,217 +69,180 @@ const (
 	UnreadableEnd  = "end"
 )
 
-// Setting describes one key of the configuration. Its name is the same everywhere:
-// max_sessions in the file, TRL_MAX_SESSIONS in the environment, --max-sessions as a
-// flag.
-type Setting struct {
-	Key      string
-	Usage    string // one line of help
-	choices  []string
-	min      int64
-	optional bool               // "" is allowed
-	valid    func(string) error // further check of a string that is not ""; nil: none
-	field    func(*Config) any  // *string, *int64, *bool or *[]string
-}
-
-// Variable returns the name of the setting in the environment.
-func (s Setting) Variable() string { return envPrefix + strings.ToUpper(s.Key) }
-
-// Flag returns the name of the setting on the command line.
-func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
-
-// Value returns the setting's value in c, as text.
-func (s Setting) Value(c *Config) string {
-	if list, ok := s.get(c).([]string); ok {
-		return strings.Join(list, ",")
-	}
-	return fmt.Sprint(s.get(c))
-}
-
-// IsSwitch reports whether the setting is a bool.
-func (s Setting) IsSwitch() bool {
-	_, ok := s.field(&Config{}).(*bool)
-	return ok
-}
-
-// IsList reports whether the setting takes several values: an array in the file,
-// separated by commas elsewhere.
-func (s Setting) IsList() bool {
-	_, ok := s.field(&Config{}).(*[]string)
-	return ok
-}
-
-// expects describes the value that the setting takes in the file, to go after
-// "must be".
-func (s Setting) expects() string {
-	switch {
-	case s.IsNumber():
-		return "a whole number"
-	case s.IsSwitch():
-		return "true or false"
-	case s.IsList():
-		return "an array of strings in quotes"
-	default:
-		return "a string in quotes"
-	}
-}
-
-// IsNumber reports whether the setting is a number.
-func (s Setting) IsNumber() bool {
-	_, ok := s.field(&Config{}).(*int64)
-	return ok
-}
-
-func (s Setting) get(c *Config) any {
-	switch field := s.field(c).(type) {
-	case *int64:
-		return *field
-	case *string:
-		return *field
-	case *bool:
-		return *field
-	case *[]string:
-		return *field
-	default:
-		panic(fmt.Sprintf("daemon: setting %s is a %T", s.Key, field))
-	}
-}
-
-// Settings returns every setting, in the order in which they are documented.
-func Settings() []Setting { return slices.Clone(settings) }
+// Headings under which help and documents show the settings.
+const (
+	groupDaemon   = "Daemon"
+	groupSessions = "Sessions and commands"
+	groupOutput   = "Input and output"
+	groupLog      = "Log"
+	groupHTTP     = "HTTP"
+)
 
 // settings is the table of all keys. Defaults has their defaults.
 var settings = []Setting{
 	{
-		Key: "socket", Usage: "Unix socket to serve on; only its owner can connect",
+		Key: "socket", Group: groupDaemon, Takes: "PATH",
+		Usage: "Unix socket to serve on; only its owner can connect",
 		field: func(c *Config) any { return &c.Socket },
 	},
 	{
-		Key: "node", Usage: "name of this node in the ids of new sessions and commands, such as eu1-n7", optional: true, valid: checkNode,
+		Key: "node", Group: groupDaemon, Takes: "NAME",
+		Usage: "name of this node in the ids of new sessions and commands, such as eu1-n7", optional: true, valid: checkNode,
 		field: func(c *Config) any { return &c.Node },
 	},
 	{
-		Key: "max_sessions", Usage: "maximum number of live sessions", min: 1,
+		Key: "max_sessions", Group: groupSessions,
+		Usage: "maximum number of live sessions", min: 1,
 		field: func(c *Config) any { return &c.MaxSessions },
 	},
 	{
-		Key: "max_request_bytes", Usage: "maximum size of a request; a larger one gets an error", min: minRequestBytes,
+		Key: "max_request_bytes", Group: groupOutput,
+		Usage: "maximum size of a request; a larger one gets an error", min: minRequestBytes,
 		field: func(c *Config) any { return &c.MaxRequestBytes },
 	},
 	{
-		Key: "default_timeout_ms", Usage: "timeout of commands in sessions that set none; 0 means no timeout",
+		Key: "default_timeout_ms", Group: groupSessions,
+		Usage: "timeout of commands in sessions that set none; 0 means no timeout",
 		field: func(c *Config) any { return &c.DefaultTimeoutMS },
 	},
 	{
-		Key: "idle_ttl_ms", Usage: "destroy a session after this idle time, unless it sets its own TTL; 0 means never",
+		Key: "idle_ttl_ms", Group: groupSessions,
+		Usage: "destroy a session after this idle time, unless it sets its own TTL; 0 means never",
 		field: func(c *Config) any { return &c.IdleTTLMS },
 	},
 	{
-		Key: "grace_ms", Usage: "time between SIGTERM and SIGKILL", min: 1,
+		Key: "grace_ms", Group: groupSessions,
+		Usage: "time between SIGTERM and SIGKILL", min: 1,
 		field: func(c *Config) any { return &c.GraceMS },
 	},
 	{
-		Key: "session_retention_ms", Usage: "how long a terminated session can still be queried", min: 1,
+		Key: "session_retention_ms", Group: groupSessions,
+		Usage: "how long a terminated session can still be queried", min: 1,
 		field: func(c *Config) any { return &c.SessionRetention },
 	},
 	{
-		Key: "exec_retention_ms", Usage: "how long a finished command and its output are kept", min: 1,
+		Key: "exec_retention_ms", Group: groupSessions,
+		Usage: "how long a finished command and its output are kept", min: 1,
 		field: func(c *Config) any { return &c.ExecRetention },
 	},
 	{
-		Key: "max_execs", Usage: "finished commands kept for each session", min: 1,
+		Key: "max_execs", Group: groupSessions,
+		Usage: "finished commands kept for each session", min: 1,
 		field: func(c *Config) any { return &c.MaxExecs },
 	},
 	{
-		Key: "max_terminated", Usage: "terminated sessions kept", min: 1,
+		Key: "max_terminated", Group: groupSessions,
+		Usage: "terminated sessions kept", min: 1,
 		field: func(c *Config) any { return &c.MaxTerminated },
 	},
 	{
-		Key: "max_output_bytes", Usage: "how much of each stream a result contains (head and tail); exec.output returns the rest", min: 1,
+		Key: "max_output_bytes", Group: groupOutput,
+		Usage: "how much of each stream a result contains (head and tail); exec.output returns the rest", min: 1,
 		field: func(c *Config) any { return &c.MaxOutputBytes },
 	},
 	{
-		Key: "labels", Usage: "on, or off to show no words of commands in lists; labels that callers give are always shown", choices: []string{LabelsOn, LabelsOff},
+		Key: "labels", Group: groupSessions, Takes: "MODE",
+		Usage: "on, or off to show no words of commands in lists; labels that callers give are always shown", choices: []string{LabelsOn, LabelsOff},
 		field: func(c *Config) any { return &c.Labels },
 	},
 	{
-		Key: "log_level", Usage: "debug, info, warn or error", choices: []string{"debug", "info", "warn", "error"},
+		Key: "log_level", Group: groupLog, Takes: "LEVEL",
+		Usage: "debug, info, warn or error", choices: []string{"debug", "info", "warn", "error"},
 		field: func(c *Config) any { return &c.LogLevel },
 	},
 	{
-		Key: "log_format", Usage: "text, json, or auto (text on a terminal, otherwise json)", choices: []string{FormatAuto, FormatJSON, FormatText},
+		Key: "log_format", Group: groupLog, Takes: "FORMAT",
+		Usage: "text, json, or auto (text on a terminal, otherwise json)", choices: []string{FormatAuto, FormatJSON, FormatText},
 		field: func(c *Config) any { return &c.LogFormat },
 	},
 	{
-		Key: "cgroup", Usage: "auto, or off to track processes without cgroups", choices: []string{CgroupAuto, CgroupOff},
+		Key: "cgroup", Group: groupDaemon, Takes: "MODE",
+		Usage: "auto, or off to track processes without cgroups", choices: []string{CgroupAuto, CgroupOff},
 		field: func(c *Config) any { return &c.Cgroup },
 	},
 	{
-		Key: "unreadable_sessions", Usage: "keep or end the processes of a session that cannot be taken over after a restart", choices: []string{UnreadableKeep, UnreadableEnd},
+		Key: "unreadable_sessions", Group: groupDaemon, Takes: "ACTION",
+		Usage: "keep or end the processes of a session that cannot be taken over after a restart", choices: []string{UnreadableKeep, UnreadableEnd},
 		field: func(c *Config) any { return &c.Unreadable },
 	},
 	{
-		Key: "spill_dir", Usage: "directory for output that does not fit in memory; its files have no names",
+		Key: "spill_dir", Group: groupOutput, Takes: "DIR",
+		Usage: "directory for output that does not fit in memory; its files have no names",
 		field: func(c *Config) any { return &c.SpillDir },
 	},
 	{
-		Key: "exec_memory_bytes", Usage: "maximum output of one command held in memory", min: 1,
+		Key: "exec_memory_bytes", Group: groupOutput,
+		Usage: "maximum output of one command held in memory", min: 1,
 		field: func(c *Config) any { return &c.ExecMemory },
 	},
 	{
-		Key: "input_buffer_bytes", Usage: "input of one command buffered until it reads; also the maximum size of one exec.input", min: 1,
+		Key: "input_buffer_bytes", Group: groupOutput,
+		Usage: "input of one command buffered until it reads; also the maximum size of one exec.input", min: 1,
 		field: func(c *Config) any { return &c.InputBuffer },
 	},
 	{
-		Key: "total_memory_bytes", Usage: "maximum output of all commands held in memory", min: 1,
+		Key: "total_memory_bytes", Group: groupOutput,
+		Usage: "maximum output of all commands held in memory", min: 1,
 		field: func(c *Config) any { return &c.TotalMemory },
 	},
 	{
-		Key: "exec_quota_bytes", Usage: "maximum output kept of one command: half from its start, half from its end", min: 2,
+		Key: "exec_quota_bytes", Group: groupOutput,
+		Usage: "maximum output kept of one command: half from its start, half from its end", min: 2,
 		field: func(c *Config) any { return &c.ExecQuota },
 	},
 	{
-		Key: "total_quota_bytes", Usage: "maximum output of all commands kept on disk", min: 1,
+		Key: "total_quota_bytes", Group: groupOutput,
+		Usage: "maximum output of all commands kept on disk", min: 1,
 		field: func(c *Config) any { return &c.TotalQuota },
 	},
 	{
-		Key: "http", Usage: "also serve HTTP on this address, such as 127.0.0.1:7040; needs a token (trl token create)", optional: true,
+		Key: "http", Group: groupHTTP, Takes: "ADDRESS",
+		Usage: "also serve HTTP on this address, such as 127.0.0.1:7040; needs a token (trl token create)", optional: true,
 		field: func(c *Config) any { return &c.HTTP },
 	},
 	{
-		Key: "http_tls_cert", Usage: "file with the HTTP server's certificate and its chain", optional: true,
+		Key: "http_tls_cert", Group: groupHTTP, Takes: "FILE",
+		Usage: "file with the HTTP server's certificate and its chain", optional: true,
 		field: func(c *Config) any { return &c.HTTPCert },
 	},
 	{
-		Key: "http_tls_key", Usage: "file with the key of that certificate; both files are reloaded when they change", optional: true,
+		Key: "http_tls_key", Group: groupHTTP, Takes: "FILE",
+		Usage: "file with the key of that certificate; both files are reloaded when they change", optional: true,
 		field: func(c *Config) any { return &c.HTTPKey },
 	},
 	{
-		Key: "http_client_ca", Usage: "file with CA certificates; HTTP clients need a certificate signed by one of them", optional: true,
+		Key: "http_client_ca", Group: groupHTTP, Takes: "FILE",
+		Usage: "file with CA certificates; HTTP clients need a certificate signed by one of them", optional: true,
 		field: func(c *Config) any { return &c.HTTPClientCA },
 	},
 	{
-		Key: "http_allowed_hosts", Usage: "allowed Host names in HTTP requests, in addition to the address and this machine's names",
+		Key: "http_allowed_hosts", Group: groupHTTP, Takes: "HOSTS",
+		Usage: "allowed Host names in HTTP requests, in addition to the address and this machine's names",
 		field: func(c *Config) any { return &c.HTTPAllowedHosts },
 	},
 	{
-		Key: "http_allowed_origins", Usage: "origins of web pages that may call, such as https://ui.example.com",
+		Key: "http_allowed_origins", Group: groupHTTP, Takes: "ORIGINS",
+		Usage: "origins of web pages that may call, such as https://ui.example.com",
 		field: func(c *Config) any { return &c.HTTPAllowedOrigins },
 	},
 	{
-		Key: "http_rate", Usage: "maximum HTTP requests per second for one token", min: 1,
+		Key: "http_rate", Group: groupHTTP,
+		Usage: "maximum HTTP requests per second for one token", min: 1,
 		field: func(c *Config) any { return &c.HTTPRate },
 	},
 	{
-		Key: "http_max_concurrent", Usage: "maximum open HTTP requests and streams for one token", min: 1,
+		Key: "http_max_concurrent", Group: groupHTTP,
+		Usage: "maximum open HTTP requests and streams for one token", min: 1,
 		field: func(c *Config) any { return &c.HTTPMaxConcurrent },
 	},
 	{
-		Key: "insecure_http", Usage: "allow HTTP without TLS to other machines; anyone on the network path can read the tokens",
+		Key: "insecure_http", Group: groupHTTP,
+		Usage: "allow HTTP without TLS to other machines; anyone on the network path can read the tokens",
 		field: func(c *Config) any { return &c.InsecureHTTP },
 	},
 	{
-		Key: "token_file", Usage: "file with the hashes of the tokens; only its owner may read it",
+		Key: "token_file", Group: groupHTTP, Takes: "FILE",
+		Usage: "file with the hashes of the tokens; only its owner may read it",
 		field: func(c *Config) any { return &c.TokenFile },
 	},
 }
@@ -341,58 +302,6 @@ func Defaults(env Environment) Config {
 	}
 }
 
-// set parses text as the setting's value and stores it in c.
-func (s Setting) set(c *Config, text string) error {
-	switch field := s.field(c).(type) {
-	case *int64:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return fmt.Errorf("%q is not a whole number", text)
-		}
-		*field = n
-	case *string:
-		*field = text
-	case *bool:
-		on, err := strconv.ParseBool(text)
-		if err != nil {
-			return fmt.Errorf("%q is neither true nor false", text)
-		}
-		*field = on
-	case *[]string:
-		*field = nil
-		for word := range strings.SplitSeq(text, ",") {
-			if word = strings.TrimSpace(word); word != "" {
-				*field = append(*field, word)
-			}
-		}
-	}
-	return s.check(c)
-}
-
-// Check returns an error if text is not a valid value of the setting.
-func (s Setting) Check(text string) error { return s.set(&Config{}, text) }
-
-// check returns an error if the value in c is not valid.
-func (s Setting) check(c *Config) error {
-	switch value := s.get(c).(type) {
-	case int64:
-		if value < s.min {
-			return fmt.Errorf("%d is too small: the minimum is %d", value, s.min)
-		}
-	case string:
-		if s.choices == nil && value == "" && !s.optional {
-			return fmt.Errorf("must not be empty")
-		}
-		if s.choices != nil && !slices.Contains(s.choices, value) {
-			return fmt.Errorf("%q is not one of %s", value, strings.Join(s.choices, ", "))
-		}
-		if s.valid != nil && value != "" {
-			return s.valid(value)
-		}
-	}
-	return nil
-}
-
 // Limits of a node's name. Four parts are enough for a region, a machine and two
 // levels below it. A part is shorter than the ten random characters at the end of an
 // id, so the two can't be mistaken for each other.
@@ -406,24 +315,24 @@ func checkNode(name string) error {
 	wrong := ""
 	parts := strings.Split(name, "-")
 	if len(parts) > maxNodeParts {
-		wrong = fmt.Sprintf("it has %d parts", len(parts))
+		wrong = fmt.Sprintf("has %d parts", len(parts))
 	}
 	for _, part := range parts {
 		switch {
 		case wrong != "":
 		case part == "":
-			wrong = "a part is empty"
+			wrong = "has an empty part"
 		case strings.ContainsFunc(part, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }):
-			wrong = fmt.Sprintf("its part %q has characters other than a-z and 0-9", part)
+			wrong = fmt.Sprintf("has other characters in %q", part)
 		case len(part) > maxNodePart:
-			wrong = fmt.Sprintf("its part %q has %d characters", part, len(part))
+			wrong = fmt.Sprintf("has %d characters in %q", len(part), part)
 		}
 	}
 	if wrong == "" {
 		return nil
 	}
-	return fmt.Errorf("%q is not a valid node name: %s; use 1 to %d parts of 1 to %d characters a-z and 0-9, joined by \"-\", such as \"eu1-n7\"",
-		name, wrong, maxNodeParts, maxNodePart)
+	return fmt.Errorf("must be 1 to %d parts of 1 to %d characters a-z and 0-9, joined by \"-\", such as \"eu1-n7\" (got %q, which %s)",
+		maxNodeParts, maxNodePart, name, wrong)
 }
 
 // Public returns the configuration as system.info shows it. No setting is secret; if

@@ -171,7 +171,7 @@ func (p Target) timeLimits(info *api.SystemInfo) Finding {
 		timeout, ttl = setting(info, "default_timeout_ms"), setting(info, "idle_ttl_ms")
 	}
 	if timeout == 0 && ttl == 0 {
-		return note(check, "TRL_IDLE_TTL_MS=86400000 trl serve # or idle_ttl_ms in the configuration: a day",
+		return note(check, "TRL_IDLE_TTL_MS=24h trl serve # or idle_ttl_ms in the configuration",
 			"neither idle_ttl_ms nor default_timeout_ms is set: a forgotten session or command runs until the daemon stops")
 	}
 	of := func(ms int64) string {

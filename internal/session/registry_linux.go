@@ -65,7 +65,7 @@ func (p *Pool) exec(id string) (*Session, *exec.Exec, error) {
 		ref, ok = p.execs.get(id)
 	}
 	if !ok {
-		return nil, nil, api.Errorf(api.CodeExecNotFound, "no exec with this id, or its retention is over").
+		return nil, nil, api.Errorf(api.CodeExecNotFound, "no exec with this id; it may have expired").
 			WithHint("exec.list shows a session's execs")
 	}
 	return ref.session, ref.exec, nil

@@ -43,7 +43,7 @@ type step struct {
 var steps = []step{
 	{
 		title: "A session keeps what a shell keeps",
-		text:  "It is a shell that stays. Each `trl run` is a separate client, and finds the\ndirectory and the variables that the last one left.",
+		text:  "A session is a shell that stays alive. Every `trl run` sees the directory and the\nvariables that the previous one left.",
 		commands: []string{
 			`id=$(trl session create)`,
 			`trl run -s $id -- 'cd /usr; greeting=bonjour'`,

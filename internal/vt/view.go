@@ -148,10 +148,20 @@ func (v *View) Paint(s *Screen, p Painting) []byte {
 	return v.out
 }
 
-// follow moves the shown part no further than the cursor requires.
+// follow moves the shown part no further than the cursor requires. Rows are read
+// from their left end, so that end is shown whenever the cursor allows it. A
+// hidden cursor requires nothing, nor does one that jumps to the last column,
+// where a program leaves it that has filled a row.
 func (v *View) follow(s *Screen) {
 	v.top = min(max(v.top, s.y-v.rows+1), s.y, max(0, s.rows-v.rows))
-	v.left = min(max(v.left, s.x-v.cols+1), s.x, max(0, s.cols-v.cols))
+	cursor := s.Cursor()
+	switch {
+	case cursor.Hidden:
+		v.left = 0
+	case cursor.Column < s.cols-1 || v.left > 0: // it came there by typing
+		v.left = max(0, cursor.Column-v.cols+1)
+	}
+	v.left = min(v.left, max(0, s.cols-v.cols))
 }
 
 // compose fills want with what the terminal should show.

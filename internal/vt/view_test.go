@@ -44,7 +44,12 @@ func (v *viewed) paint(s *Screen, p Painting) string {
 	}
 	got, want := v.real.Cursor(), s.Cursor()
 	want.Row, want.Column, want.PendingWrap = want.Row-top, want.Column-left, false
-	if want.Row < 0 || want.Row >= rows || want.Column < 0 || want.Column >= cols {
+	inside := want.Row >= 0 && want.Row < rows && want.Column >= 0 && want.Column < cols
+	switch {
+	case inside:
+	case want.Hidden || left == 0 && s.x == s.cols-1:
+		want.Hidden = true // the left end of the rows is shown in its place
+	default:
 		fmt.Fprintf(&wrong, "the cursor is outside of the shown part\n")
 	}
 	if got.Hidden && want.Hidden {
@@ -110,6 +115,31 @@ func TestViewShowsTheScreen(t *testing.T) {
 		if m := v.real.Modes(); m != (Modes{}) || v.real.Cursor().Hidden || v.real.style != (CursorStyle{}) ||
 			!v.real.modes.on(autoWrap) || v.real.modes.on(altScroll) || v.real.pen != (pen{}) || v.real.title != "" {
 			t.Fatalf("case %d: after the end: %+v\n%s", i, v.real.modes, strings.Join(trace, "\n"))
+		}
+	}
+}
+
+// A terminal that is narrower than the screen shows the left end of the rows,
+// unless someone types further right.
+func TestViewShowsTheLeftEnd(t *testing.T) {
+	row := []byte("\x1b[HPID USER COMMAND")
+	for name, c := range map[string]struct{ out, want string }{
+		"at the left":         {"\x1b[2;1H", "PID USER C"},
+		"a row that is full":  {"", "PID USER C"},
+		"a hidden cursor":     {"\x1b[?25l\x1b[2;14H", "PID USER C"},
+		"typing at the right": {"\x1b[2;13Hab", "SER COMMAN"},
+		"and back":            {"\x1b[2;13Hab\x1b[2;1H", "PID USER C"},
+	} {
+		s := New(Config{Rows: 2, Cols: 16})
+		v := newViewed(2, 10)
+		s.Write(row)
+		v.paint(s, Painting{})
+		for _, b := range []byte(c.out) {
+			s.Write([]byte{b})
+			v.paint(s, Painting{})
+		}
+		if got, _, _ := strings.Cut(v.real.Text(0), "\n"); strings.TrimSpace(got) != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +84,29 @@ func TestMakeRoom(t *testing.T) {
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// Each step is reported when it begins, and an error is the step's own: a binary
+// that is gone is no reason to name the platforms.
+func TestSteps(t *testing.T) {
+	var progress strings.Builder
+	r := &release{stage: t.TempDir(), progress: &progress}
+	var names []string
+	for _, s := range r.steps() {
+		names = append(names, s.name)
+	}
+	for _, p := range platforms {
+		if !slices.Contains(names, "build "+p.String()) {
+			t.Errorf("no step for %s in %q", p, names)
+		}
+	}
+	err := r.carryOut([]step{{"first", func() error { return nil }}, {"manual", r.document}, {"never", func() error { t.Error("went on"); return nil }}})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "manual: ") || !strings.Contains(err.Error(), r.stage) {
+		t.Errorf("got %v", err)
+	}
+	if want := "dist: 1/3 first\ndist: 2/3 manual\n"; progress.String() != want {
+		t.Errorf("got %q, want %q", progress.String(), want)
 	}
 }
 

@@ -53,6 +53,8 @@ type release struct {
 	out     string    // output directory
 	stage   string    // temporary directory; removed at the end
 	linked  map[platform]*debug.BuildInfo
+
+	progress io.Writer // a line for each step
 }
 
 func main() {
@@ -65,7 +67,7 @@ func main() {
 }
 
 func run(out string) (err error) {
-	r := &release{out: out, linked: map[platform]*debug.BuildInfo{}}
+	r := &release{out: out, linked: map[platform]*debug.BuildInfo{}, progress: os.Stderr}
 	if r.version, r.made, err = identify(); err != nil {
 		return err
 	}
@@ -76,14 +78,45 @@ func run(out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.stage)) }()
-	for _, step := range []func() error{
-		r.build, r.document, r.notices, r.archives, r.packages, r.sbom, r.formula, r.script, r.checksums,
-	} {
-		if err := step(); err != nil {
-			return err
-		}
+	if err := r.carryOut(r.steps()); err != nil {
+		return err
 	}
 	fmt.Printf("trl %s, %s, in %s\n", r.version, r.made.Format(time.DateOnly), out)
+	return nil
+}
+
+// step is a part of the work that is reported when it begins.
+type step struct {
+	name string
+	run  func() error
+}
+
+// steps returns the work in its order. Each platform takes a minute or more on a
+// busy machine, so each is a step.
+func (r *release) steps() []step {
+	var steps []step
+	for _, p := range platforms {
+		steps = append(steps, step{"build " + p.String(), func() error { return r.build(p) }})
+	}
+	steps = append(steps,
+		step{"manual and completions", r.document}, step{"licences", r.notices}, step{"archives", r.archives})
+	for _, p := range platforms {
+		if p.os == "linux" {
+			steps = append(steps, step{"packages " + p.String(), func() error { return r.packages(p) }})
+		}
+	}
+	return append(steps,
+		step{"list of modules", r.sbom}, step{"formula", r.formula}, step{"install script", r.script}, step{"checksums", r.checksums})
+}
+
+// carryOut runs the steps and reports each when it begins.
+func (r *release) carryOut(steps []step) error {
+	for i, s := range steps {
+		fmt.Fprintf(r.progress, "dist: %d/%d %s\n", i+1, len(steps), s.name)
+		if err := s.run(); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
 	return nil
 }
 
@@ -177,27 +210,25 @@ func (r *release) environ() []string {
 // binary returns the path of the binary for a platform.
 func (r *release) binary(p platform) string { return filepath.Join(r.stage, p.String(), "trl") }
 
-// build builds the binaries, and reads which modules are linked into them.
-func (r *release) build() error {
-	for _, p := range platforms {
-		err := r.command([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "go", "build", "-trimpath", "-buildvcs=false",
-			"-ldflags", "-s -w -X "+variable+"=v"+r.version, "-o", r.binary(p), "./cmd/trl")
-		if err != nil {
-			return err
-		}
-		if r.linked[p], err = buildinfo.ReadFile(r.binary(p)); err != nil {
-			return err
-		}
+// build builds the binary for a platform, and reads which modules are linked into
+// it.
+func (r *release) build(p platform) error {
+	err := r.command([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -X "+variable+"=v"+r.version, "-o", r.binary(p), "./cmd/trl")
+	if err != nil {
+		return err
 	}
-	return nil
+	r.linked[p], err = buildinfo.ReadFile(r.binary(p))
+	return err
 }
 
 // document lets the program write its manual and completions to share.
 func (r *release) document() error {
-	program := r.binary(platform{runtime.GOOS, runtime.GOARCH})
-	if _, err := os.Stat(program); err != nil {
+	here := platform{runtime.GOOS, runtime.GOARCH}
+	if !slices.Contains(platforms, here) {
 		return fmt.Errorf("build a release on one of %v: the program must run to write its manual", platforms)
 	}
+	program := r.binary(here)
 	if err := r.command(nil, program, "docs", "man", r.share("man/man1")); err != nil {
 		return err
 	}
@@ -227,8 +258,9 @@ func write(name string, text []byte) error {
 	return os.WriteFile(name, text, 0o644)
 }
 
-// packages builds the packages for dpkg and rpm from packaging/nfpm.yaml.
-func (r *release) packages() error {
+// packages builds the packages for dpkg and rpm of a platform from
+// packaging/nfpm.yaml.
+func (r *release) packages(p platform) error {
 	// Debian compresses manual pages.
 	pages, err := filepath.Glob(r.share("man/man1/*.1"))
 	if err != nil {
@@ -243,20 +275,15 @@ func (r *release) packages() error {
 			return err
 		}
 	}
-	for _, p := range platforms {
-		if p.os != "linux" {
-			continue
+	for _, format := range []string{"deb", "rpm"} {
+		file := filepath.Join(r.out, r.name(p)+"."+format)
+		err := r.command([]string{"TRL_STAGE=" + r.stage, "TRL_ARCH=" + p.arch, "TRL_VERSION=" + r.version},
+			"go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", format, "--target", file)
+		if err != nil {
+			return err
 		}
-		for _, format := range []string{"deb", "rpm"} {
-			file := filepath.Join(r.out, r.name(p)+"."+format)
-			err := r.command([]string{"TRL_STAGE=" + r.stage, "TRL_ARCH=" + p.arch, "TRL_VERSION=" + r.version},
-				"go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", format, "--target", file)
-			if err != nil {
-				return err
-			}
-			if err := os.Chmod(file, 0o644); err != nil {
-				return err
-			}
+		if err := os.Chmod(file, 0o644); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// checkInterval is the minimum time between two checks of the token file, and so the
-// delay until a new token works and a revoked one stops working. Checking more often
-// would cost a system call for every request.
+// checkInterval is the minimum time between two checks of the token file while the
+// tokens that come are known, and so the delay until a revoked one stops working.
+// Checking more often would cost a system call for every request. For an unknown
+// token the file is checked at once: it may be new.
 const checkInterval = time.Second
 
 // Keyring caches the tokens of a file and reloads them when the file changes. It is
@@ -73,9 +74,13 @@ func (k *Keyring) load() error {
 // refresh reads the file again if it has changed. If it cannot be read, refresh logs
 // the error and the loaded tokens stay valid. The caller must hold k.mu.
 func (k *Keyring) refresh(now time.Time) {
-	if now.Sub(k.checkedAt) < checkInterval {
-		return
+	if now.Sub(k.checkedAt) >= checkInterval {
+		k.reload(now)
 	}
+}
+
+// reload is refresh whenever the last check was.
+func (k *Keyring) reload(now time.Time) {
 	k.checkedAt = now
 	info, err := os.Stat(k.file.Path)
 	if err == nil && k.lastInfo != nil && unchanged(info, k.lastInfo) || err != nil && k.lastInfo == nil && os.IsNotExist(err) {
@@ -107,14 +112,25 @@ func (k *Keyring) Find(secret string) (Token, bool) {
 	defer k.mu.Unlock()
 	now := k.now()
 	k.refresh(now)
-	found := -1
-	for i := range k.keys {
-		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], k.keys[i].hash[:]), i, found)
+	found := k.index(hash)
+	if found < 0 {
+		k.reload(now) // it may have been created just now
+		found = k.index(hash)
 	}
 	if found < 0 || k.keys[found].token.Expired(now) {
 		return Token{}, false
 	}
 	return k.keys[found].token, true
+}
+
+// index returns the index of the key with the given hash, or -1. The caller must hold
+// k.mu.
+func (k *Keyring) index(hash [sha256.Size]byte) int {
+	found := -1
+	for i := range k.keys {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], k.keys[i].hash[:]), i, found)
+	}
+	return found
 }
 
 // Valid reports whether the token with the given id is still valid, for connections

@@ -131,7 +131,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	a.setHelp(root)
 	addGroup(root, "Sessions and commands", a.runCommand(), a.waitCommand(), a.inputCommand(), a.keysCommand(),
-		a.psCommand(), a.sessionCommand(), a.execCommand())
+		a.psCommand(), a.sessionCommand(), a.execCommand(), a.logsCommand(), a.eventsCommand())
 	addGroup(root, "People and agents", a.attachCommand(), a.shellCommand(), a.screenCommand(), a.mcpCommand())
 	addGroup(root, "Daemon", a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.statusCommand(),
 		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand())
@@ -216,14 +216,16 @@ func (a *app) daemonAddress() string {
 // connect opens a connection to the daemon and waits until it answers.
 func (a *app) connect(ctx context.Context) (*client.Client, error) {
 	if address := a.daemonAddress(); address != "" {
-		c, err := client.DialWith(ctx, address, client.Options{Patience: dialPatience, Token: os.Getenv(daemon.TokenVariable)})
+		token := os.Getenv(daemon.TokenVariable)
+		c, err := client.DialWith(ctx, address, client.Options{Patience: dialPatience, Token: token})
 		if refused, ok := errors.AsType[*api.Error](err); ok {
-			return nil, refused
+			return nil, tokenError(refused, token)
 		}
 		if err != nil {
 			return nil, localError{unreachableError(err)}
 		}
-		return checkedClient(ctx, c, address)
+		c, err = checkedClient(ctx, c, address)
+		return c, tokenError(err, token)
 	}
 	path, err := a.socketPath()
 	if err != nil {

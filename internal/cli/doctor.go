@@ -78,16 +78,13 @@ func (a *app) examine(ctx context.Context, file string) []doctor.Finding {
 			}
 			return list.Sessions, nil
 		},
-		HolderPID: func() int {
+		Holder: func() (pid int, waiting bool) {
 			holder, err := daemon.FindHolder(cfg.Socket)
 			if err != nil {
-				return 0
+				return 0, false
 			}
 			defer holder.Close()
-			if !holder.Waiting() {
-				return 0
-			}
-			return holder.PID()
+			return holder.PID(), holder.Waiting()
 		},
 	})...)
 }

@@ -152,8 +152,40 @@ func (a *app) noDaemonError(path string, err error) error {
 	}
 	none := api.Errorf(api.CodeRuntimeUnavailable, "no daemon is serving on %s — start one with `%s`", path, serve).
 		WithHint("`%s --detach` starts it in the background", serve)
+	if keeper := waitingHolder(path); keeper != 0 {
+		none = api.Errorf(api.CodeRuntimeUnavailable, "no daemon is serving on %s, but process %d keeps its sessions", path, keeper).
+			WithHint("`%s --detach` takes them over", serve)
+	}
 	none.Cause = err
 	return localError{none}
+}
+
+// waitingHolder returns the process that keeps the sessions of a daemon that was
+// stopped with --keep; 0 if there is none.
+func waitingHolder(path string) (pid int) {
+	holder, err := daemon.FindHolder(path)
+	if err != nil {
+		return 0
+	}
+	defer holder.Close()
+	if !holder.Waiting() {
+		return 0
+	}
+	return holder.PID()
+}
+
+// tokenError returns err or, if the daemon has refused the token, what that means
+// for a user of the command line: the daemon's hint is for programs.
+func tokenError(err error, token string) error {
+	if !api.IsCode(err, api.CodeUnauthorized) {
+		return err
+	}
+	if token == "" {
+		return api.Errorf(api.CodeUnauthorized, "the daemon needs a token, and %s is not set", daemon.TokenVariable).
+			WithHint("export %s=$(trl token create --scope run), with the token created on the daemon's machine", daemon.TokenVariable)
+	}
+	return api.Errorf(api.CodeUnauthorized, "the daemon does not know the token in %s, or it has expired", daemon.TokenVariable).
+		WithHint("`trl token list` on the daemon's machine shows its tokens; `trl token create` makes another")
 }
 
 // unreachableError reports that nothing could be reached at the given address.

@@ -169,6 +169,7 @@ func (p *manualPage) commonSections() {
 	p.entries([][2]string{
 		{"~/.config/trl/config.toml", "settings of the daemon, and its address for clients"},
 		{"/etc/trl/config.toml", "the same, for root"},
+		{"~/.local/state/trl", "logs of daemons in the background; see trl-logs(1)"},
 	})
 	p.WriteString(".SH EXIT STATUS\n")
 	p.entries([][2]string{

@@ -127,7 +127,10 @@ func serveError(err error) error {
 		return refusalError(refusal)
 	}
 	hint := ""
+	missing, isPath := errors.AsType[*fs.PathError](err)
 	switch {
+	case isPath && missing.Op == "mkdir" && errors.Is(err, fs.ErrNotExist):
+		hint = "check the path of the socket, or create its directory: `mkdir -p " + quote(missing.Path) + "`"
 	case errors.Is(err, daemon.ErrServing):
 		hint = "use it as it is (`trl info`), start another with `trl serve --socket PATH`, or end it with `trl stop`"
 	case errors.As(err, new(*daemon.OtherSettingsError)):

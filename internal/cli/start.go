@@ -25,9 +25,6 @@ const (
 	// competitorTimeout is how long to wait for a competing daemon to answer
 	// after ours has failed, perhaps because of it.
 	competitorTimeout = time.Second
-	// maxLogBytes is the size from which the log of a background daemon is
-	// rotated when the next one is started.
-	maxLogBytes = 10 << 20
 )
 
 // detach runs `trl serve --detach` with the rest of the command line.
@@ -48,9 +45,23 @@ func (a *app) detach(ctx context.Context, path string) error {
 	}
 	after, _, err := a.daemonStatus(ctx, path)
 	if err == nil {
-		fmt.Fprintf(a.stdout, "trl: serving on %s (pid %d); `trl stop` ends it\n", path, after.PID)
+		fmt.Fprintf(a.stdout, "trl: serving on %s%s (pid %d); `trl stop` ends it\n", path, httpAddress(after.Config), after.PID)
 	}
 	return err
+}
+
+// httpAddress returns the address in a daemon's settings by which it serves HTTP,
+// to go after the socket's path; "" if there is none.
+func httpAddress(config map[string]any) string {
+	text := func(key string) string { s, _ := config[key].(string); return s }
+	switch {
+	case text("http") == "":
+		return ""
+	case text("http_tls_cert") != "":
+		return " and https://" + visible(text("http"))
+	default:
+		return " and http://" + visible(text("http"))
+	}
 }
 
 // ensureDaemon starts a daemon with this user's settings.
@@ -83,7 +94,7 @@ func (a *app) startDaemon(ctx context.Context, path, dir string, args []string) 
 	if err != nil {
 		return err
 	}
-	logFile, err := a.openLog()
+	logFile, err := a.openLog(path)
 	if err != nil {
 		return err
 	}
@@ -161,17 +172,10 @@ func (a *app) launch(args []string) int {
 	return <-over
 }
 
-// openLog opens the log of a background daemon, or /dev/null if it can't be
-// opened.
-func (a *app) openLog() (*os.File, error) {
-	dir := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(a.environment.Home, ".local", "state")
-	}
-	path := filepath.Join(dir, "trl", "daemon.log")
-	if info, err := os.Stat(path); err == nil && info.Size() > maxLogBytes {
-		_ = os.Rename(path, path+".old") // if it fails, the log keeps growing
-	}
+// openLog opens the log of a background daemon on socket, or /dev/null if it can't
+// be opened. The daemon bounds its size.
+func (a *app) openLog(socket string) (*os.File, error) {
+	path := a.environment.LogFile(socket)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		var file *os.File
@@ -187,7 +191,10 @@ func (a *app) openLog() (*os.File, error) {
 // and its hint; without one, how the process ended.
 func startFailure(path string, begun int64, failure error) (why, hint string) {
 	text, err := os.ReadFile(path)
-	if err == nil && begun <= int64(len(text)) {
+	if begun > int64(len(text)) {
+		begun = 0 // the daemon has begun the log anew
+	}
+	if err == nil {
 		lines := strings.Split(strings.TrimSpace(string(text[begun:])), "\n")
 		if last := len(lines) - 1; last > 0 && strings.HasPrefix(lines[last], hintPrefix) {
 			hint, lines = visible(strings.TrimPrefix(lines[last], hintPrefix)), lines[:last]

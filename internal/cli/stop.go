@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
 )
 
@@ -23,7 +24,8 @@ func (a *app) stopCommand() *cobra.Command {
 			"gone.\n\n" +
 			"With --keep only the daemon stops. A small process keeps the sessions, and their\n" +
 			"commands keep running. You can't reach them until `trl serve` on the same socket\n" +
-			"takes them over. `trl stop` ends them.",
+			"takes them over. `trl stop` ends them.\n\n" +
+			"If no daemon is running, it says so and exits with 0.",
 		Example: "  trl stop\n  trl stop --keep && trl serve --detach    # keep the sessions",
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the sessions for the next daemon")
@@ -38,7 +40,11 @@ func (a *app) stopCommand() *cobra.Command {
 			return holderNotFoundError(err)
 		}
 		if err != nil {
-			if _, _, err := a.daemonStatus(ctx, path); err != nil {
+			_, _, err := a.daemonStatus(ctx, path)
+			if errors.Is(err, client.ErrNoDaemon) {
+				return a.printNotRunning(path)
+			}
+			if err != nil {
 				return err
 			}
 			return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot find the holder of the daemon on %s", path).
@@ -113,6 +119,17 @@ func (a *app) stopDaemon(ctx context.Context, holder *daemon.Holder, path string
 func stopTimeoutError(wait time.Duration, what string) error {
 	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s after %s", what, wait).
 		WithHint("check the daemon's log, or wait longer with --timeout")}
+}
+
+// printNotRunning reports that there is nothing to stop. That is success: what the
+// caller wants is so, as for `docker stop` and `systemctl stop`.
+func (a *app) printNotRunning(path string) error {
+	what := "no daemon is running on " + path
+	if a.json {
+		return a.printValue(map[string]any{"message": what, "kept_by": 0})
+	}
+	fmt.Fprintln(a.stdout, "trl: "+what+": nothing to stop")
+	return nil
 }
 
 // printStopped reports what became of the sessions; keeper is the process that

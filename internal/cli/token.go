@@ -23,8 +23,9 @@ func (a *app) tokenCommand() *cobra.Command {
 		Use:   "token",
 		Short: "Create and revoke tokens for HTTP",
 		Long: "Create, list and revoke the tokens that clients need over HTTP. They are stored as\n" +
-			"hashes in a file that only you can read; a running daemon notices changes within a\n" +
-			"second. The Unix socket needs no token.",
+			"hashes in a file that only you can read. A new token works at once, also if the\n" +
+			"daemon is running; a revoked one stops working within a second. The Unix socket\n" +
+			"needs no token.",
 	}
 	cmd.PersistentFlags().StringVar(&at.path, "token-file", "", "use the token file `FILE` (also TRL_TOKEN_FILE)")
 	cmd.PersistentFlags().StringVar(&at.config, "config", "", "configuration `FILE`; it must exist (also TRL_CONFIG)")

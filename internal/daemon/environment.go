@@ -79,6 +79,18 @@ func (e Environment) defaultFile() string {
 	return filepath.Join(e.Home, ".config", "trl", name)
 }
 
+// stateDir returns the directory for the logs of background daemons. Root has a home
+// too, and starts such daemons for itself; services log to the journal.
+func (e Environment) stateDir() string {
+	if dir, ok := e.directory("XDG_STATE_HOME"); ok {
+		return filepath.Join(dir, "trl")
+	}
+	if e.Home == "" {
+		return "/var/lib/trl"
+	}
+	return filepath.Join(e.Home, ".local", "state", "trl")
+}
+
 // defaultTokenFile returns a path in the user's state directory.
 func (e Environment) defaultTokenFile() string {
 	const name = "tokens.json"

@@ -28,6 +28,8 @@ func (*Holder) Renew() error                { return errLinuxOnly }
 func (*Holder) Detach() error               { return errLinuxOnly }
 func (*Holder) Stop() error                 { return errLinuxOnly }
 func (*Holder) Close()                      {}
+func (*Holder) LogTarget() (string, error)  { return "", errLinuxOnly }
+func (*Holder) Unit() (string, bool)        { return "", false }
 
 // Check returns an error: the daemon runs on Linux only.
 func Check(Config, Options) error { return errLinuxOnly }

@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/front"
+	"github.com/terminal-runtime/trl/internal/transport"
 )
 
 // httpConfig returns the settings of HTTP.
@@ -16,6 +19,17 @@ func (c *Config) httpConfig() front.HTTPConfig {
 		Rate: c.HTTPRate, MaxConcurrent: c.HTTPMaxConcurrent,
 		Insecure: c.InsecureHTTP, TokenFile: c.TokenFile,
 	}
+}
+
+// listenUnix listens on the configured socket. It creates the directories of the
+// default one; a path that the user typed may have a typing error.
+func listenUnix(cfg Config, opts Options) (*transport.UnixListener, error) {
+	if cfg.Socket == opts.Environment.defaultSocket() {
+		if err := os.MkdirAll(filepath.Dir(filepath.Dir(cfg.Socket)), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return transport.ListenUnix(cfg.Socket)
 }
 
 // servesHTTP reports whether HTTP is configured. On stdio it warns that the setting

@@ -26,7 +26,7 @@ const (
 // daemon.
 func (d *daemon) listen() (err error) {
 	if d.ledger == nil {
-		d.listener, err = transport.ListenUnix(d.cfg.Socket)
+		d.listener, err = listenUnix(d.cfg, d.opts)
 		return err
 	}
 	value, found := d.ledger.Get(listenKey)
@@ -39,7 +39,7 @@ func (d *daemon) listen() (err error) {
 	case d.passed.api >= 0:
 		err = d.inherit(d.passed.api)
 	default:
-		d.listener, err = transport.ListenUnix(d.cfg.Socket)
+		d.listener, err = listenUnix(d.cfg, d.opts)
 	}
 	if err != nil {
 		return err

@@ -45,7 +45,8 @@ type placeless struct {
 // stdio, its one connection ends. It returns nil after a clean shutdown.
 func servePlaceless(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
-	p := &placeless{identity: newIdentity(opts.Version), cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal)}
+	log := newLogger(newBoundedLog(opts.Stderr, opts.Environment.LogFile(cfg.Socket)), cfg, terminal)
+	p := &placeless{identity: newIdentity(opts.Version), cfg: cfg, opts: opts, log: log}
 	opts.Environment.warnUnknownVariables(p.log)
 	if !logsText(cfg, terminal) {
 		p.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid())
@@ -73,7 +74,7 @@ func servePlaceless(ctx context.Context, cfg Config, opts Options) error {
 func (p *placeless) open() error {
 	var err error
 	if !p.opts.Stdio {
-		if p.socket, err = transport.ListenUnix(p.cfg.Socket); err != nil {
+		if p.socket, err = listenUnix(p.cfg, p.opts); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ type daemon struct {
 func Serve(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
-		cfg: cfg, opts: opts, log: newLogger(opts.Stderr, cfg, terminal),
+		cfg: cfg, opts: opts, log: newLogger(newBoundedLog(opts.Stderr, opts.Environment.LogFile(cfg.Socket)), cfg, terminal),
 		exitRequests: make(chan holder.ExitMode, 1), passed: sockets{-1, -1},
 		closed: make(chan struct{}),
 	}
@@ -93,9 +93,6 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		}
 	}
 	d.manager = newManager(opts.Environment, d.holderPID(), d.log)
-	if !logsText(cfg, terminal) {
-		d.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid(), "holder", d.holderPID(), "again", d.isRestart())
-	}
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
 		if d.isRestart() {
@@ -178,6 +175,10 @@ func (d *daemon) open() error {
 		if err := d.listen(); err != nil {
 			return err
 		}
+	}
+	// Not before: a daemon that finds another one on its socket only says so.
+	if !logsText(d.cfg, term.IsTerminal(int(d.opts.Stderr.Fd()))) {
+		d.log.Info("starting", "event", "starting", "version", d.opts.Version, "pid", os.Getpid(), "holder", d.holderPID(), "again", d.isRestart())
 	}
 	if err := d.inheritWeb(); err != nil {
 		return err

@@ -42,9 +42,9 @@ type Target struct {
 	Info func(context.Context) (*api.SystemInfo, error)
 	// Sessions lists its sessions.
 	Sessions func(context.Context) ([]api.Session, error)
-	// HolderPID returns the pid of a holder that keeps sessions without a daemon; 0 if
-	// there is none.
-	HolderPID func() int
+	// Holder returns the pid of the holder of the socket's sessions, 0 if there is
+	// none, and whether it waits for a daemon.
+	Holder func() (pid int, waiting bool)
 }
 
 // Examine runs every check, in the order in which a person would ask.

@@ -34,8 +34,8 @@ func healthyTarget(t *testing.T) Target {
 	return Target{
 		Version: "v1", Socket: filepath.Join(dir, "s"), TokenFile: filepath.Join(dir, "tokens.json"), SpillDir: dir,
 		MaxSessions: 1, TotalQuota: 1, Quote: func(s string) string { return s },
-		Info:      func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("unexpected call of Info") },
-		HolderPID: func() int { return 0 },
+		Info:   func(context.Context) (*api.SystemInfo, error) { return nil, errors.New("unexpected call of Info") },
+		Holder: func() (int, bool) { return 0, false },
 	}
 }
 

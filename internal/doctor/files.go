@@ -25,7 +25,7 @@ func (p Target) daemon(ctx context.Context) (f Finding, info *api.SystemInfo) {
 	there, err := os.Lstat(p.Socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if pid := p.HolderPID(); pid != 0 {
+		if pid, waiting := p.Holder(); waiting {
 			return note(check, p.serve(), "process %d keeps the sessions of %s, and waits for a daemon", pid, p.Socket), nil
 		}
 		if locked(p.Socket + ".lock") {

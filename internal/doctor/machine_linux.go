@@ -26,7 +26,8 @@ func (p Target) machine(ctx context.Context, info *api.SystemInfo) []Finding {
 	found := []Finding{h.kernel(), h.features()}
 	// Before the cgroup check, which reaps all children of this process.
 	shells := shells(ctx)
-	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), oomScore(), h.container())
+	holder, _ := p.Holder()
+	found = append(found, cgroups(info), h.descriptors(), h.tasks(), h.memory(), p.spill(), h.proc(), h.yama(), oomScore(holder), h.container())
 	return append(append(found, shells...), clock())
 }
 
@@ -142,11 +143,11 @@ func (h host) features() Finding {
 func cgroups(info *api.SystemInfo) Finding {
 	const check = "cgroups"
 	support := process.Support{}
-	who := "the daemon has"
+	uses, usesNone := "the daemon uses", "the daemon may use none"
 	if info != nil {
 		support = process.Support{Cgroup: info.Process.Cgroup, Reason: info.Process.Reason}
 	} else {
-		who = "one started here has"
+		uses, usesNone = "a daemon started here would use", "a daemon started here could use none"
 		tried, err := process.NewHost(process.Config{NoSweep: true})
 		if err != nil {
 			return problem(check, "trl serve", "%v", err)
@@ -158,9 +159,9 @@ func cgroups(info *api.SystemInfo) Finding {
 	}
 	if support.Cgroup == "" {
 		return note(check, "Delegate=yes # in the [Service] of its unit, or: systemd-run --user -p Delegate=yes trl serve",
-			"%s none it may use (%s): sessions are tracked by tags; a kill takes several rounds instead of one step", who, strings.Join(strings.Fields(support.Reason), " "))
+			"%s (%s): sessions are tracked by tags; a kill takes several rounds instead of one step", usesNone, strings.Join(strings.Fields(support.Reason), " "))
 	}
-	return ok(check, "%s %s", who, filepath.Dir(support.Cgroup))
+	return ok(check, "%s %s", uses, filepath.Dir(support.Cgroup))
 }
 
 // What an ordinary session needs at most: on a terminal, with a running command.
@@ -353,15 +354,19 @@ func (h host) yama() Finding {
 }
 
 // oomScore checks whether the holder may lower its oom_score_adj. It restores the
-// value.
-func oomScore() Finding {
+// value. holder is the pid of the running one, 0 if there is none.
+func oomScore(holder int) Finding {
 	const check, file = "out of memory", "/proc/self/oom_score_adj"
 	before, err := os.ReadFile(file)
 	if err == nil {
 		err = os.WriteFile(file, []byte("-900"), 0)
 	}
 	if err != nil {
-		return note(check, "sudo choom -n -900 -p $(pgrep -o -f 'trl serve') # after its start; or --cap-add SYS_RESOURCE for a container that runs as root",
+		run := "sudo choom -n -900 -p PID # of `trl serve`, after its start;"
+		if holder != 0 {
+			run = fmt.Sprintf("sudo choom -n -900 -p %d #", holder)
+		}
+		return note(check, run+" or --cap-add SYS_RESOURCE for a container that runs as root",
 			"uid %d can't lower oom_score_adj (%v): when memory runs out, the kernel may kill the holder, and with it all sessions", os.Geteuid(), withoutPath(err))
 	}
 	_ = os.WriteFile(file, before, 0)

@@ -175,7 +175,11 @@ func TestTheDaemonIsStarted(t *testing.T) {
 	if err := trltest.Ping(t.Context(), daemon.Socket); err != nil {
 		t.Error("the daemon ended with the agents:", err)
 	}
-	log, err := os.ReadFile(filepath.Join(dir, "home", ".local", "state", "trl", "daemon.log"))
+	logs, err := filepath.Glob(filepath.Join(dir, "home", ".local", "state", "trl", "daemon-*.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("the logs are %q, %v", logs, err)
+	}
+	log, err := os.ReadFile(logs[0])
 	if err != nil || strings.Count(string(log), `"event":"ready"`) != 1 || !strings.Contains(string(log), strconv.Itoa(info.PID)) {
 		t.Errorf("%v, log:\n%s", err, log)
 	}

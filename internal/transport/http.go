@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
@@ -312,8 +313,20 @@ func (h *HTTPServer) refuse(w http.ResponseWriter, r *http.Request, why *refusal
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close") // rather than read an unused body
 	}
-	h.answer(w, why.status, null, nil, why.err)
+	if r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.explain(w, why)
+	} else {
+		h.answer(w, why.status, null, nil, why.err)
+	}
 	h.log.DebugContext(r.Context(), "HTTP request refused", "status", why.status, "from", r.RemoteAddr)
+}
+
+// explain refuses the request of a browser: a person has opened the address.
+func (h *HTTPServer) explain(w http.ResponseWriter, why *refusal) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(why.status)
+	_, _ = fmt.Fprintf(w, "This is a TRL daemon. It serves programs, and has no pages.\n\n"+
+		"%s: %s\n\nFrom a shell: TRL_TOKEN=… trl --address http://HOST:PORT run -- COMMAND\n", why.err.Message, why.err.Hint) // the client may be gone
 }
 
 // answer sends a JSON-RPC answer as the body.

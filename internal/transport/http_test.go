@@ -309,3 +309,18 @@ func FuzzHTTP(f *testing.F) {
 		})
 	})
 }
+
+// A person who opens the address in a browser reads what it is, and no JSON.
+func TestBrowserGetsAnExplanation(t *testing.T) {
+	rig := startHTTP(t, webOptions{})
+	for name, tc := range map[string]struct{ sent, want string }{
+		"a browser":        {"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html,*/*\r\n", "This is a TRL daemon"},
+		"a program":        {"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n", `"code":"UNAUTHORIZED"`},
+		"a browser, below": {"GET /rpc HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n", `"code":"UNAUTHORIZED"`},
+	} {
+		got := rig.raw(tc.sent + "Connection: close\r\n\r\n")
+		if !strings.HasPrefix(got, "HTTP/1.1 401 ") || !strings.Contains(got, tc.want) || !strings.Contains(got, "trl token create") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -68,11 +68,11 @@ func ListenUnix(path string) (*UnixListener, error) {
 	return l, nil
 }
 
-// privateDir creates the directory of a socket if it is missing. It refuses a
-// directory if another user could replace something in it or in a parent
-// directory.
+// privateDir creates the directory of a socket if it is missing, but not those above
+// it: a typing error in a path should not leave directories. It refuses a directory
+// if another user could replace something in it or in a parent directory.
 func privateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return trust.Directory(dir, os.Geteuid())

@@ -1,5 +1,10 @@
 // Package client talks to a TRL daemon over any of its transports.
 //
+// Dial with an empty address connects to this user's daemon. NewSession starts a
+// session, Session.Run runs a command in it, and Session.Start returns a handle
+// to a command that runs on. Every method of the protocol is a method of Client,
+// with the params and results of package api.
+//
 // A Client is safe for concurrent use. After a lost connection it repeats the
 // calls that are safe to repeat: calls that only read, and those that create a
 // session, run a command or send input, which carry a key so that the daemon
@@ -21,6 +26,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/locate"
 )
 
 // ErrNoDaemon is wrapped by the error of Dial if nothing listens at the
@@ -78,6 +84,9 @@ type daemonTransport interface {
 
 // Dial connects to the daemon at addr with the default options:
 //
+//	""                this user's daemon, found as the command line does: by TRL_ADDRESS
+//	                  with TRL_TOKEN, TRL_SOCKET, the configuration file, or on the
+//	                  default socket
 //	unix:/path        a Unix socket; a plain path means the same. Dial refuses a
 //	                  socket that another user could have made: the process that
 //	                  listens and the directories of the path must belong to the
@@ -94,6 +103,16 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 // DialWith is Dial with options.
 func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 	opts.setDefaults()
+	if addr == "" {
+		found, token, err := locate.CurrentUser().Daemon()
+		if err != nil {
+			return nil, err
+		}
+		addr = found
+		if opts.Token == "" {
+			opts.Token = token
+		}
+	}
 	connect := dial
 	if len(opts.Also) > 0 {
 		connect = dialFailover

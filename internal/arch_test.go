@@ -27,8 +27,12 @@ var imports = []importRule{
 		why: "programs must be able to use TRL without linking anything else",
 	},
 	{
-		about: "client", only: []string{"api", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
-		why: "a client needs the API types, the trust checks and a WebSocket library, but not the daemon",
+		about: "client", only: []string{"api", "internal/locate", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
+		why: "a client needs the API types, the trust checks, where the daemon is and a WebSocket library, but not the daemon",
+	},
+	{
+		about: "internal/locate", only: []string{"internal/trust"},
+		why: "where a daemon is depends on the user alone: clients must find it without linking it",
 	},
 	{
 		about: "conformance", only: []string{}, bare: true,
@@ -249,7 +253,11 @@ var importers = []importerRule{
 		why: "used by the transports and the method table; the layers below serve authorized requests only",
 	},
 	{
-		about: "internal/trust", from: []string{"client", "internal/cli", "internal/daemon", "internal/doctor", "internal/transport"},
+		about: "internal/locate", from: []string{"client", "internal/daemon"},
+		why: "the daemon and its clients agree on where it is; the command line asks the daemon's settings",
+	},
+	{
+		about: "internal/trust", from: []string{"client", "internal/cli", "internal/daemon", "internal/doctor", "internal/locate", "internal/transport"},
 		why: "used where a local path is opened; the command line explains its errors",
 	},
 	{

@@ -223,7 +223,8 @@ func TestDefaultPlaces(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := places{c.env.defaultSocket(), c.env.defaultFile(), c.env.defaultTokenFile()}
+			file, _ := c.env.user().ConfigFile()
+			got := places{c.env.user().Socket(), file, c.env.defaultTokenFile()}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}

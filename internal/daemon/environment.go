@@ -7,19 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terminal-runtime/trl/internal/locate"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
 // envPrefix is the prefix of every variable that is a setting.
 const envPrefix = "TRL_"
 
-// configVariable names the configuration file, as --config does.
-const configVariable = envPrefix + "CONFIG"
-
 // Variables that clients read. They are not settings of a daemon.
 const (
-	AddressVariable = envPrefix + "ADDRESS" // address of the daemon
-	TokenVariable   = envPrefix + "TOKEN"   // token for the daemon
+	AddressVariable = locate.AddressVariable
+	TokenVariable   = locate.TokenVariable
 )
 
 // Environment is what defaults depend on: the variables of this process, whether
@@ -47,36 +45,19 @@ func (e Environment) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// directory returns an XDG directory. Their specification says to ignore relative
-// paths.
+// user returns what says where this user's daemon is.
+func (e Environment) user() locate.User {
+	getenv := func(name string) string {
+		value, _ := e.lookup(name)
+		return value
+	}
+	return locate.User{Getenv: getenv, Root: e.Root, Home: e.Home}
+}
+
+// directory returns an XDG directory, if there is one.
 func (e Environment) directory(name string) (string, bool) {
-	dir, ok := e.lookup(name)
-	return dir, ok && filepath.IsAbs(dir)
-}
-
-// defaultSocket returns a path in a directory that only its user can write to. It is
-// never in /tmp, where another user could create it first.
-func (e Environment) defaultSocket() string {
-	const name = "trl.sock"
-	if dir, ok := e.directory("XDG_RUNTIME_DIR"); ok {
-		return filepath.Join(dir, "trl", name)
-	}
-	if e.Root || e.Home == "" {
-		return "/run/trl/" + name
-	}
-	return filepath.Join(e.Home, ".local", "state", "trl", name)
-}
-
-// defaultFile returns the path of the configuration file if none is named.
-func (e Environment) defaultFile() string {
-	const name = "config.toml"
-	if dir, ok := e.directory("XDG_CONFIG_HOME"); ok {
-		return filepath.Join(dir, "trl", name)
-	}
-	if e.Root || e.Home == "" {
-		return "/etc/trl/" + name
-	}
-	return filepath.Join(e.Home, ".config", "trl", name)
+	dir := e.user().Directory(name)
+	return dir, dir != ""
 }
 
 // stateDir returns the directory for the logs of background daemons. Root has a home
@@ -125,7 +106,7 @@ type UnknownVariable struct {
 
 // UnknownVariables returns those variables, in the order of their names.
 func (e Environment) UnknownVariables() (unknown []UnknownVariable) {
-	known := []string{configVariable, AddressVariable, TokenVariable}
+	known := []string{locate.ConfigVariable, AddressVariable, TokenVariable}
 	for _, s := range settings {
 		known = append(known, s.Variable())
 	}

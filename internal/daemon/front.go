@@ -24,7 +24,7 @@ func (c *Config) httpConfig() front.HTTPConfig {
 // listenUnix listens on the configured socket. It creates the directories of the
 // default one; a path that the user typed may have a typing error.
 func listenUnix(cfg Config, opts Options) (*transport.UnixListener, error) {
-	if cfg.Socket == opts.Environment.defaultSocket() {
+	if cfg.Socket == opts.Environment.user().Socket() {
 		if err := os.MkdirAll(filepath.Dir(filepath.Dir(cfg.Socket)), 0o700); err != nil {
 			return nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,12 +75,10 @@ func Load(src Sources) (Config, error) {
 func (c *Config) readFile(src Sources) (problems []error) {
 	name, named := src.File, src.File != ""
 	if !named {
-		name, named = src.Environment.lookup(configVariable)
+		name, named = src.Environment.user().ConfigFile()
 	}
-	if !named {
-		name = src.Environment.defaultFile()
-	}
-	text, err := readTrusted(name)
+	// Its contents decide whom the daemon admits.
+	text, err := trust.ReadFile(name, os.Geteuid())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return nil
@@ -93,20 +90,6 @@ func (c *Config) readFile(src Sources) (problems []error) {
 	}
 	c.File = name
 	return problems
-}
-
-// readTrusted reads a file that belongs to this user or root and that no one else
-// can write to: its contents decide whom the daemon admits.
-func readTrusted(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if err := trust.File(file, os.Geteuid()); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(file)
 }
 
 // problem is a mistake in a line of the configuration file.

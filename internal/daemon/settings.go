@@ -255,7 +255,7 @@ const minRequestBytes = 1 << 10
 // directories.
 func Defaults(env Environment) Config {
 	return Config{
-		Socket: env.defaultSocket(),
+		Socket: env.user().Socket(),
 		// The number that one node is built and tested for.
 		MaxSessions: 10_000,
 		// As in the contract: a whole source file fits, with room to spare, as the

@@ -86,8 +86,11 @@ var built []string
 
 // Main is the TestMain of a package that uses Binary: it runs the tests and
 // removes the binary if one was built.
-func Main(m *testing.M) {
-	code := m.Run()
+func Main(m *testing.M) { Exit(m.Run()) }
+
+// Exit is the end of Main, for a TestMain that does more: it removes the binary
+// and exits.
+func Exit(code int) {
 	for _, dir := range built {
 		if err := os.RemoveAll(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)

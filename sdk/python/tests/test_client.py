@@ -62,24 +62,56 @@ class Params(unittest.TestCase):
         name = self.RENAMED.get(field) or re.sub("_(ms|encoding)$", "", field)
         return name + "_" if keyword.iskeyword(name) else name
 
-    def test_every_param(self) -> None:
-        functions = [
-            (types.ExecRunParams, ["run"]),
-            (types.ExecStreamParams, ["stream"]),
-            (types.ExecInputParams, ["input"]),
-            (types.ExecOutputParams, ["output"]),
-            (types.SessionCreateParams, ["session"]),
-            (types.SessionListParams, ["sessions"]),
-        ]
-        for params, names in functions:
-            for client in (trl.Client, aio.Client):
-                for name in names:
-                    takes = inspect.signature(getattr(client, name)).parameters
-                    for field in get_type_hints(params):
-                        with self.subTest(function=name, client=client.__module__, field=field):
-                            self.assertIn(self.argument(field), takes)
+    #: Method: the function of the client for it. Streams close themselves.
+    FUNCTIONS = {
+        "system.ping": "ping",
+        "system.info": "info",
+        "system.stats": "stats",
+        "system.upgrade": "upgrade",
+        "session.create": "session",
+        "session.list": "sessions",
+        "session.info": "session_info",
+        "session.destroy": "destroy_session",
+        "session.watch": "watch",
+        "session.resize": "resize",
+        "session.screen": "screen",
+        "session.hold": "hold",
+        "session.release": "release",
+        "exec.run": "run",
+        "exec.stream": "stream",
+        "exec.attach": "attach",
+        "exec.output": "output",
+        "exec.input": "input",
+        "exec.signal": "signal",
+        "exec.cancel": "cancel",
+        "exec.info": "exec_info",
+        "exec.list": "execs",
+    }
 
-    OPTIONS = {"session": types.SessionOptions, "run": types.RunOptions, "stream": types.StreamOptions}
+    def test_every_param(self) -> None:
+        """Every method of the contract has a function, which takes every param of it."""
+        self.assertEqual(set(METHODS), {*self.FUNCTIONS, "stream.close"})
+        for method, name in self.FUNCTIONS.items():
+            for client in (trl.Client, aio.Client):
+                takes = inspect.signature(getattr(client, name)).parameters
+                for field in get_type_hints(getattr(types, METHODS[method][0])):
+                    with self.subTest(function=name, client=client.__module__, field=field):
+                        self.assertIn(self.argument(field), takes)
+
+    def test_handles_take_the_same(self) -> None:
+        """What a handle does for its command takes what the client takes for any."""
+        for of, client in ((trl.Exec, trl.Client), (aio.Exec, aio.Client)):
+            for mine, theirs in (("output", "output"), ("send_input", "input"), ("signal", "signal")):
+                own = set(inspect.signature(getattr(of, mine)).parameters) - {"self"}
+                wanted = set(inspect.signature(getattr(client, theirs)).parameters) - {"self", "exec_id"}
+                self.assertEqual(own, wanted, (of, mine))
+
+    OPTIONS = {
+        "session": types.SessionOptions,
+        "run": types.RunOptions,
+        "stream": types.StreamOptions,
+        "start": types.StreamOptions,
+    }
 
     def test_options_are_generated(self) -> None:
         for of in (trl.Client, trl.Session, aio.Client, aio.Session):
@@ -90,11 +122,13 @@ class Params(unittest.TestCase):
                     function = getattr(of, name)
                     takes = inspect.signature(function).parameters.values()
                     keywords = {p.name: p.annotation for p in takes if p.kind is p.KEYWORD_ONLY}
+                    if name in ("run", "start"):
+                        self.assertEqual(keywords.pop("on_stdout"), keywords.pop("on_stderr"))
                     self.assertEqual(keywords, options.__annotations__)
                     self.assertFalse([p for p in takes if p.kind is p.VAR_KEYWORD])
                     hints = get_type_hints(function)
                     self.assertEqual({k: hints[k] for k in keywords}, get_type_hints(options))
-                    awaited = name == "run" and of in (aio.Client, aio.Session)
+                    awaited = name in ("run", "start") and of in (aio.Client, aio.Session)
                     self.assertEqual(inspect.iscoroutinefunction(function), awaited)
                     text = pydoc.plain(pydoc.render_doc(function))
                     for name in keywords:
@@ -108,6 +142,7 @@ class Params(unittest.TestCase):
                 lambda: client.session(pause=1.5),
                 lambda: session.run("true", pause=1.5),
                 lambda: session.stream("true", pause=1.5),
+                lambda: session.start("true", pause=1.5),
             ):
                 with self.assertRaises(trl.InvalidParams) as refused:  # by the daemon, which does not know it
                     call()
@@ -690,8 +725,8 @@ class Values(unittest.TestCase):
 class Readme(unittest.TestCase):
     def test_examples_run_as_written(self) -> None:
         examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-        self.assertGreaterEqual(len(examples), 4)
-        wanted = ("bonjour from /usr/lib", "stderr two", "hello world", "")
+        wanted = ("bonjour from /usr/lib", "line 3", "stderr two", "hello world", "4711", "notes.txt file 11", "exec.cancel")
+        self.assertEqual(len(examples), len(wanted))
         for example, text in zip(examples, wanted):
             environment = dict(os.environ, TRL_SOCKET=daemon.socket, PYTHONPATH=str(ROOT / "src"))
             argv = [sys.executable, "-W", "error", "-c", example]

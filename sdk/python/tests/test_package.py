@@ -56,11 +56,11 @@ class Package(unittest.TestCase):
         listed = self.run_python(python, "-m", "pip", "show", "-f", "trl-client")
         for line in ("Name: trl-client", "License: Apache-2.0", "trl_client/py.typed", "trl_client/_types.py"):
             self.assertIn(line, listed)
-        readme = (ROOT / "README.md").read_text()
-        [quickstart, *_] = re.findall(r"^```python\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
         with Daemon() as daemon:
             self.environment["TRL_SOCKET"] = daemon.socket
-            self.assertIn("bonjour from /usr/lib\n", self.run_python(python, "-W", "error", "-c", quickstart))
+            for readme in (ROOT / "README.md", ROOT.parent.parent / "README.md"):
+                [start, *_] = re.findall(r"^```python\n(.*?)^```$", readme.read_text(), re.DOTALL | re.MULTILINE)
+                self.assertIn("bonjour from /usr/lib\n", self.run_python(python, "-W", "error", "-c", start))
         self.run_python(python, "-m", "pip", "uninstall", "-y", "trl-client")
         self.run_python(python, "-m", "pip", "install", "-e", self.tree)
         where = self.run_python(python, "-c", "import trl_client; print(trl_client.__file__)")
@@ -74,6 +74,10 @@ class Package(unittest.TestCase):
         (self.directory / wheel).unlink()
         self.backend(self.directory / sdist[: -len(".tar.gz")], "build_wheel")
         self.assertEqual((self.directory / wheel).read_bytes(), wanted)
+        del self.environment["PYTHONPATH"]
+        installed = self.directory / "installed"
+        self.run_python(sys.executable, "-m", "pip", "install", "--target", installed, self.directory / sdist)
+        self.assertTrue((installed / "trl_client" / "_scripts.py").is_file())
 
 
 if __name__ == "__main__":

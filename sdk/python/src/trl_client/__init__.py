@@ -17,6 +17,7 @@ from ._errors import (
     CallTimeout,
     ConnectionLost,
     CwdNotFound,
+    ExecEnded,
     ExecNotFound,
     Forbidden,
     InputFull,
@@ -43,7 +44,9 @@ from ._errors import (
     TRLError,
     Unauthorized,
 )
-from ._sync import Client, Session, Stream, Watch, connect
+from ._files import FileInfo
+from ._sync import Client, Exec, Session, Stream, Watch, connect
+from ._sync_files import Files
 from ._wire import Chunk, CommandFailed, Output, Result, Retry, Written
 
 __version__ = "0.1.0"
@@ -55,7 +58,11 @@ __all__ = [
     "CommandFailed",
     "ConnectionLost",
     "CwdNotFound",
+    "Exec",
+    "ExecEnded",
     "ExecNotFound",
+    "FileInfo",
+    "Files",
     "Forbidden",
     "InputFull",
     "InternalError",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Type, TypeVar
 
 from ._types import ERROR_NUMBERS
+
+if TYPE_CHECKING:
+    from ._wire import Result
 
 _E = TypeVar("_E", bound="Type[TRLError]")
 
@@ -182,9 +185,19 @@ class NoDaemon(TRLError, ConnectionError):
 
 
 class CallTimeout(TRLError, TimeoutError):
-    """``call_timeout`` passed without an answer. The daemon continues what the call started."""
+    """``call_timeout`` or ``timeout`` passed. The daemon continues what was started."""
 
     code = "CALL_TIMEOUT"
+
+
+class ExecEnded(TRLError):
+    """The command ended before what was waited for. ``result`` says how, without its output."""
+
+    code = "EXEC_ENDED"
+
+    def __init__(self, message: str, *, result: "Result") -> None:
+        super().__init__(message, hint="read its output with output()", details={"exec_id": result.exec_id})
+        self.result = result
 
 
 class ProtocolError(TRLError):

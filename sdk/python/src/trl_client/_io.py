@@ -61,13 +61,16 @@ def lost(cause: object) -> ConnectionLost:
     )
 
 
+START_HINT = "start one with `trl serve --detach`, or call connect with start=True"
+
+
 def no_daemon(address: str, cause: object) -> TRLError:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ProtocolError(
             f"the certificate of {address} is not trusted: {cause.verify_message}",
             hint="pass connect a tls= context that trusts it",
         )
-    return NoDaemon(f"no TRL daemon answers at {address}: {cause}", hint="start one with: trl serve")
+    return NoDaemon(f"no TRL daemon answers at {address}: {cause}", hint=START_HINT)
 
 
 class ByteStream:

@@ -15,12 +15,16 @@ OPTIONS_TYPES: Dict[str, Type[Any]] = {
     "session": types.SessionOptions,
     "run": types.RunOptions,
     "stream": types.StreamOptions,
+    "start": types.StreamOptions,
 }
+
+# SAME_OPTIONS names the function of the contract whose options another one takes.
+SAME_OPTIONS = {"start": "stream"}
 
 
 def params_of(function: str, options: Mapping[str, Any]) -> Json:
     """Returns keyword arguments as params of the method; raises ``TypeError`` for an unknown one."""
-    table = types.OPTIONS[function]
+    table = types.OPTIONS[SAME_OPTIONS.get(function, function)]
     for name in options:
         if name not in table and name != "call_timeout":
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

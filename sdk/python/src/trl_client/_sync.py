@@ -5,12 +5,28 @@ from __future__ import annotations
 import os
 import ssl
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Optional, Sequence, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Iterator,
+    List,
+    Mapping,
+    Match,
+    Optional,
+    Pattern,
+    Sequence,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from . import _types as types
 from . import aio
+from ._exec import Callback
 from ._io import BlockingIO, drive
 from ._options import documented
+from ._start import Start
+from ._sync_files import Files
 from ._wire import Chunk, Output, Result, Retry, Written
 
 if TYPE_CHECKING:
@@ -42,15 +58,18 @@ def connect(
     tls: Optional[ssl.SSLContext] = None,
     retry: Retry = Retry(),
     call_timeout: Optional[float] = None,
+    start: Start = False,
 ) -> "Client":
     """Connects to a daemon; raises ``NoDaemon`` if none answers.
 
     ``address`` is ``unix:PATH`` or a path, ``http://HOST:PORT``, ``https://HOST:PORT``, or ``stdio:COMMAND`` for a
-    private daemon; default ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is for HTTP, default
-    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a call in seconds,
-    default no limit.
+    private daemon; default ``$TRL_ADDRESS``, ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is
+    for HTTP, default ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a
+    call in seconds, default no limit. With ``start`` a daemon that should be on a Unix socket and is not is started, by
+    ``trl serve --detach``; it stays when the client ends. ``start`` may be the path of the binary; default
+    ``$TRL_BINARY``, or ``trl`` in the PATH.
     """
-    inner = aio.Client(BlockingIO(), address, token, tls, retry, call_timeout)
+    inner = aio.Client(BlockingIO(), address, token, tls, retry, call_timeout, start)
     drive(inner.open())
     return Client(inner)
 
@@ -60,6 +79,14 @@ class Client(_Closing):
 
     def __init__(self, inner: aio.Client) -> None:
         self._inner = inner
+
+    @property
+    def address(self) -> str:
+        """Where the daemon is."""
+        return self._inner.address
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def close(self) -> None:
         """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
@@ -82,13 +109,21 @@ class Client(_Closing):
         """Checks that the daemon answers."""
         return drive(self._inner.ping())
 
-    def system_info(self) -> types.SystemInfo:
+    def info(self) -> types.SystemInfo:
         """Describes the daemon and what it can enforce on its machine."""
-        return drive(self._inner.system_info())
+        return drive(self._inner.info())
+
+    def system_info(self) -> types.SystemInfo:
+        """Does the same as ``info``, under the name of the protocol."""
+        return self.info()
 
     def stats(self) -> types.SystemStats:
         """Counts what the daemon does and holds."""
         return drive(self._inner.stats())
+
+    def upgrade(self) -> types.UpgradeResult:
+        """Lets the binary that is now at the daemon's path take over its sessions. Only over a Unix socket."""
+        return drive(self._inner.upgrade())
 
     # --- sessions ---
 
@@ -126,9 +161,11 @@ class Client(_Closing):
         """Ends a session and returns when none of its processes is left. ``force`` skips the grace period."""
         return drive(self._inner.destroy_session(session_id, force=force))
 
-    def resize(self, session_id: str, rows: int, cols: int) -> types.SessionResizeResult:
+    def resize(
+        self, session_id: str, rows: int, cols: int, *, lease: Optional[str] = None
+    ) -> types.SessionResizeResult:
         """Changes the size of a session's terminal."""
-        return drive(self._inner.resize(session_id, rows, cols))
+        return drive(self._inner.resize(session_id, rows, cols, lease=lease))
 
     def hold(
         self,
@@ -137,13 +174,14 @@ class Client(_Closing):
         *,
         lease: Optional[str] = None,
         force: bool = False,
-        ttl_ms: Optional[int] = None,
+        ttl: Optional[float] = None,
         answers: bool = False,
     ) -> types.SessionHoldResult:
-        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder."""
-        return drive(
-            self._inner.hold(session_id, holder, lease=lease, force=force, ttl_ms=ttl_ms, answers=answers)
-        )
+        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder.
+
+        It ends after ``ttl`` seconds.
+        """
+        return drive(self._inner.hold(session_id, holder, lease=lease, force=force, ttl=ttl, answers=answers))
 
     def release(self, session_id: str, lease: str) -> types.SessionReleaseResult:
         """Releases the keyboard lease of a session."""
@@ -164,9 +202,35 @@ class Client(_Closing):
     # --- commands ---
 
     @documented
-    def run(self, session_id: str, command: str, **options: Unpack[types.RunOptions]) -> Result:
+    def run(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.RunOptions],
+    ) -> Result:
         """Runs a command in a session; see ``Session.run``."""
-        return drive(self._inner.run(session_id, command, **options))
+        return drive(self._inner.run(session_id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options))
+
+    @documented
+    def start(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.StreamOptions],
+    ) -> "Exec":
+        """Starts a command in a session; see ``Session.start``."""
+        started = self._inner.start(session_id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+        return Exec(self, drive(started))
+
+    def exec(self, exec_id: str) -> "Exec":
+        """Returns a handle to a command that exists, without calling the daemon."""
+        return Exec(self, self._inner.exec(exec_id))
 
     @documented
     def stream(self, session_id: str, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
@@ -249,7 +313,11 @@ class Session:
 
     def __init__(self, client: Client, inner: aio.Session) -> None:
         self.client = client
+        self.files = Files(inner.files)
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def id(self) -> str:
@@ -265,15 +333,48 @@ class Session:
         return self._inner.exec_id
 
     @documented
-    def run(self, command: str, **options: Unpack[types.RunOptions]) -> Result:
+    def run(
+        self,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.RunOptions],
+    ) -> Result:
         """Runs a command and returns how it ended, with its output.
 
         ``timeout`` and ``idle_timeout`` stop the command and return what it wrote; ``yield_after`` and
         ``yield_on_input`` return early while the command keeps running; ``call_timeout`` stops waiting and raises. If
         no ``key`` is given, a random one is sent, so that a lost connection never runs the command twice; ``key=""``
-        sends none. ``types.RunOptions`` describes all options.
+        sends none. ``on_stdout`` and ``on_stderr`` are called with the output as it is written, as text; that of a
+        terminal goes to ``on_stdout``. ``types.RunOptions`` describes all other options.
         """
-        return self.client.run(self.id, command, **options)
+        return self.client.run(self.id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+
+    @documented
+    def start(
+        self,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.StreamOptions],
+    ) -> "Exec":
+        """Starts a command and returns a handle to it at once.
+
+        The session is busy until the command has ended. A server that other commands of the session need is started
+        with ``&`` at its end. ``on_stdout`` and ``on_stderr`` are called while you wait for the command, by ``wait``,
+        ``wait_for_text``, ``wait_for_idle`` or a loop over the handle. ``types.StreamOptions`` describes all other
+        options.
+        """
+        return self.client.start(self.id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+
+    def wait_for_port(self, port: int, *, host: Optional[str] = None, timeout: Optional[float] = 30.0) -> None:
+        """Waits until a program on the session's machine listens on a TCP port; ``CallTimeout`` after ``timeout``.
+
+        ``host`` is an address of that machine which must reach it, such as ``127.0.0.1`` or ``localhost``; default any.
+        """
+        drive(self._inner.wait_for_port(port, host=host, timeout=timeout))
 
     @documented
     def stream(self, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
@@ -318,6 +419,110 @@ class Session:
         drive(self._inner.__aexit__(kind, error, where))
 
 
+class Exec:
+    """A command, from ``Session.start`` or ``Client.exec``. The command does not need it: it may be dropped.
+
+    Iterating gives the chunks of its output until it has ended. Iterating, ``wait``, ``wait_for_text`` and
+    ``wait_for_idle`` share one position in the output, and call ``on_stdout`` and ``on_stderr`` with what they read:
+    each piece once. ``output`` and ``attach`` read independently of it. A handle is for one thread.
+    """
+
+    def __init__(self, client: Client, inner: aio.Exec) -> None:
+        self.client = client
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def exec_id(self) -> str:
+        return self._inner.exec_id
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        try:
+            return drive(self._inner.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def wait(self, *, timeout: Optional[float] = None, max_output_bytes: Optional[int] = None) -> Result:
+        """Waits until the command has ended. After ``timeout`` seconds it raises ``CallTimeout``; the command goes on.
+
+        The result has the command's output, as that of ``run``. Of a handle from ``Client.exec`` it has none: use
+        ``output``.
+        """
+        return drive(self._inner.wait(timeout=timeout, max_output_bytes=max_output_bytes))
+
+    def wait_for_text(self, pattern: Union[str, Pattern[str]], *, timeout: Optional[float] = None) -> Match[str]:
+        """Waits until the command has written a text, on stdout or stderr, and returns the match.
+
+        ``pattern`` is the text itself, or a compiled regular expression. The first call looks from the beginning of
+        the output, the next one after the match before. A regular expression may match the first part of a longer text
+        that has not come yet: end it with what follows, such as a newline. If the command ends without the text
+        ``ExecEnded`` is raised, and after ``timeout`` seconds ``CallTimeout``.
+        """
+        return drive(self._inner.wait_for_text(pattern, timeout=timeout))
+
+    def wait_for_idle(self, seconds: float, *, timeout: Optional[float] = None) -> Result:
+        """Waits until the command has written nothing for so many seconds, or has ended: ``running`` of the result,
+        which has no output, says which. After ``timeout`` seconds it raises ``CallTimeout``."""
+        return drive(self._inner.wait_for_idle(seconds, timeout=timeout))
+
+    def info(self) -> Result:
+        """Returns its state and outcome, without its output."""
+        return drive(self._inner.info())
+
+    def output(
+        self,
+        from_: int = 0,
+        *,
+        max_bytes: Optional[int] = None,
+        wait: Optional[float] = None,
+        stream: Optional[str] = None,
+        view: Optional[str] = None,
+        times: bool = False,
+    ) -> Output:
+        """Reads its output from an offset; see ``Client.output``."""
+        return self.client.output(
+            self.exec_id, from_, max_bytes=max_bytes, wait=wait, stream=stream, view=view, times=times
+        )
+
+    def attach(self, from_: int = 0) -> "Stream":
+        """Follows its output from an offset, over a connection of its own."""
+        return self.client.attach(self.exec_id, from_)
+
+    def send_input(
+        self,
+        data: Union[str, bytes] = b"",
+        *,
+        eof: bool = False,
+        keys: Sequence[str] = (),
+        paste: bool = False,
+        lease: Optional[str] = None,
+        key: Optional[str] = None,
+        at: Optional[int] = None,
+        whole: bool = False,
+    ) -> Written:
+        """Writes to its stdin, which needs ``stdin_open=True`` in ``start``, or a terminal; see ``Client.input``."""
+        return self.client.input(
+            self.exec_id, data, eof=eof, keys=keys, paste=paste, lease=lease, key=key, at=at, whole=whole
+        )
+
+    def signal(self, signal: Union[str, int]) -> int:
+        """Signals its processes, also those it left running; returns their number."""
+        return drive(self._inner.signal(signal))
+
+    def cancel(self) -> types.ExecCancelResult:
+        """Stops the command, and returns when it is gone."""
+        return drive(self._inner.cancel())
+
+    def kill(self) -> None:
+        """Stops the command as ``cancel`` does. If it has ended, kills the processes that it left running."""
+        drive(self._inner.kill())
+
+
 class Stream(_Closing):
     """The output of one command as chunks. Ends after the chunk of type ``exit``.
 
@@ -328,6 +533,9 @@ class Stream(_Closing):
     def __init__(self, client: Client, inner: aio.Stream) -> None:
         self.client = client
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def exec_id(self) -> str:

@@ -39,10 +39,17 @@ class Address:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    def __str__(self) -> str:
+        if self.kind == "http":
+            return f"http{'s' if self.tls else ''}://{self.authority}{self.path}"
+        return f"{self.kind}:{shlex.join(self.argv) if self.kind == 'stdio' else self.path}"
+
 
 def parse_address(address: Optional[Union[str, "os.PathLike[str]"]]) -> Address:
-    """Parses an address. None means ``$TRL_SOCKET``, or the default socket of this user's daemon."""
+    """Parses an address. None means ``$TRL_ADDRESS``, ``$TRL_SOCKET``, or the default socket of this user's daemon."""
     if address is None:
+        address = os.environ.get("TRL_ADDRESS")
+    if not address:
         return Address("unix", path=os.environ.get("TRL_SOCKET") or default_socket())
     text = os.fspath(address)
     if text.startswith("unix:"):

@@ -34,9 +34,12 @@ from typing import (
 from . import _types as types
 from ._transport import Transport, Position
 from ._core import Core, Events, Follow, make_transport
-from ._errors import InvalidParams, SessionNotFound, SessionTerminated
+from ._errors import InvalidParams, NoDaemon, SessionNotFound, SessionTerminated
+from ._exec import NOW, Callback, Exec, Observer
+from ._files import Files, wait_for_port
 from ._io import IO, AsyncIO
 from ._options import documented, params_of
+from ._start import Start, start_daemon
 from ._wire import (
     Chunk,
     Json,
@@ -54,7 +57,7 @@ from ._wire import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # type checkers have it; nothing needs it at run time
 
-__all__ = ["Client", "Session", "Stream", "Watch", "connect"]
+__all__ = ["Client", "Exec", "Files", "Session", "Stream", "Watch", "connect"]
 
 # INPUT_BYTES is the maximum input of a command in one call: far below the 8 MiB limit of a request.
 INPUT_BYTES = 1 << 20
@@ -88,15 +91,18 @@ def connect(
     tls: Optional[ssl.SSLContext] = None,
     retry: Retry = Retry(),
     call_timeout: Optional[float] = None,
+    start: Start = False,
 ) -> "Client":
     """Returns a client, to be used with ``async with`` or opened with ``await client.open()``.
 
     ``address`` is ``unix:PATH`` or a path, ``http://HOST:PORT``, ``https://HOST:PORT``, or ``stdio:COMMAND`` for a
-    private daemon; default ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is for HTTP, default
-    ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a call in seconds,
-    default no limit.
+    private daemon; default ``$TRL_ADDRESS``, ``$TRL_SOCKET``, or the default socket of this user's daemon. ``token`` is
+    for HTTP, default ``$TRL_TOKEN``; ``tls`` is for https, default the system's certificates. ``call_timeout`` limits a
+    call in seconds, default no limit. With ``start`` a daemon that should be on a Unix socket and is not is started, by
+    ``trl serve --detach``; it stays when the client ends. ``start`` may be the path of the binary; default
+    ``$TRL_BINARY``, or ``trl`` in the PATH.
     """
-    return Client(AsyncIO(), address, token, tls, retry, call_timeout)
+    return Client(AsyncIO(), address, token, tls, retry, call_timeout, start)
 
 
 class Client(_Opening):
@@ -110,6 +116,7 @@ class Client(_Opening):
         tls: Optional[ssl.SSLContext],
         retry: Retry,
         call_timeout: Optional[float],
+        start: Start,
     ) -> None:
         self._io = io
         self._address = parse_address(address)
@@ -117,6 +124,7 @@ class Client(_Opening):
         self._tls = tls
         self._retry = retry
         self._call_timeout = call_timeout
+        self._start = start
         self._opened: Optional[Core] = None
         self._transport: Optional[Transport] = None
         self._keyless = False  # the daemon is an older version that accepts keys only for commands
@@ -130,11 +138,28 @@ class Client(_Opening):
     async def open(self) -> "Client":
         """Connects; raises ``NoDaemon`` if none answers."""
         if self._opened is None:
-            transport = make_transport(self._io, self._address, self._token, self._tls)
-            core = Core(self._io, transport, self._retry, self._call_timeout)
-            await transport.open(core.deadline(None))
-            self._transport, self._opened = transport, core
+            try:
+                await self._connect()
+            except NoDaemon:
+                if not self._start or self._address.kind != "unix":
+                    raise
+                await start_daemon(self._io, self._address, self._start)
+                await self._connect()
         return self
+
+    async def _connect(self) -> None:
+        transport = make_transport(self._io, self._address, self._token, self._tls)
+        core = Core(self._io, transport, self._retry, self._call_timeout)
+        await transport.open(core.deadline(None))
+        self._transport, self._opened = transport, core
+
+    @property
+    def address(self) -> str:
+        """Where the daemon is."""
+        return str(self._address)
+
+    def __repr__(self) -> str:
+        return f"Client({self.address!r})"
 
     async def close(self) -> None:
         """Closes the connections. Sessions and commands continue, except over stdio, where the daemon exits."""
@@ -158,13 +183,21 @@ class Client(_Opening):
         """Checks that the daemon answers."""
         return cast(types.PingResult, await self._core.call("system.ping", {}))
 
-    async def system_info(self) -> types.SystemInfo:
+    async def info(self) -> types.SystemInfo:
         """Describes the daemon and what it can enforce on its machine."""
         return cast(types.SystemInfo, await self._core.call("system.info", {}))
+
+    async def system_info(self) -> types.SystemInfo:
+        """Does the same as ``info``, under the name of the protocol."""
+        return await self.info()
 
     async def stats(self) -> types.SystemStats:
         """Counts what the daemon does and holds."""
         return cast(types.SystemStats, await self._core.call("system.stats", {}))
+
+    async def upgrade(self) -> types.UpgradeResult:
+        """Lets the binary that is now at the daemon's path take over its sessions. Only over a Unix socket."""
+        return cast(types.UpgradeResult, await self._core.call("system.upgrade", {}))
 
     # --- sessions ---
 
@@ -218,9 +251,11 @@ class Client(_Opening):
         params = given(session_id=session_id, force=force or None)
         return cast(types.SessionDestroyResult, await self._core.call("session.destroy", params))
 
-    async def resize(self, session_id: str, rows: int, cols: int) -> types.SessionResizeResult:
+    async def resize(
+        self, session_id: str, rows: int, cols: int, *, lease: Optional[str] = None
+    ) -> types.SessionResizeResult:
         """Changes the size of a session's terminal."""
-        params = {"session_id": session_id, "rows": rows, "cols": cols}
+        params = given(session_id=session_id, rows=rows, cols=cols, lease=lease)
         return cast(types.SessionResizeResult, await self._core.call("session.resize", params))
 
     async def hold(
@@ -230,12 +265,20 @@ class Client(_Opening):
         *,
         lease: Optional[str] = None,
         force: bool = False,
-        ttl_ms: Optional[int] = None,
+        ttl: Optional[float] = None,
         answers: bool = False,
     ) -> types.SessionHoldResult:
-        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder."""
+        """Takes the keyboard lease of a session, or renews it with ``lease``; ``force`` takes it from its holder.
+
+        It ends after ``ttl`` seconds.
+        """
         params = given(
-            session_id=session_id, holder=holder, lease=lease, force=force or None, ttl_ms=ttl_ms, answers=answers or None
+            session_id=session_id,
+            holder=holder,
+            lease=lease,
+            force=force or None,
+            ttl_ms=milliseconds(ttl),
+            answers=answers or None,
         )
         return cast(types.SessionHoldResult, await self._core.call("session.hold", params))
 
@@ -258,10 +301,52 @@ class Client(_Opening):
     # --- commands ---
 
     @documented
-    async def run(self, session_id: str, command: str, **options: Unpack[types.RunOptions]) -> Result:
+    async def run(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.RunOptions],
+    ) -> Result:
         """Runs a command in a session; see ``Session.run``."""
         params = _command("run", session_id, command, options)
-        return Result(await self._core.call("exec.run", params, options.get("call_timeout")))
+        observer = Observer(on_stdout, on_stderr)
+        if not observer.calls:
+            return Result(await self._core.call("exec.run", params, options.get("call_timeout")))
+        if options.get("yield_on_input"):
+            raise TypeError("run() takes either callbacks or yield_on_input")
+        for answering in ("yield_ms", "max_output_bytes"):
+            params.pop(answering, None)
+        exec_ = await self._start_exec(params, options.get("call_timeout"), observer)
+        return await exec_.observe(
+            options.get("yield_after"), options.get("call_timeout"), options.get("max_output_bytes")
+        )
+
+    @documented
+    async def start(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.StreamOptions],
+    ) -> Exec:
+        """Starts a command in a session; see ``Session.start``."""
+        params = _command("start", session_id, command, options)
+        return await self._start_exec(params, options.get("call_timeout"), Observer(on_stdout, on_stderr))
+
+    async def _start_exec(self, params: Json, call_timeout: Optional[float], observer: Observer) -> Exec:
+        params["key"] = params["key"] or new_key()  # by which Exec.wait finds it again
+        call = {**params, "yield_ms": NOW, "max_output_bytes": 0}
+        answer = await self._core.call("exec.run", call, call_timeout)
+        return Exec(self, answer["exec_id"], params, observer)
+
+    def exec(self, exec_id: str) -> Exec:
+        """Returns a handle to a command that exists, without calling the daemon."""
+        return Exec(self, exec_id)
 
     @documented
     def stream(self, session_id: str, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
@@ -414,6 +499,11 @@ class Session:
         self.client = client
         self.id = session_id
         self.raw = raw
+        self.files = Files(self)
+
+    def __repr__(self) -> str:
+        name = None if self.raw is None else self.raw.get("name")
+        return f"Session(id={self.id!r}, name={name!r})" if name else f"Session(id={self.id!r})"
 
     @property
     def exec_id(self) -> Optional[str]:
@@ -421,15 +511,48 @@ class Session:
         return None if self.raw is None else self.raw.get("exec_id")
 
     @documented
-    async def run(self, command: str, **options: Unpack[types.RunOptions]) -> Result:
+    async def run(
+        self,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.RunOptions],
+    ) -> Result:
         """Runs a command and returns how it ended, with its output.
 
         ``timeout`` and ``idle_timeout`` stop the command and return what it wrote; ``yield_after`` and
         ``yield_on_input`` return early while the command keeps running; ``call_timeout`` stops waiting and raises. If
         no ``key`` is given, a random one is sent, so that a lost connection never runs the command twice; ``key=""``
-        sends none. ``types.RunOptions`` describes all options.
+        sends none. ``on_stdout`` and ``on_stderr`` are called with the output as it is written, as text; that of a
+        terminal goes to ``on_stdout``. ``types.RunOptions`` describes all other options.
         """
-        return await self.client.run(self.id, command, **options)
+        return await self.client.run(self.id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+
+    @documented
+    async def start(
+        self,
+        command: str,
+        *,
+        on_stdout: Optional[Callback] = None,
+        on_stderr: Optional[Callback] = None,
+        **options: Unpack[types.StreamOptions],
+    ) -> Exec:
+        """Starts a command and returns a handle to it at once.
+
+        The session is busy until the command has ended. A server that other commands of the session need is started
+        with ``&`` at its end. ``on_stdout`` and ``on_stderr`` are called while you wait for the command, by ``wait``,
+        ``wait_for_text``, ``wait_for_idle`` or a loop over the handle. ``types.StreamOptions`` describes all other
+        options.
+        """
+        return await self.client.start(self.id, command, on_stdout=on_stdout, on_stderr=on_stderr, **options)
+
+    async def wait_for_port(self, port: int, *, host: Optional[str] = None, timeout: Optional[float] = 30.0) -> None:
+        """Waits until a program on the session's machine listens on a TCP port; ``CallTimeout`` after ``timeout``.
+
+        ``host`` is an address of that machine which must reach it, such as ``127.0.0.1`` or ``localhost``; default any.
+        """
+        await wait_for_port(self, port, host, timeout)
 
     @documented
     def stream(self, command: str, **options: Unpack[types.StreamOptions]) -> "Stream":
@@ -490,6 +613,9 @@ class Stream(_Opening):
         self._call_timeout = call_timeout
         self._opened = False
         self.result: Optional[Result] = None  # how it ended, once the exit chunk has been received
+
+    def __repr__(self) -> str:
+        return f"Stream(exec_id={self._follow.position.exec_id!r}, offset={self.offset})"
 
     async def open(self) -> "Stream":
         """Waits until the daemon has accepted the command, so that ``exec_id`` is known. Iterating does this too."""

@@ -82,6 +82,7 @@ type ExecResult struct {
 	RolledBack     bool      `json:"rolled_back,omitempty"`    // shell state was lost: it is back to what it was after RolledBackTo
 	RolledBackTo   string    `json:"rolled_back_to,omitempty"` // an exec id; empty with rolled_back: the session's start
 	Usage          *Usage    `json:"usage,omitempty"`
+	InputUnread    int64     `json:"input_unread,omitempty"` // bytes of exec.input that the command did not read
 }
 
 // Usage is the resources that processes consumed.

@@ -71,5 +71,8 @@ func (r *ExecResult) AppendJSON(b []byte) ([]byte, error) {
 			return b, err
 		}
 	}
+	if r.InputUnread != 0 {
+		b = strconv.AppendInt(append(b, `,"input_unread":`...), r.InputUnread, 10)
+	}
 	return append(b, '}'), err
 }

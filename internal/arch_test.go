@@ -181,7 +181,15 @@ var imports = []importRule{
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
-		about: "internal/console", only: []string{"api", "client", "internal/printable", "internal/units", "internal/vt"}, without: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		about: "internal/lineedit", only: []string{"internal/printable", "internal/vt"},
+		why: "an editor of lines gets keys and returns bytes; its caller has the terminal",
+	},
+	{
+		about: "internal/shellsyntax", only: []string{}, bare: true,
+		why: "a command line reads the same wherever it was typed",
+	},
+	{
+		about: "internal/console", only: []string{"api", "client", "internal/lineedit", "internal/printable", "internal/shellsyntax", "internal/units", "internal/vt"}, without: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
@@ -221,8 +229,8 @@ var importers = []importerRule{
 		why: "a terminal has one owner, its session",
 	},
 	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/console", "internal/drawing", "internal/exec", "internal/mcp", "internal/terminal", "internal/typing"},
-		why: "a session owns its screen; the console paints one, pictures and tables need character widths, mcp removes escapes from output, and typing knows the keys",
+		about: "internal/vt", from: []string{"internal/cli", "internal/console", "internal/drawing", "internal/exec", "internal/lineedit", "internal/mcp", "internal/terminal", "internal/typing"},
+		why: "a session owns its screen; the console paints one, pictures, tables and the line editor need character widths, mcp removes escapes from output, and typing knows the keys",
 	},
 	{
 		about: "internal/cast", from: []string{"internal/cli"},

@@ -285,7 +285,7 @@ func TestPersonAtAShell(t *testing.T) {
 	alice.keys("C-c")
 	alice.waitForPrompt(own, 130, "/usr/lib")
 	alice.keys("Up", "C-c") // discard the line
-	alice.waitFor(`^\[130.* \$\n\[130.* \$$`)
+	alice.waitFor(`^\[130.* \$ clear; sleep .*\^C\n\[130.* \$$`)
 	alice.line("sleep 500 &")
 	alice.waitFor("it left processes running: [0-9]+ ")
 	alice.line("exit 7")

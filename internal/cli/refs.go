@@ -11,6 +11,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/console"
 )
 
 // A reference names a session or a command the way people do: by its id, by the
@@ -215,7 +216,7 @@ func findExec(ctx context.Context, c *client.Client, ref string) (string, error)
 }
 
 // lastExec returns the command that was started last in the session, or in any
-// session if it is "".
+// session if it is "". What a prompt runs to complete words does not count.
 func lastExec(ctx context.Context, c *client.Client, session string) (string, error) {
 	if session != "" {
 		id, err := findSession(ctx, c, session)
@@ -226,7 +227,7 @@ func lastExec(ctx context.Context, c *client.Client, session string) (string, er
 	}
 	var last *api.ExecResult
 	err := eachExec(ctx, c, session, func(e *api.ExecResult) {
-		if last == nil || !e.StartedAt.Before(last.StartedAt.Time) {
+		if e.Label != console.CompletionLabel && (last == nil || !e.StartedAt.Before(last.StartedAt.Time)) {
 			last = e
 		}
 	})

@@ -23,9 +23,12 @@ func (a *app) shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell [SESSION]",
 		Short: "Open a prompt in a session",
-		Long: "Read command lines and run each one in a session. Other clients may run commands in\n" +
-			"it too: a line waits until the command before it has ended. Without SESSION you get\n" +
+		Long: "Read commands and run each one in a session. Other clients may run commands in\n" +
+			"it too: yours waits until the one before it has ended. Without SESSION you get\n" +
 			"a new session on a terminal, which ends with the shell.\n\n" +
+			"TAB completes commands and files as the session sees them, ctrl-r searches the\n" +
+			"history, which is never saved. An open quote, loop or here-document continues on\n" +
+			"the next line; ctrl-c drops it. A paste is one command.\n\n" +
 			"While a command runs, your keys go to it. `exit` or ctrl-d leaves with the status of\n" +
 			"the last command. The detach key leaves while the command keeps running (in a\n" +
 			"session without a terminal it is always ctrl-\\).",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -108,54 +109,39 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Input typed behind a line is the command's, except for the rest of a paste.
+// Input typed behind a line is the command's, and what the command does not read
+// is the next line.
 func TestTypedAhead(t *testing.T) {
-	p := &prompt{pending: []byte("ls\rabc")}
-	read := func() string {
-		t.Helper()
-		b := make([]byte, 64)
-		n, err := p.Read(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b[:n])
-	}
-	if got := read(); got != "ls\r" {
-		t.Errorf("the editor got %q", got)
+	p, _ := newTestPrompt(t, &completer{})
+	p.pending = []byte("ls\rabc")
+	if line, err := p.line(t.Context(), "$ "); line != "ls" || err != nil {
+		t.Errorf("the line is %q, %v", line, err)
 	}
 	if got := p.takePending(); string(got) != "abc" || p.pending != nil {
 		t.Errorf("the command got %q, and %q is left", got, p.pending)
 	}
-	p.pending = []byte("x\x03y")
-	if got := []string{read(), read(), read()}; !slices.Equal(got, []string{"x", discardLine, "y"}) {
-		t.Errorf("ctrl-c came out as %q", got)
+	p.putBack([]byte("abc\r"))
+	if line, err := p.line(t.Context(), "$ "); line != "abc" || err != nil {
+		t.Errorf("the line is %q, %v", line, err)
 	}
-	p.pending = []byte(pasteBegin + "one\rtwo\r" + pasteEnd + "rest")
-	if got := read(); got != pasteBegin+"one\r" || p.takePending() != nil {
-		t.Errorf("the editor got %q of a paste", got)
-	}
-	if got := read(); got != "two\r" || p.takePending() != nil {
-		t.Errorf("the editor got %q of a paste", got)
-	}
-	if read(); p.pasting {
-		t.Error("the paste has not ended")
+	p.pending = []byte("x\x03y\r")
+	for _, want := range []string{"", "y"} {
+		if line, err := p.line(t.Context(), "$ "); line != want || err != nil {
+			t.Errorf("the line is %q, %v, want %q", line, err, want)
+		}
 	}
 }
 
-func TestLineHistory(t *testing.T) {
-	var h lineHistory
-	for _, line := range []string{"a", "", " secret", "b", "b", "c"} {
-		h.Add(line)
+// newTestPrompt returns a prompt on a terminal of 24 rows and 80 columns, and what
+// reads its output.
+func newTestPrompt(t *testing.T, c *completer) (*prompt, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if h.Len() != 3 || h.At(0) != "c" || h.At(2) != "a" {
-		t.Errorf("%q", h.lines)
-	}
-	for i := range maxHistory {
-		h.Add(fmt.Sprint(i))
-	}
-	if h.Len() != maxHistory || h.At(maxHistory-1) != "0" {
-		t.Errorf("%d lines, the oldest is %q", h.Len(), h.At(h.Len()-1))
-	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return newPrompt(&localTerminal{out: w, keys: make(chan []byte, maxBufferedReads)}, c), r
 }
 
 // fakeKeyboardClient is a daemon with one keyboard.
@@ -244,5 +230,73 @@ func TestKeyboardLosesItsLease(t *testing.T) {
 	k.send(t.Context())
 	if by, ok := errors.AsType[errLeaseLost](lost); !ok || by.by != `bob\x1b` || k.currentLease() != "" {
 		t.Errorf("%v, lease %q", lost, k.currentLease())
+	}
+}
+
+// What a command has not read is taken back: the end of what it was sent, and what
+// it was not sent any more.
+func TestKeyboardTakesBack(t *testing.T) {
+	f := &fakeKeyboardClient{}
+	k := newKeyboard(f, "s-1")
+	k.setExec("e-1")
+	k.enqueue([]byte("read\nnext\n"))
+	k.send(t.Context())
+	f.refused = api.Errorf(api.CodeInvalidParams, "the command has ended").With("bytes", float64(2))
+	k.enqueue([]byte("last\n"))
+	k.send(t.Context())
+	k.enqueue([]byte("queued"))
+	if got := string(k.takeBack(len("next\nla"), false)); got != "next\nlast\nqueued" {
+		t.Errorf("%q", got)
+	}
+	if got := k.takeBack(5, false); len(got) != 0 {
+		t.Errorf("%q was taken back twice", got)
+	}
+}
+
+func TestEditedInput(t *testing.T) {
+	for typed, want := range map[string]string{
+		"a\nbx\x7f\n":        "a\nb\n",
+		"größe\x7f\x7fß":     "größ",
+		"\x7fa\r\x7fb":       "a\rb",
+		"a b\x15c":           "c",
+		"one two \x17x":      "one x",
+		"lost\nlost\x03kept": "kept",
+		"a\x04b\x12":         "ab",
+	} {
+		if got := string(editedInput([]byte(typed))); got != want {
+			t.Errorf("%q is edited to %q, want %q", typed, got, want)
+		}
+	}
+}
+
+func TestAsksToExit(t *testing.T) {
+	for line, want := range map[string]bool{
+		"exit": true, "exit 3": true, "cd /; exit": true, "(true) && exec vim": true, "logout": true,
+		"": false, "echo exited": false, "./exit": false, "exit-code": false, "ls no-exec": false,
+	} {
+		if asksToExit.MatchString(line) != want {
+			t.Errorf("%q is taken wrongly", line)
+		}
+	}
+}
+
+// The prompt counts what runs in the background, not the processes of the session
+// itself or of a running command, nor children.
+func TestPromptText(t *testing.T) {
+	processes := []api.Process{
+		{PID: 1, Role: api.RoleShell},
+		{PID: 2, PPID: 1, Role: api.RoleStandby},
+		{PID: 3, PPID: 1, ExecID: "e-1"},
+		{PID: 4, PPID: 3, ExecID: "e-1"},
+		{PID: 5, PPID: 1},
+		{PID: 6, PPID: 1, ExecID: "e-2"},
+	}
+	info := &api.SessionInfo{Session: api.Session{ExecID: "e-2"}, Processes: processes}
+	s := &interactiveShell{cwd: "/a\x1bb", name: "bu\u202eild", lastStatus: 3, lastDuration: 2 * time.Second, background: backgroundJobs(info)}
+	if got, want := s.promptText(), `[3, 2s, 2 in background] bu\u202eild: /a\x1bb $ `; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (&interactiveShell{cwd: "/"}).promptText(); got != "/ $ " {
+		t.Errorf("%q", got)
 	}
 }

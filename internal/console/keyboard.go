@@ -1,15 +1,18 @@
 package console
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
@@ -28,6 +31,9 @@ const (
 	// inputChunkBytes is how much input goes into one call: few calls for a
 	// paste, and little memory on both sides.
 	inputChunkBytes = 256 << 10
+	// maxUnread is how much input a command can leave unread: what a pipe and the
+	// daemon buffer, and what this program sends ahead.
+	maxUnread = maxQueuedInput
 )
 
 // keyboardClient is the part of a client that a keyboard needs.
@@ -54,9 +60,12 @@ type keyboard struct {
 	size       api.TTYSize // the size set under this lease; zero if none
 	exec       string      // receives the input; "" if there is none
 	queue      []byte      // input not yet sent
+	sent       []byte      // the last input that was sent to exec, up to maxUnread
 	eof        bool        // send the end of input after queue
 	sendReady  chan struct{}
 	renewReady chan struct{}
+
+	sending sync.Mutex // held during a call that sends input; taken before mu
 }
 
 // errLeaseLost reports that the lease has expired or was taken by another
@@ -234,8 +243,52 @@ func (k *keyboard) setExec(exec string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.exec != exec {
-		k.exec, k.queue, k.eof = exec, nil, false
+		k.exec, k.queue, k.sent, k.eof = exec, nil, nil, false
 	}
+}
+
+// takeBack returns the input that no command has read, after the exec has ended:
+// the last n bytes that it was sent, and what was still queued. tty says that the
+// input went through the line editing of a terminal.
+func (k *keyboard) takeBack(n int, tty bool) []byte {
+	k.sending.Lock()
+	defer k.sending.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	unread := k.sent
+	if tty {
+		unread = editedInput(unread)
+	}
+	unread = slices.Concat(unread[max(0, len(unread)-n):], k.queue)
+	k.queue, k.sent = nil, nil
+	return unread
+}
+
+// editedInput returns what is left of typed lines after a terminal has edited
+// them: erased characters are gone, and so is all before a key that interrupts.
+func editedInput(typed []byte) []byte {
+	var left []byte
+	for _, c := range typed {
+		line := bytes.LastIndexAny(left, "\r\n") + 1
+		switch c {
+		case interruptKey, byte(DefaultDetachKey), 0x1a:
+			left = left[:0]
+		case 0x7f: // backspace
+			if len(left) > line {
+				_, size := utf8.DecodeLastRune(left)
+				left = left[:len(left)-size]
+			}
+		case 0x15: // ctrl-u
+			left = left[:line]
+		case 0x17: // ctrl-w
+			word := bytes.TrimRight(left[line:], " \t")
+			left = left[:line+bytes.LastIndexAny(word, " \t")+1]
+		case 4, 0x12: // ctrl-d, ctrl-r
+		default:
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // enqueue queues input without waiting, and reports whether there was room.
@@ -260,10 +313,13 @@ func (k *keyboard) enqueueEOF() {
 
 // send sends the queued input in one call, as far as it fits.
 func (k *keyboard) send(ctx context.Context) {
+	k.sending.Lock()
+	defer k.sending.Unlock()
 	k.mu.Lock()
 	params := api.ExecInputParams{ExecID: k.exec, Lease: k.lease, EOF: k.eof}
 	n := min(len(k.queue), inputChunkBytes)
-	params.Data, params.Encoding = api.EncodeBytes(k.queue[:n])
+	chunk := k.queue[:n:n]
+	params.Data, params.Encoding = api.EncodeBytes(chunk)
 	k.queue = k.queue[n:]
 	if len(k.queue) > 0 {
 		params.EOF = false
@@ -276,9 +332,27 @@ func (k *keyboard) send(ctx context.Context) {
 		return
 	}
 	_, err := k.client.Input(ctx, params)
+	k.noteSent(chunk, err)
 	if err != nil && ctx.Err() == nil && !k.handleRefusal(ctx, params.Lease, err) {
 		k.onError(err)
 	}
+}
+
+// noteSent remembers what the command was sent. What it was not sent because it
+// has ended is queued again, for takeBack.
+func (k *keyboard) noteSent(chunk []byte, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if refused, ok := errors.AsType[*api.Error](err); ok {
+		sent, _ := refused.Details["bytes"].(float64)
+		n := min(int(sent), len(chunk))
+		if refused.Code == api.CodeInvalidParams {
+			k.queue = slices.Concat(chunk[n:], k.queue)
+		}
+		chunk = chunk[:n]
+	}
+	k.sent = append(k.sent, chunk...)
+	k.sent = k.sent[max(0, len(k.sent)-maxUnread):]
 }
 
 // releaseTimeout bounds calls that are made for others after the user has left.

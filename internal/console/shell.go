@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
+	"github.com/terminal-runtime/trl/internal/shellsyntax"
 	"github.com/terminal-runtime/trl/internal/units"
 )
 
@@ -41,7 +43,7 @@ func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Conte
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	exitIfDaemonSilent(ctx, &s.config.Config, local, terminalReset)
-	s.local, s.prompt = local, newPrompt(local)
+	s.local = local
 	if s.ownSession {
 		err = s.create(ctx)
 	} else {
@@ -50,6 +52,7 @@ func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Conte
 	if err != nil {
 		return err
 	}
+	s.prompt = newPrompt(local, &completer{client: s.client, session: s.session, dialect: shellsyntax.DialectOf(s.shell)})
 	s.keys = newKeyboard(s.client, s.session)
 	s.keys.answersQueries = s.tty
 	s.keys.onError = func(err error) {
@@ -71,7 +74,7 @@ func (s *interactiveShell) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.session, s.cwd, s.tty = created.SessionID, created.Cwd, true
+	s.session, s.shell, s.cwd, s.tty = created.SessionID, created.Shell, created.Cwd, true
 	return nil
 }
 
@@ -89,15 +92,15 @@ func (s *interactiveShell) inspect(ctx context.Context) error {
 		return &SessionError{api.Errorf(api.CodeInvalidRequest, "session %s runs a single command, not a shell", printable.Text(s.session)).
 			WithHint("`trl attach %s` shows its terminal; `trl shell` creates a session with a shell", printable.Text(s.session))}
 	}
-	s.cwd, s.tty = info.Cwd, info.TTY != nil
+	s.name, s.shell, s.cwd, s.tty = info.Name, info.Shell, info.Cwd, info.TTY != nil
 	return nil
 }
 
 // loop runs lines until the user leaves.
 func (s *interactiveShell) loop(ctx context.Context) error {
 	for {
-		s.refreshCwd(ctx)
-		line, err := s.prompt.line(s.promptText())
+		s.refresh(ctx)
+		line, err := s.prompt.line(ctx, s.promptText())
 		if err != nil {
 			s.printLine("")
 			return err
@@ -125,19 +128,41 @@ func fatal(err *api.Error) bool {
 	return false
 }
 
-// refreshCwd updates the session's directory, which other clients may have
-// changed.
-func (s *interactiveShell) refreshCwd(ctx context.Context) {
-	if info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session}); err == nil && info.Cwd != "" {
-		s.cwd = info.Cwd // the next command reports errors
+// refresh updates what the prompt shows of the session, which other clients may
+// have changed.
+func (s *interactiveShell) refresh(ctx context.Context) {
+	info, err := s.client.SessionInfo(ctx, api.SessionParams{SessionID: s.session})
+	if err != nil {
+		return // the next command reports it
 	}
+	s.cwd = cmp.Or(info.Cwd, s.cwd)
+	s.background = backgroundJobs(info)
+}
+
+// backgroundJobs counts the processes that earlier commands left running; the
+// processes that they started count with them.
+func backgroundJobs(info *api.SessionInfo) int {
+	started := map[int]bool{}
+	for _, p := range info.Processes {
+		if p.Role == "" && (info.ExecID == "" || p.ExecID != info.ExecID) {
+			started[p.PID] = true
+		}
+	}
+	n := 0
+	for _, p := range info.Processes {
+		if started[p.PID] && !started[p.PPID] {
+			n++
+		}
+	}
+	return n
 }
 
 // showDurationAfter is the shortest duration that the prompt shows.
 const showDurationAfter = time.Second
 
-// promptText returns the prompt: the session's directory, and the last
-// command's status and duration if they are of interest.
+// promptText returns the prompt: the session's name and directory, and if they
+// are of interest the last command's status and duration and what runs in the
+// background.
 func (s *interactiveShell) promptText() string {
 	var notes []string
 	if s.lastStatus != 0 {
@@ -146,7 +171,13 @@ func (s *interactiveShell) promptText() string {
 	if s.lastDuration > showDurationAfter {
 		notes = append(notes, units.Duration(s.lastDuration))
 	}
+	if s.background > 0 {
+		notes = append(notes, fmt.Sprintf("%d in background", s.background))
+	}
 	text := shortPath(s.cwd) + " $ "
+	if s.name != "" {
+		text = printable.Text(s.name) + ": " + text
+	}
 	if len(notes) > 0 {
 		text = "[" + strings.Join(notes, ", ") + "] " + text
 	}

@@ -19,9 +19,10 @@ import (
 type shellLine struct {
 	*interactiveShell
 	exec        string
-	queued      bool // it waits for another command to end
-	hasKeyboard bool // this program has the keyboard lease
-	interrupts  int  // how often the user pressed ctrl-c
+	queued      bool   // it waits for another command to end
+	hasKeyboard bool   // this program has the keyboard lease
+	interrupts  int    // how often the user pressed ctrl-c
+	unread      []byte // what the user typed and the command did not read
 	// mirror tracks the state of the local terminal, to undo what the command
 	// leaves behind on it.
 	mirror *vt.Screen
@@ -34,7 +35,8 @@ type received struct {
 	err   error
 }
 
-// run runs a line to its end. io.EOF means that the command exited the shell.
+// run runs a line to its end. io.EOF means that it was asked to exit the shell, and
+// did.
 func (s *interactiveShell) run(ctx context.Context, command string) error {
 	l := s.newLine()
 	never := int64(0) // the user is there to end it
@@ -45,7 +47,17 @@ func (s *interactiveShell) run(ctx context.Context, command string) error {
 	if err != nil {
 		return err
 	}
-	return s.recordResult(result, l.interrupts > 0)
+	s.prompt.putBack(l.unread)
+	return s.recordResult(command, result, l.interrupts > 0)
+}
+
+// ownsUnread reports whether the user typed what the command left unread, and still
+// wants it: ctrl-c drops what was typed before it, which a terminal does by itself.
+func (l *shellLine) ownsUnread() bool {
+	if l.tty {
+		return l.hasKeyboard
+	}
+	return l.interrupts == 0
 }
 
 func (s *interactiveShell) newLine() *shellLine {
@@ -79,6 +91,9 @@ func (l *shellLine) execute(ctx context.Context, command api.ExecCommand) (*api.
 	defer l.keys.setExec("")
 	result, err := l.follow(ctx)
 	l.undoModes()
+	if result != nil && l.ownsUnread() {
+		l.unread = l.keys.takeBack(int(result.InputUnread), l.tty) // while the keyboard has its exec
+	}
 	return result, err
 }
 
@@ -306,7 +321,6 @@ func (l *shellLine) abandon(ctx context.Context, sig os.Signal) error {
 // resize adapts to the size of the local window.
 func (l *shellLine) resize(ctx context.Context) {
 	size := l.local.size()
-	l.prompt.updateSize()
 	l.mirror.Resize(size.Rows, size.Cols)
 	if l.hasKeyboard {
 		l.local.start(func() { _ = l.keys.resize(ctx, size) }) // the next resize may succeed

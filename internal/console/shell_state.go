@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -23,7 +24,10 @@ type interactiveShell struct {
 	keys         *keyboard
 	keyboardErrs chan error // errors of the keyboard
 
+	name         string // of the session, if another client named it
+	shell        string // path of the session's shell
 	cwd          string
+	background   int           // processes that earlier commands left running
 	lastStatus   int           // exit status of the last command
 	lastDuration time.Duration // how long it took
 }
@@ -42,12 +46,17 @@ func (s *interactiveShell) printLine(format string, args ...any) {
 	_ = s.local.write([]byte(text)) // if the terminal is gone, reading it fails too
 }
 
+// asksToExit matches a line that asks its shell to exit. Without being asked, dash
+// and mksh exit at a syntax error, and every shell with `set -e`; the session then
+// goes on in a copy of the shell, and so does the prompt.
+var asksToExit = regexp.MustCompile(`(^|[^\w./-])(exit|logout|exec)($|[^\w./-])`)
+
 // recordResult records how a command ended and prints remarks. It returns
-// io.EOF if the command exited the shell.
-func (s *interactiveShell) recordResult(e *api.ExecResult, asked bool) error {
+// io.EOF if the command was to exit the shell, and did.
+func (s *interactiveShell) recordResult(command string, e *api.ExecResult, asked bool) error {
 	s.lastStatus, s.lastDuration = s.config.Status(e), time.Duration(e.DurationMS)*time.Millisecond
 	s.config.Remarks(e, asked, func(text string) { s.printLine("trl: %s", text) })
-	if e.Outcome == api.OutcomeShellExited {
+	if e.Outcome == api.OutcomeShellExited && asksToExit.MatchString(command) {
 		return io.EOF
 	}
 	return nil

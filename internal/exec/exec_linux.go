@@ -47,6 +47,7 @@ type Exec struct {
 	stdin     *input           // nil means none
 	streams   atomic.Int32     // pumps that have not finished
 	keys      chan unix.Signal // typed keys that signal INT or QUIT; on a terminal only
+	typed     atomic.Bool      // this daemon has typed for it on a terminal
 
 	// persistMu serializes writes to the ledger, so that the last one has the
 	// latest state. It is taken before all other locks of the exec and its pumps.

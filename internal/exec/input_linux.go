@@ -41,6 +41,8 @@ type input struct {
 	progress       chan struct{} // closed when something has moved; nil if no caller waits for that
 	failed         error         // why the pipe takes nothing any more
 	done           bool
+	accepted       int64 // input up to here was accepted from callers
+	unread         int64 // what the command did not read of that; set by close
 }
 
 // open makes the input with data in it. If it stays open for exec.input it is a
@@ -310,6 +312,14 @@ func (in *input) errEnded() error {
 	return terminal.ErrNotTaken(why)
 }
 
+// accept records that the input up to an offset is accepted: its caller gets no
+// error.
+func (in *input) accept(to int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.accepted = max(in.accepted, to)
+}
+
 // taken returns how much the pipe has taken.
 func (in *input) taken() int64 {
 	in.mu.Lock()
@@ -436,6 +446,10 @@ func (in *input) close() {
 	}
 	in.done = true
 	close(in.ended)
+	if in.buffer != nil && in.read >= 0 {
+		piped, _ := unix.IoctlGetInt(in.read, unix.TIOCINQ) // it does not fail for a pipe
+		in.unread = max(0, in.accepted-in.buffer.moved) + int64(piped)
+	}
 	if in.read >= 0 {
 		_ = unix.Close(in.read)
 	}

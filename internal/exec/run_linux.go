@@ -57,7 +57,7 @@ func (e *Exec) FinishInShell(res shell.Result, err error, cwd string, survivors 
 			return
 		}
 		FillShellResult(r, res)
-		r.Cwd, r.Survivors = cwd, survivors
+		r.Cwd, r.Survivors, r.InputUnread = cwd, survivors, e.unreadInput()
 	})
 }
 

@@ -21,8 +21,7 @@ func (e *Exec) CheckInput(params api.ExecInputParams) error {
 	if e.term != nil {
 		switch {
 		case e.IsDone():
-			return api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
-				WithHint("call exec.info to see how; type to the command that runs")
+			return e.errEnded()
 		case params.At != nil, params.Whole:
 			return api.Errorf(api.CodeInvalidParams, "at and whole do not apply to a terminal").
 				With("exec_id", e.id).WithHint("send a key instead: a repeat with the same key types nothing")
@@ -37,6 +36,11 @@ func (e *Exec) CheckInput(params api.ExecInputParams) error {
 			WithHint("start it with stdin_open: true, then exec.input writes to it")
 	}
 	return nil
+}
+
+func (e *Exec) errEnded() error {
+	return api.Errorf(api.CodeInvalidParams, "the command has ended").With("exec_id", e.id).
+		WithHint("call exec.info to see how; type to the command that runs")
 }
 
 // SendInput types or writes the input. CheckInput must have returned nil for it.
@@ -106,10 +110,14 @@ func (e *Exec) send(ctx, epoch context.Context, s *InputRequest) error {
 	}
 	err := e.bufferInput(ctx, epoch, s)
 	in.turn.Next()
-	if err != nil || s.Whole {
+	if err != nil {
 		return err
 	}
-	if err = in.awaitTaken(ctx, epoch, s.Next); err == nil || epoch.Err() != nil {
+	if !s.Whole {
+		err = in.awaitTaken(ctx, epoch, s.Next)
+	}
+	if err == nil || epoch.Err() != nil {
+		in.accept(s.Next)
 		return nil // the command has it, whoever types next
 	}
 	s.Sent -= int(min(max(s.Next-in.taken(), 0), int64(s.Sent)))
@@ -235,6 +243,10 @@ func (e *Exec) typeOnce(ctx, epoch context.Context, s *InputRequest) error {
 // typeInput types the data of a request. If the terminal turns a key into a signal
 // while the command runs in its shell alone, the shell gets the signal too.
 func (e *Exec) typeInput(ctx, epoch context.Context, s *InputRequest) (int, error) {
+	if e.State() == api.ExecExited { // its result says what it did not read
+		return 0, e.errEnded()
+	}
+	e.typed.Store(true)
 	n, err := e.term.Type(ctx, epoch, s.Data, s.EOF, func(sig unix.Signal) {
 		if !s.ShellIsAlone() {
 			return
@@ -248,6 +260,18 @@ func (e *Exec) typeInput(ctx, epoch context.Context, s *InputRequest) (int, erro
 		e.Touch()
 	}
 	return n, err
+}
+
+// unreadInput returns how much input the command has left unread. It must have
+// ended, and its stdin must be closed.
+func (e *Exec) unreadInput() int64 {
+	switch {
+	case e.stdin != nil:
+		return e.stdin.unread
+	case e.typed.Load():
+		return int64(e.term.Unread())
+	}
+	return 0
 }
 
 // ErrOtherParams is the error for a key that was used with other params.

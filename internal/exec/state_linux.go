@@ -102,6 +102,7 @@ func (r *State) Fields(c *state.Coder) {
 	state.Int(c, 39, &r.sum)
 	state.Bool(c, 40, &r.result.Merged)
 	state.Int(c, 41, &r.result.QueuedMS)
+	state.Int(c, 42, &r.result.InputUnread)
 }
 
 // resultFields are the fields of a result that are set when the command has ended.

@@ -21,7 +21,7 @@ var bash = family{
 	undoAbort: bashUndoAbort,
 	emergency: `POSIXLY_CORRECT=1; \unset -f builtin command printf eval . trap set shopt read unset exit kill exec cd; \set +o posix; `,
 
-	exported: func(name string) string { return "case ${" + name + "@a} in *x*)" },
+	exported: func(name string) string { return "case ${" + name + "+${" + name + "@a}} in *x*)" },
 	cd:       builtinPrefix + "cd",
 }
 

@@ -31,7 +31,7 @@ var zsh = family{
 	undoAbort:      forgetAbort,
 	undoIsHarmless: true,
 
-	exported: func(name string) string { return "case ${(t)" + name + "} in *export*)" },
+	exported: func(name string) string { return "case ${" + name + "+${(t)" + name + "}} in *export*)" },
 	cd:       builtinPrefix + "cd -q", // no chpwd hooks
 }
 

@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"time"
@@ -72,6 +73,31 @@ func signalOf(data []byte, settings *unix.Termios) unix.Signal {
 }
 
 func containsKey(data []byte, key byte) bool { return key != noKey && bytes.IndexByte(data, key) >= 0 }
+
+// Unread returns how many typed bytes no program has read, at most as many as the
+// kernel buffers. The next Assign drops them.
+//
+// While a terminal edits lines, the kernel counts only whole ones. So editing is
+// off while they are counted, and polling for more than there can be makes the
+// kernel move what it has not processed yet.
+func (t *Terminal) Unread() (n int) {
+	_ = t.onSlave(func(fd int) error { // an error means that the terminal is gone
+		settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil {
+			return err
+		}
+		raw := *settings
+		raw.Lflag &^= unix.ICANON
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 255, 0
+		if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
+			return err
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // for its effect only
+		n, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+		return errors.Join(err, unix.IoctlSetTermios(fd, unix.TCSETS, settings))
+	})
+	return n
+}
 
 // EncodeInput returns the bytes that the terminal sends for an input, with its keys
 // and as a paste if it is one.

@@ -444,6 +444,11 @@ export interface ExecResult {
   rolled_back_to?: string;
   /** only for the command of a direct session */
   usage?: Usage;
+  /**
+   * bytes of `exec.input` that the command did not read, on a terminal after its line editing;
+   * absent: none, or the session is direct
+   */
+  input_unread?: number;
 }
 
 /** WaitingFor says which kind of input a command waits for. */

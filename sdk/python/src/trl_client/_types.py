@@ -445,6 +445,9 @@ class ExecResult(_ExecResultRequired, total=False):
     rolled_back_to: str
     #: only for the command of a direct session
     usage: Usage
+    #: bytes of `exec.input` that the command did not read, on a terminal after its line editing;
+    #: absent: none, or the session is direct
+    input_unread: int
 
 
 WaitingFor = Literal[
@@ -1533,3 +1536,10 @@ class ResultFields:
     def usage(self) -> Optional[Usage]:
         """only for the command of a direct session"""
         return self.raw.get("usage")
+
+    @property
+    def input_unread(self) -> int:
+        """bytes of `exec.input` that the command did not read, on a terminal after its line editing;
+        absent: none, or the session is direct
+        """
+        return self.raw.get("input_unread", 0)

@@ -6,10 +6,10 @@ import "testing"
 // itself.
 func TestHelpOnANarrowTerminal(t *testing.T) {
 	alice := newTerminalRig(t).window("alice", 60, 60)
-	alice.line("clear; trl run --help")
-	alice.waitFor(`(?m)^  trl run \[flags\] \[--\] COMMAND \[ARG\.\.\.\]$`)
+	alice.line("clear; trl session destroy --help")
+	alice.waitFor(`(?m)^Destroy sessions and kill every process in them\. It returns$\nonce they are gone\.$`)
+	alice.waitFor(`(?m)^  trl session destroy \[flags\] SESSION\.\.\.$`)
 	alice.waitFor(`(?m)^Global flags:$`)
-	alice.waitFor(`(?m)^A single argument is shell code; several are a program and$`)
 }
 
 // `trl mcp` at a terminal says what it is, instead of waiting silently, and

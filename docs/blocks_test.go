@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -107,6 +108,28 @@ func unread(name string, b block, before string) string {
 		return notSettings(b.text)
 	}
 	return "is not run: mark it, see docs/blocks_test.go"
+}
+
+// TestUnrunPython compiles the Python programs that no test runs.
+func TestUnrunPython(t *testing.T) {
+	documents, _ := repository(t)
+	compiled := 0
+	for name, text := range documents {
+		for _, b := range blocks(text) {
+			if b.language != "python" || b.mark.kind != notRun {
+				continue
+			}
+			compiled++
+			python := exec.CommandContext(t.Context(), "python3", "-W", "error", "-c", "import sys; compile(sys.stdin.read(), 'block', 'exec')")
+			python.Stdin = strings.NewReader(b.text)
+			if out, err := python.CombinedOutput(); err != nil {
+				t.Errorf("%s:%d: %v\n%s", name, b.line, err, out)
+			}
+		}
+	}
+	if compiled < 4 {
+		t.Errorf("only %d programs were found", compiled)
+	}
 }
 
 func notJSON(text string) string {

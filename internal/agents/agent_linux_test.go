@@ -10,7 +10,7 @@ import (
 // All agents run with telemetry and update checks disabled.
 var claude = agent{
 	name: "Claude Code",
-	wire: anthropic{},
+	wire: anthropic{prefix: claudePrefix},
 	configure: func(r *rig) {
 		r.write(filepath.Join(r.project, ".mcp.json"), block(r.t, "claude .mcp.json"))
 		r.write(filepath.Join(r.home(), ".claude", "settings.json"), block(r.t, "claude settings.json"))
@@ -32,7 +32,7 @@ var claude = agent{
 
 var codex = agent{
 	name: "Codex",
-	wire: openai{},
+	wire: openai{namespace: codexNamespace},
 	configure: func(r *rig) {
 		r.write(filepath.Join(r.home(), ".codex", "config.toml"),
 			codexModel(r)+strings.Replace(block(r.t, "codex config.toml"), `["XDG_RUNTIME_DIR"]`, `["XDG_RUNTIME_DIR", "TRL_SECRET_PIN"]`, 1))

@@ -16,6 +16,7 @@ type modelInput struct {
 	results []result // results of the calls of the previous turn
 	tools   []string // names of TRL's tools, as in `trl mcp`
 	body    string   // the whole request
+	stream  bool     // the agent wants the reply as events
 }
 
 // result is the result of a tool, as the model reads it.
@@ -61,7 +62,7 @@ type wire interface {
 	// read parses a request. A request without tools is for the agent's own use,
 	// such as a title for the conversation, and is not a turn.
 	read(path string, body []byte) (g modelInput, isTurn bool, err error)
-	// write streams the n-th reply.
+	// write sends the n-th reply, as events if w streams.
 	write(w *events, n int, r reply)
 }
 
@@ -127,7 +128,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.body = string(body)
 		n, answer = b.next(g)
 	}
-	b.wire.write(newEvents(w), n, answer)
+	b.wire.write(&events{w: w, stream: g.stream}, n, answer)
 }
 
 // next plays one turn.
@@ -158,16 +159,22 @@ func texts(results []result) string {
 // object is a JSON object to send.
 type object = map[string]any
 
-// events writes server-sent events, and flushes after each.
-type events struct{ w http.ResponseWriter }
+// events writes server-sent events, and flushes after each; or one object, if it
+// does not stream.
+type events struct {
+	w      http.ResponseWriter
+	stream bool
+}
 
-func newEvents(w http.ResponseWriter) *events {
-	w.Header().Set("Content-Type", "text/event-stream")
-	return &events{w}
+// whole sends a reply in one piece.
+func (e *events) whole(data object) {
+	e.w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintln(e.w, mustJSON(data))
 }
 
 // send sends an event. Its kind, if not empty, is also added to data.
 func (e *events) send(kind string, data object) {
+	e.w.Header().Set("Content-Type", "text/event-stream")
 	if kind != "" {
 		data["type"] = kind
 		fmt.Fprintf(e.w, "event: %s\n", kind)

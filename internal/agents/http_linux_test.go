@@ -26,7 +26,7 @@ func TestOverHTTP(t *testing.T) {
 			c.configure = func(r *rig) {
 				configure(r)
 				config := strings.ReplaceAll(block(t, c.block), "127.0.0.1:7040", address)
-				if c.wire == (openai{}) {
+				if c.wire == codex.wire {
 					r.write(filepath.Join(r.home(), c.file), codexModel(r)+config)
 				} else {
 					r.write(filepath.Join(r.project, c.file), config)

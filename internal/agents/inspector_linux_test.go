@@ -12,7 +12,7 @@ import (
 
 // inspector is the command line of the MCP Inspector, which has no model: it tests
 // the protocol itself.
-var inspector = agent{name: "MCP Inspector", wire: anthropic{}, configure: func(*rig) {}, env: func(*rig) []string { return nil }}
+var inspector = agent{name: "MCP Inspector", wire: claude.wire, configure: func(*rig) {}, env: func(*rig) []string { return nil }}
 
 // TestInspector lists the tools with the MCP Inspector, and calls every one of
 // them. Each call is made by a new `trl mcp`: all state between calls is in the

@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,21 +16,27 @@ const pageFile = "../../docs/agents.md"
 // <!-- block: NAME -->.
 func block(t *testing.T, name string) string {
 	t.Helper()
-	for _, b := range blocks(t) {
+	return blockOf(t, pageFile, name)
+}
+
+// blockOf returns a block of another page.
+func blockOf(t *testing.T, page, name string) string {
+	t.Helper()
+	for _, b := range blocks(t, page) {
 		if b.name == name {
 			return b.text
 		}
 	}
-	t.Fatalf("%s has no block %q", pageFile, name)
+	t.Fatalf("%s has no block %q", page, name)
 	return ""
 }
 
 type fenced struct{ name, language, text string }
 
-// blocks returns all fenced blocks of the page.
-func blocks(t *testing.T) []fenced {
+// blocks returns all fenced blocks of a page.
+func blocks(t *testing.T, file string) []fenced {
 	t.Helper()
-	page, err := os.ReadFile(pageFile)
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +62,7 @@ func blocks(t *testing.T) []fenced {
 // TestPage checks the configuration files in docs/agents.md: they are valid JSON or
 // TOML, and start `trl mcp`.
 func TestPage(t *testing.T) {
-	all := blocks(t)
+	all := blocks(t, pageFile)
 	if len(all) < 9 {
 		t.Errorf("found only %d blocks", len(all))
 	}
@@ -76,6 +83,34 @@ func TestPage(t *testing.T) {
 		}
 		if strings.Contains(b.text, `"command"`) && !startsTRL(value) {
 			t.Errorf("%s does not start `trl mcp`", b.name)
+		}
+	}
+}
+
+const bashToolPage = "../../docs/bash-tool.md"
+
+// TestBashToolVersions checks that the versions in docs/bash-tool.md are those that
+// its programs are run with.
+func TestBashToolVersions(t *testing.T) {
+	text, err := os.ReadFile("bashtool/package.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var project struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(text, &project); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(bashToolPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([@a-z/-]+)` (\\d+\\.\\d+\\.\\d+)").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 4 {
+		t.Errorf("the page names only %d versions", len(named))
+	}
+	for _, match := range named {
+		if name, version := match[1], match[2]; project.Dependencies[name] != version {
+			t.Errorf("the page says %s %s, but its programs are run with %q", name, version, project.Dependencies[name])
 		}
 	}
 }

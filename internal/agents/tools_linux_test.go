@@ -133,7 +133,7 @@ func TestTools(t *testing.T) {
 				t.Error("the model does not get the instructions of the server")
 			}
 			for i, g := range seen[1:] {
-				if failed := g.results[0].failed; a.wire != (openai{}) && failed != allSteps[i].failed {
+				if failed := g.results[0].failed; a.wire != codex.wire && failed != allSteps[i].failed {
 					t.Errorf("%s: the result is marked as failed: %v", allSteps[i].about, failed)
 				}
 			}

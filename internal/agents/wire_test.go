@@ -4,23 +4,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 )
 
 var errNoSuchPath = errors.New("no such path")
 
-// anthropic is the Messages API, as Claude Code uses it.
-type anthropic struct{}
+// anthropic is the Messages API, as Claude Code and programs use it.
+type anthropic struct {
+	prefix string // of tool names, as in mcp__trl__run
+}
 
-// anthropicPrefix is the prefix of tool names, as in mcp__trl__run.
-const anthropicPrefix = "mcp__trl__"
+// claudePrefix is the prefix that Claude Code gives to the tools of the server trl.
+const claudePrefix = "mcp__trl__"
 
-func (anthropic) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
+func (a anthropic) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
 	if !strings.HasSuffix(path, "/v1/messages") {
 		return g, false, errNoSuchPath
 	}
 	var request struct {
+		Stream   bool
 		Tools    []struct{ Name string }
 		Messages []struct {
 			Role    string
@@ -30,8 +34,9 @@ func (anthropic) read(path string, body []byte) (g modelInput, isTurn bool, err 
 	if err := json.Unmarshal(body, &request); err != nil {
 		return g, false, err
 	}
+	g.stream = request.Stream
 	for _, tool := range request.Tools {
-		if name, ours := strings.CutPrefix(tool.Name, anthropicPrefix); ours {
+		if name, ours := strings.CutPrefix(tool.Name, a.prefix); ours {
 			g.tools = append(g.tools, name)
 		}
 	}
@@ -58,45 +63,69 @@ func (anthropic) read(path string, body []byte) (g modelInput, isTurn bool, err 
 	return g, len(request.Tools) > 0, nil
 }
 
-func (anthropic) write(e *events, n int, r reply) {
-	e.send("message_start", object{"message": object{
-		"id": fmt.Sprint("msg_", n), "type": "message", "role": "assistant", "model": "scripted", "content": []any{},
+func (a anthropic) write(e *events, n int, r reply) {
+	content, reason := a.content(n, r)
+	message := object{
+		"id": fmt.Sprint("msg_", n), "type": "message", "role": "assistant", "model": "scripted",
 		"usage": object{"input_tokens": 1, "output_tokens": 1},
-	}})
-	block := func(i int, start object, delta object) {
+	}
+	if !e.stream {
+		message["content"], message["stop_reason"] = content, reason
+		e.whole(message)
+		return
+	}
+	message["content"] = []any{}
+	e.send("message_start", object{"message": message})
+	for i, block := range content {
+		start, delta := anthropicEvents(block)
 		e.send("content_block_start", object{"index": i, "content_block": start})
 		e.send("content_block_delta", object{"index": i, "delta": delta})
 		e.send("content_block_stop", object{"index": i})
-	}
-	reason := "end_turn"
-	if len(r.calls) == 0 {
-		block(0, object{"type": "text", "text": ""}, object{"type": "text_delta", "text": r.words})
-	}
-	for i, c := range r.calls {
-		reason = "tool_use"
-		block(i,
-			object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d_%d", n, i), "name": anthropicPrefix + c.tool, "input": object{}},
-			object{"type": "input_json_delta", "partial_json": mustJSON(c.args)})
 	}
 	e.send("message_delta", object{"delta": object{"stop_reason": reason}, "usage": object{"output_tokens": 1}})
 	e.send("message_stop", object{})
 }
 
-// openai is the Responses API, as Codex uses it.
-type openai struct{}
+// content returns the blocks of a reply, and why it ends.
+func (a anthropic) content(n int, r reply) (blocks []object, reason string) {
+	if len(r.calls) == 0 {
+		return []object{{"type": "text", "text": r.words}}, "end_turn"
+	}
+	for i, c := range r.calls {
+		blocks = append(blocks, object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d_%d", n, i), "name": a.prefix + c.tool, "input": c.args})
+	}
+	return blocks, "tool_use"
+}
 
-// openaiNamespace is the namespace of the tools.
-const openaiNamespace = "mcp__trl"
+// anthropicEvents splits a block into the start and the rest, as a stream has it.
+func anthropicEvents(block object) (start, delta object) {
+	start = maps.Clone(block)
+	if block["type"] == "text" {
+		start["text"] = ""
+		return start, object{"type": "text_delta", "text": block["text"]}
+	}
+	start["input"] = object{}
+	return start, object{"type": "input_json_delta", "partial_json": mustJSON(block["input"])}
+}
+
+// openai is the Responses API, as Codex and programs use it.
+type openai struct {
+	namespace string // of the tools; without one they are functions
+}
+
+// codexNamespace is the namespace that Codex gives to the tools of the server trl.
+const codexNamespace = "mcp__trl"
 
 // openaiHeader matches the lines that Codex puts before each result.
 var openaiHeader = regexp.MustCompile(`^Wall time: [0-9.]+ seconds\nOutput:\n`)
 
-func (openai) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
+func (o openai) read(path string, body []byte) (g modelInput, isTurn bool, err error) {
 	if !strings.HasSuffix(path, "/responses") {
 		return g, false, errNoSuchPath
 	}
 	var request struct {
-		Tools []struct {
+		Stream bool
+		Tools  []struct {
 			Name  string
 			Tools []struct{ Name string }
 		}
@@ -108,8 +137,12 @@ func (openai) read(path string, body []byte) (g modelInput, isTurn bool, err err
 	if err := json.Unmarshal(body, &request); err != nil {
 		return g, false, err
 	}
+	g.stream = request.Stream
 	for _, space := range request.Tools {
-		if space.Name == openaiNamespace {
+		switch o.namespace {
+		case "":
+			g.tools = append(g.tools, space.Name)
+		case space.Name:
 			for _, tool := range space.Tools {
 				g.tools = append(g.tools, tool.Name)
 			}
@@ -127,9 +160,7 @@ func (openai) read(path string, body []byte) (g modelInput, isTurn bool, err err
 	return g, len(request.Tools) > 0, nil
 }
 
-func (openai) write(e *events, n int, r reply) {
-	response := object{"id": fmt.Sprint("resp_", n), "object": "response", "status": "in_progress", "output": []any{}}
-	e.send("response.created", object{"response": response})
+func (o openai) write(e *events, n int, r reply) {
 	items := []any{object{
 		"type": "message", "id": fmt.Sprint("msg_", n), "role": "assistant", "status": "completed",
 		"content": []any{object{"type": "output_text", "text": r.words, "annotations": []any{}}},
@@ -138,16 +169,27 @@ func (openai) write(e *events, n int, r reply) {
 		items = nil
 	}
 	for i, c := range r.calls {
-		items = append(items, object{
+		item := object{
 			"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", n, i), "call_id": fmt.Sprintf("call_%d_%d", n, i),
-			"namespace": openaiNamespace, "name": c.tool, "arguments": mustJSON(c.args),
-		})
+			"name": c.tool, "arguments": mustJSON(c.args),
+		}
+		if o.namespace != "" {
+			item["namespace"] = o.namespace
+		}
+		items = append(items, item)
 	}
+	response := object{
+		"id": fmt.Sprint("resp_", n), "object": "response", "status": "completed", "output": items,
+		"usage": object{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+	}
+	if !e.stream {
+		e.whole(response)
+		return
+	}
+	e.send("response.created", object{"response": object{"id": response["id"], "object": "response", "status": "in_progress", "output": []any{}}})
 	for i, item := range items {
 		e.send("response.output_item.done", object{"output_index": i, "item": item})
 	}
-	response["status"], response["output"] = "completed", items
-	response["usage"] = object{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
 	e.send("response.completed", object{"response": response})
 }
 
@@ -199,6 +241,7 @@ func (gemini) read(path string, body []byte) (g modelInput, isTurn bool, err err
 			}
 		}
 	}
+	g.stream = true
 	return g, len(request.Tools) > 0, nil
 }
 

@@ -26,15 +26,37 @@ export interface AddressOptions {
 /** Long enough to cost nothing, short enough that a dead connection is detected within half a minute. */
 const defaultKeepAliveMs = 15_000;
 
-export function transportFor(address: string | undefined, options: AddressOptions): Transport {
-  const where = address ?? (process.env["TRL_SOCKET"] || defaultSocket());
-  const keepAliveMs = options.keepAliveMs ?? defaultKeepAliveMs;
-  if (/^https?:\/\//i.test(where)) {
-    return new HttpTransport(new URL(where), options.token ?? process.env["TRL_TOKEN"], options.tls, keepAliveMs);
+/** Where a daemon is, and whether the caller or $TRL_ADDRESS said so. */
+export interface Address {
+  where: string;
+  given: boolean;
+}
+
+/** The address of the caller, or the one that the command line would use without flags. */
+export function addressOf(address: string | undefined, env: NodeJS.ProcessEnv = process.env): Address {
+  const given = address ?? (env["TRL_ADDRESS"] || undefined);
+  return { where: given ?? (env["TRL_SOCKET"] || defaultSocket(env)), given: given !== undefined };
+}
+
+const overHttp = /^https?:\/\//i;
+
+/** The path of a Unix socket, or undefined for HTTP. */
+export function socketPath(where: string): string | undefined {
+  if (overHttp.test(where)) {
+    return undefined;
   }
   const path = where.startsWith("unix:") ? where.slice("unix:".length).replace(/^\/\/(?=\/)/, "") : where;
   if (path === "" || /^[a-z][a-z0-9+.-]*:\/\//i.test(path)) {
     throw new TypeError("the address must be unix:PATH, a path, http://HOST:PORT or https://HOST:PORT");
+  }
+  return path;
+}
+
+export function transportFor({ where }: Address, options: AddressOptions): Transport {
+  const keepAliveMs = options.keepAliveMs ?? defaultKeepAliveMs;
+  const path = socketPath(where);
+  if (path === undefined) {
+    return new HttpTransport(new URL(where), options.token ?? process.env["TRL_TOKEN"], options.tls, keepAliveMs);
   }
   return new SocketTransport(path, keepAliveMs);
 }

@@ -2,11 +2,17 @@
 // connection: calls that only read, and calls that the daemon recognises.
 
 import { randomUUID } from "node:crypto";
+import { inspect } from "node:util";
 
 import { defaultReconnect, Backoff, isTransient, readOnly, type Transport, type ReconnectPolicy } from "./transport.js";
-import { ConnectionLostError, isTrlError, NoDaemonError, ProtocolError } from "./errors.js";
-import { transportFor, type TLSOptions } from "./address.js";
-import { input, resultFrom, toWire, type Camel, type Result } from "./result.js";
+import { ConnectionLostError, isTrlError, NoDaemonError, ProtocolError, TrlError } from "./errors.js";
+import { addressOf, socketPath, transportFor, type TLSOptions } from "./address.js";
+import { Exec, type OutputCallbacks, type WaitOptions } from "./exec.js";
+import { Files } from "./files.js";
+import { input, toWire, type Camel } from "./options.js";
+import { waitForPort } from "./port.js";
+import { resultFrom, type Result } from "./result.js";
+import { startDaemon } from "./start.js";
 import { EventStream, ExecStream, type FollowOptions } from "./stream.js";
 import type * as api from "./types.js";
 
@@ -26,6 +32,12 @@ export interface ConnectOptions {
    * time again it drops the connection. 0 disables this. Default 15 s.
    */
   keepAliveMs?: number;
+  /**
+   * Start the user's daemon if there is none, as `trl mcp` does; it stays when
+   * this program ends. A string is the path of the program `trl`; otherwise it
+   * is $TRL_BINARY, or found in PATH. Only for a Unix socket.
+   */
+  start?: boolean | string;
   /** Keep trying for this long, for a daemon that is just starting. Default 0: fail at once. */
   waitForDaemonMs?: number;
   /** Aborts connecting. */
@@ -72,10 +84,34 @@ function hasKey(params: Record<string, unknown>): boolean {
 
 /**
  * Connects to a daemon: "unix:/path" or a path, or "http(s)://host:port". The
- * default is $TRL_SOCKET, or the daemon's default socket.
+ * default is $TRL_ADDRESS, $TRL_SOCKET, or the daemon's default socket.
  */
-export async function connect(address?: string, options: ConnectOptions = {}): Promise<Client> {
+export async function connect(address?: string, options?: ConnectOptions): Promise<Client>;
+export async function connect(options: ConnectOptions): Promise<Client>;
+export async function connect(first?: string | ConnectOptions, second: ConnectOptions = {}): Promise<Client> {
+  const [given, options] = typeof first === "object" ? [undefined, first] : [first, second];
+  const address = addressOf(given);
+  if (options.start && socketPath(address.where) === undefined) {
+    throw new TypeError("start needs a Unix socket: start a daemon elsewhere on its own machine");
+  }
   const transport = transportFor(address, options);
+  try {
+    await greet(transport, options).catch(async (error: unknown) => {
+      if (!options.start || !(error instanceof NoDaemonError)) {
+        throw error;
+      }
+      await startDaemon(options.start, address, options.signal);
+      await greet(transport, options);
+    });
+  } catch (error) {
+    transport.close();
+    throw error;
+  }
+  return new Client(transport, { ...defaultReconnect, ...options.reconnect });
+}
+
+/** Checks that a daemon answers that speaks this version of the protocol. */
+async function greet(transport: Transport, options: ConnectOptions): Promise<void> {
   const backoff = new Backoff({ ...defaultReconnect, limitMs: options.waitForDaemonMs ?? 0 });
   for (;;) {
     try {
@@ -83,17 +119,12 @@ export async function connect(address?: string, options: ConnectOptions = {}): P
       if (pong.protocol !== protocol) {
         throw new ProtocolError(`the daemon speaks protocol version ${pong.protocol}, but this client speaks version ${protocol}`);
       }
-      return new Client(transport, { ...defaultReconnect, ...options.reconnect });
+      return;
     } catch (error) {
-      try {
-        if (!isTransient(error)) {
-          throw error;
-        }
-        await backoff.failed(error, options.signal);
-      } catch (last) {
-        transport.close();
-        throw last;
+      if (!isTransient(error)) {
+        throw error;
       }
+      await backoff.failed(error, options.signal);
     }
   }
 }
@@ -147,19 +178,28 @@ export class Client implements AsyncDisposable {
     }
   }
 
+  /** @internal Calls for a method whose options are in camel case, and so are they in its errors. */
+  async callWithOptions<M extends CallMethod>(method: M, params: api.Methods[M]["params"], options: CallOptions): Promise<api.Methods[M]["result"]> {
+    try {
+      return await this.call(method, ...([params, options] as ParamsArguments<api.Methods[M]["params"]>));
+    } catch (error) {
+      throw error instanceof TrlError ? error.withOptionNames() : error;
+    }
+  }
+
   /** @internal Calls with a generated key, unless an older daemon does not accept one for the method. */
   async callKeyed<M extends "session.create" | "exec.input">(method: M, params: api.Methods[M]["params"], options: CallOptions): Promise<api.Methods[M]["result"]> {
     if (this.#keyless) {
-      return this.call(method, params, options);
+      return this.callWithOptions(method, params, options);
     }
     try {
-      return await this.call(method, { ...params, key: randomUUID() }, options);
+      return await this.callWithOptions(method, { ...params, key: randomUUID() }, options);
     } catch (error) {
       if (!isTrlError(error, "INVALID_PARAMS") || error.details["field"] !== "key") {
         throw error;
       }
       this.#keyless = true;
-      return this.call(method, params, options);
+      return this.callWithOptions(method, params, options);
     }
   }
 
@@ -170,7 +210,7 @@ export class Client implements AsyncDisposable {
     const made =
       key === undefined
         ? await this.callKeyed("session.create", params, { signal, reconnect })
-        : await this.call("session.create", key === "" ? params : { ...params, key }, { signal, reconnect });
+        : await this.callWithOptions("session.create", key === "" ? params : { ...params, key }, { signal, reconnect });
     return new Session(this, made.session_id, made);
   }
 
@@ -219,6 +259,10 @@ export class Client implements AsyncDisposable {
     await this.close();
   }
 
+  [inspect.custom](): string {
+    return `Client(${this.address})`;
+  }
+
   /** @internal */
   async destroySession(params: api.SessionDestroyParams, options: CallOptions): Promise<void> {
     try {
@@ -249,7 +293,10 @@ interface Stdin {
 }
 
 /** How to run a command; see `exec.run` in the contract. `key` is random if not given. */
-export type RunOptions = Camel<Omit<api.ExecRunParams, "session_id" | "command" | "stdin" | "stdin_encoding">> & Stdin & CallOptions;
+export type RunOptions = Camel<Omit<api.ExecRunParams, "session_id" | "command" | "stdin" | "stdin_encoding">> & Stdin & OutputCallbacks & CallOptions;
+
+/** How to start a command: as to run it, but it is answered at once. */
+export type StartOptions = Omit<RunOptions, "yieldMs" | "yieldOnInput">;
 
 /** How to run a command and follow it; see `exec.stream` in the contract. `key` is random if not given. */
 export type StreamOptions = Camel<Omit<api.ExecStreamParams, "session_id" | "command" | "stdin" | "stdin_encoding">> & Stdin & FollowOptions;
@@ -270,12 +317,30 @@ export class Session implements AsyncDisposable {
 
   /**
    * Runs a command, and returns when it has ended or `yieldMs` have passed. A
-   * command that fails is a result, not an error. After a lost connection the
-   * client waits for the same command again, and never runs it twice.
+   * command that fails is a result, not an error: see `result.check()`. After a
+   * lost connection the client waits for the same command again, and never runs
+   * it twice. `onStdout` and `onStderr` receive its output as it is written.
    */
   async run(command: string, options: RunOptions = {}): Promise<Result> {
-    const { signal, reconnect, ...rest } = options;
-    return resultFrom(await this.#client.call("exec.run", this.#params(command, rest), { signal, reconnect }));
+    const { signal, reconnect, onStdout, onStderr, yieldMs, yieldOnInput, ...rest } = options;
+    const early = toWire({ yieldMs, yieldOnInput });
+    if (onStdout === undefined && onStderr === undefined) {
+      return resultFrom(await this.#client.callWithOptions("exec.run", { ...this.#params(command, rest), ...early }, { signal, reconnect }));
+    }
+    const exec = await this.start(command, { ...rest, signal, reconnect, onStdout, onStderr });
+    return exec.answered(early, { signal, reconnect });
+  }
+
+  /**
+   * Starts a command, and returns a handle to it once the daemon has accepted
+   * it. The session is busy until the command ends: start a server that other
+   * commands of the session need with `&`.
+   */
+  async start(command: string, options: StartOptions = {}): Promise<Exec> {
+    const { signal, reconnect, onStdout, onStderr, ...rest } = options;
+    const request = this.#params(command, rest);
+    const { exec_id } = await this.#client.callWithOptions("exec.run", { ...request, yield_ms: 1, max_output_bytes: 0 }, { signal, reconnect });
+    return new Exec(this.#client, exec_id, request, { onStdout, onStderr });
   }
 
   /** Runs a command and streams its output. It starts when it is first read. */
@@ -314,6 +379,43 @@ export class Session implements AsyncDisposable {
     return this.#client.call("exec.cancel", { session_id: this.id }, options);
   }
 
+  /** Its files. */
+  get files(): Files {
+    return new Files(this.#client, this.id);
+  }
+
+  /**
+   * Waits until a socket listens on a TCP port of the session's machine, and
+   * makes no connection to it. `host` is an IP address that it must listen on,
+   * or "localhost"; default any. Throws a CallTimeoutError after `timeoutMs`,
+   * default 30 s.
+   */
+  waitForPort(port: number, options: { host?: string } & WaitOptions = {}): Promise<void> {
+    return waitForPort(this.#client, this.id, port, options);
+  }
+
+  /** Returns what its terminal shows. */
+  screen(params: Omit<api.SessionScreenParams, "session_id"> = {}, options: CallOptions = {}): Promise<api.SessionScreenResult> {
+    return this.#client.call("session.screen", { ...params, session_id: this.id }, options);
+  }
+
+  /** Changes the size of its terminal. `lease` proves that this client has the keyboard. */
+  resize(rows: number, cols: number, options: { lease?: string } & CallOptions = {}): Promise<api.SessionResizeResult> {
+    const { lease, ...call } = options;
+    return this.#client.call("session.resize", { ...toWire({ lease }), session_id: this.id, rows, cols }, call);
+  }
+
+  /** Takes its keyboard, or renews the lease of it; see `session.hold` in the contract. */
+  hold(holder: string, options: Camel<Omit<api.SessionHoldParams, "session_id" | "holder">> & CallOptions = {}): Promise<api.SessionHoldResult> {
+    const { signal, reconnect, ...rest } = options;
+    return this.#client.callWithOptions("session.hold", { ...toWire(rest), session_id: this.id, holder }, { signal, reconnect });
+  }
+
+  /** Releases its keyboard. */
+  release(lease: string, options: CallOptions = {}): Promise<api.SessionReleaseResult> {
+    return this.#client.call("session.release", { session_id: this.id, lease }, options);
+  }
+
   /** Follows its events. */
   watch(options: FollowOptions = {}): EventStream {
     return this.#client.watch({ ...options, sessionId: this.id });
@@ -331,59 +433,9 @@ export class Session implements AsyncDisposable {
       await this.destroy();
     }
   }
-}
 
-/** A handle to a running or finished command. */
-export class Exec {
-  readonly id: string;
-  readonly #client: Client;
-
-  /** @internal */
-  constructor(client: Client, id: string) {
-    this.#client = client;
-    this.id = id;
-  }
-
-  /** Streams its output from an offset: existing output, new output, and its exit. */
-  stream(options: { from?: number } & FollowOptions = {}): ExecStream {
-    const { from = 0, ...follow } = options;
-    return this.#client.follow({ execId: this.id, from }, follow);
-  }
-
-  /** Reads a part of its output by polling. */
-  output(params: Camel<Omit<api.ExecOutputParams, "exec_id">> = {}, options: CallOptions = {}): Promise<api.ExecOutputResult> {
-    return this.#client.call("exec.output", { ...toWire(params), exec_id: this.id }, options);
-  }
-
-  /**
-   * Writes to its stdin, which `stdinOpen` keeps open, and closes it with
-   * `eof`. On a terminal, `keys` are typed after the data, by name, and `paste`
-   * sends it as a paste. With the same `key` a repeated call writes only once;
-   * `key` is random if neither it nor `at` is given; see `exec.input` in the
-   * contract.
-   */
-  input(data: string | Uint8Array, options: InputOptions = {}): Promise<api.ExecInputResult> {
-    const { eof, keys, paste, lease, key, at, whole, ...call } = options;
-    const { text, encoding } = input(data);
-    const params = { ...toWire({ data: text, encoding, eof, keys, paste, lease, at, whole }), exec_id: this.id };
-    if (key === undefined && at === undefined) {
-      return this.#client.callKeyed("exec.input", params, call);
-    }
-    return this.#client.call("exec.input", key ? { ...params, key } : params, call);
-  }
-
-  /** Sends a signal, given by name or number, to its processes. */
-  signal(signal: string | number, options: CallOptions = {}): Promise<api.ExecSignalResult> {
-    return this.#client.call("exec.signal", { exec_id: this.id, signal: String(signal) }, options);
-  }
-
-  /** Stops it, and returns when it is gone. */
-  cancel(options: CallOptions = {}): Promise<api.ExecCancelResult> {
-    return this.#client.call("exec.cancel", { exec_id: this.id }, options);
-  }
-
-  /** Returns its state and outcome, without its output. */
-  async info(options: CallOptions = {}): Promise<Result> {
-    return resultFrom(await this.#client.call("exec.info", { exec_id: this.id }, options));
+  [inspect.custom](): string {
+    const name = this.created?.name;
+    return `Session(${this.id}${name === undefined ? "" : ` ${JSON.stringify(name)}`})`;
   }
 }

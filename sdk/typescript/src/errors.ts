@@ -4,6 +4,8 @@
 // the contract. Connection problems are a NoDaemonError, a ConnectionLostError or a
 // ProtocolError.
 
+import { optionWords } from "./options.js";
+import type { Result } from "./result.js";
 import type { ErrorCode } from "./types.js";
 
 /**
@@ -15,13 +17,21 @@ export class TrlError extends Error {
   /** A sentence for a model: what to do next. Empty if there is none. */
   readonly hint: string;
   readonly details: Readonly<Record<string, unknown>>;
+  readonly #what: string;
 
-  constructor(code: string, message: string, hint = "", details: Record<string, unknown> = {}) {
+  constructor(code: string, message: string, hint = "", details: Readonly<Record<string, unknown>> = {}) {
     super(hint === "" ? message : `${message} (${hint})`);
     this.name = new.target.name;
     this.code = code;
     this.hint = hint;
     this.details = details;
+    this.#what = message;
+  }
+
+  /** @internal Returns the same error, with options named as the methods of this package name them. */
+  withOptionNames(): TrlError {
+    const make = this.constructor as typeof TrlError;
+    return new make(this.code, optionWords(this.#what), optionWords(this.hint), this.details);
   }
 }
 
@@ -130,13 +140,58 @@ export function isTrlError<C extends ErrorCode>(error: unknown, code: C): error 
 
 /** Nothing listens at the address. Nothing was sent, so nothing has happened. */
 export class NoDaemonError extends Error {
+  readonly code = "NO_DAEMON";
   readonly address: string;
-  readonly hint = "start one with `trl serve`, or pass connect() the address where it listens";
+  /** What to do next. */
+  readonly hint: string;
 
-  constructor(address: string, cause: unknown) {
-    super(`no TRL daemon at ${address} (start one with \`trl serve\`)`, { cause });
+  constructor(address: string, options: { cause?: unknown; why?: string; hint?: string } = {}) {
+    const { cause, why, hint = nextStep(address) } = options;
+    super(`no TRL daemon at ${address}${why === undefined ? "" : `: ${why}`} (${hint})`, { cause });
     this.name = "NoDaemonError";
     this.address = address;
+    this.hint = hint;
+  }
+}
+
+function nextStep(address: string): string {
+  return address.startsWith("unix:") ? "run `trl serve --detach`, or call connect({ start: true })" : "run `trl serve --http HOST:PORT` there, or check the address";
+}
+
+/** A command did not succeed: thrown by `result.check()`. */
+export class CommandFailedError extends Error {
+  readonly code = "COMMAND_FAILED";
+  readonly result: Result;
+
+  constructor(result: Result) {
+    const ended = result.exitCode === null ? result.outcome : `${result.outcome}, exit code ${result.exitCode}`;
+    const tail = (result.stderr || (result.merged ? result.stdout : "")).slice(-2000).trim();
+    super(`the command failed: ${ended}${tail === "" ? "" : `\n${tail}`}`);
+    this.name = "CommandFailedError";
+    this.result = result;
+  }
+}
+
+/** A command ended before it did what was waited for. */
+export class ExecEndedError extends Error {
+  readonly code = "EXEC_ENDED";
+  /** How it ended, without output. */
+  readonly result: Result;
+
+  constructor(message: string, result: Result) {
+    super(`${message}: ${result.outcome}, exit code ${result.exitCode}`);
+    this.name = "ExecEndedError";
+    this.result = result;
+  }
+}
+
+/** The time of a call is over: its `timeoutMs`. The command continues. */
+export class CallTimeoutError extends Error {
+  readonly code = "CALL_TIMEOUT";
+
+  constructor(message: string) {
+    super(message);
+    this.name = "CallTimeoutError";
   }
 }
 
@@ -160,6 +215,20 @@ export class ConnectionLostError extends Error {
     this.effect = effect;
     this.silent = options.silent ?? false;
     this.hint = hint;
+  }
+}
+
+/** A file of a session could not be read or changed. */
+export class FileError extends Error {
+  /** The system's name of the error, such as "ENOENT"; "EIO" if it is not known. */
+  readonly code: string;
+  readonly path: string;
+
+  constructor(code: string, message: string, path: string) {
+    super(`${code}: ${message}`);
+    this.name = "FileError";
+    this.code = code;
+    this.path = path;
   }
 }
 

@@ -208,7 +208,7 @@ export class HttpTransport implements Transport {
     }
     const code = error.code ?? "";
     if (!reached && absent.has(code)) {
-      return new NoDaemonError(this.address, error);
+      return new NoDaemonError(this.address, { cause: error });
     }
     // Error codes of the system are one word. Others are errors of HTTP or TLS,
     // which a retry does not fix.

@@ -3,7 +3,9 @@
 import "./dispose.js"; // first: the other modules' classes use the symbol
 
 export { connect } from "./client.js";
-export type { CallMethod, CallOptions, Client, ConnectOptions, Exec, InputOptions, RunOptions, Session, SessionOptions, StreamOptions } from "./client.js";
+export type { CallMethod, CallOptions, Client, ConnectOptions, InputOptions, RunOptions, Session, SessionOptions, StartOptions, StreamOptions } from "./client.js";
+export type { Exec, OutputCallbacks, WaitOptions } from "./exec.js";
+export type { FileData, FileInfo, Files } from "./files.js";
 export type { TLSOptions } from "./address.js";
 export type { ReconnectPolicy } from "./transport.js";
 export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk } from "./stream.js";

@@ -1,22 +1,10 @@
-// Converts names and values between the contract and JavaScript.
+// The outcome of a command.
 
+import { inspect } from "node:util";
+
+import { CommandFailedError } from "./errors.js";
+import { camelCase, type Camel } from "./options.js";
 import type { ExecResult } from "./types.js";
-
-type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelCase<Tail>>}` : S;
-
-/** The fields of an object of the contract in camel case: `timeout_ms` becomes `timeoutMs`. */
-export type Camel<T> = { [K in keyof T as K extends string ? CamelCase<K> : never]: T[K] };
-
-/** Converts the names of params. Undefined fields are omitted. */
-export function toWire(options: object): Record<string, unknown> {
-  const params: Record<string, unknown> = {};
-  for (const [name, value] of Object.entries(options)) {
-    if (value !== undefined) {
-      params[name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)] = value;
-    }
-  }
-  return params;
-}
 
 /** The outcome and output of a command. */
 export interface Result extends Omit<Camel<ExecResult>, "stdoutEncoding" | "stderrEncoding"> {
@@ -26,6 +14,32 @@ export interface Result extends Omit<Camel<ExecResult>, "stdoutEncoding" | "stde
   readonly stdoutData: Uint8Array;
   /** `stderr` as bytes. */
   readonly stderrData: Uint8Array;
+  /** Returns this result, or throws a CommandFailedError if it is not `ok`. */
+  check(): this;
+}
+
+/** What every result can do. */
+class Checked {
+  check(this: this & Result): this {
+    if (!this.ok) {
+      throw new CommandFailedError(this);
+    }
+    return this;
+  }
+
+  /** Shows a result in one line, with the beginning of its output. */
+  [inspect.custom](this: Result): string {
+    const ended = this.exitCode === null ? this.outcome : `${this.outcome} ${this.exitCode}`;
+    const shown = (["stdout", "stderr"] as const).filter((name) => this[name] !== "").map((name) => `, ${name} ${beginning(this[name])}`);
+    return `Result(${this.execId}: ${ended} in ${this.durationMs} ms${shown.join("")})`;
+  }
+}
+
+/** How much of an output inspect shows. */
+const shownChars = 200;
+
+function beginning(text: string): string {
+  return text.length <= shownChars ? JSON.stringify(text) : `${JSON.stringify(text.slice(0, shownChars))}…`;
 }
 
 /** Returns a Result. Fields added by a newer daemon are included, in camel case. */
@@ -33,11 +47,11 @@ export function resultFrom(wire: ExecResult): Result {
   const { stdout, stderr, stdout_encoding, stderr_encoding, ...rest } = wire;
   const fields: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(rest)) {
-    fields[name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())] = value;
+    fields[camelCase(name)] = value;
   }
   const out = bytes(stdout, stdout_encoding);
   const err = bytes(stderr, stderr_encoding);
-  return Object.assign(fields as Omit<Camel<typeof rest>, never>, {
+  return Object.assign(new Checked(), fields as Camel<typeof rest>, {
     ok: wire.state === "exited" && wire.exit_code === 0 && !wire.timed_out && !wire.cancelled,
     stdout: stdout_encoding === "base64" ? out.toString("utf8") : stdout,
     stderr: stderr_encoding === "base64" ? err.toString("utf8") : stderr,
@@ -48,12 +62,4 @@ export function resultFrom(wire: ExecResult): Result {
 
 function bytes(data: string, encoding: string | undefined): Buffer {
   return Buffer.from(data, encoding === "base64" ? "base64" : "utf8");
-}
-
-/** Encodes the input of a command. */
-export function input(data: string | Uint8Array): { text: string; encoding?: "base64" } {
-  if (typeof data === "string") {
-    return { text: data };
-  }
-  return { text: Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64"), encoding: "base64" };
 }

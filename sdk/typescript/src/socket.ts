@@ -96,7 +96,7 @@ export class SocketTransport implements Transport {
 
 async function dial(path: string, address: string): Promise<Socket> {
   const failure = (error: NodeJS.ErrnoException) =>
-    absent.has(error.code ?? "") ? new NoDaemonError(address, error) : new ConnectionLostError(`can't connect to ${address}`, "none", { cause: error });
+    absent.has(error.code ?? "") ? new NoDaemonError(address, { cause: error }) : new ConnectionLostError(`can't connect to ${address}`, "none", { cause: error });
   try {
     await trustSocket(path);
   } catch (error) {

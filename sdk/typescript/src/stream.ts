@@ -1,7 +1,9 @@
 // A command's output as chunks, over any number of connections.
 
+import { inspect } from "node:util";
+
 import { Backoff, Feed, isTransient, type Transport, type ReconnectPolicy } from "./transport.js";
-import { ProtocolError } from "./errors.js";
+import { ProtocolError, TrlError } from "./errors.js";
 import { resultFrom, type Result } from "./result.js";
 import type { Chunk, ExecStreamParams, SessionEvent, SessionWatchParams } from "./types.js";
 
@@ -275,6 +277,8 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
       const started = await this.transport.start(what.begin, signal);
       execId = started.execId;
       return started.feed;
+    }).catch((error: unknown) => {
+      throw error instanceof TrlError ? error.withOptionNames() : error;
     });
     this.#execId = execId;
     return execId;
@@ -303,6 +307,10 @@ export class ExecStream extends Following<Chunk, StreamChunk> {
       this.feed = undefined;
     }
     return chunk;
+  }
+
+  [inspect.custom](): string {
+    return `ExecStream(${this.#execId ?? "not started"} at ${this.#offset})`;
   }
 
   /** Reads and discards the rest, and returns how the command ended. */

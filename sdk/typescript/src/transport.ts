@@ -4,7 +4,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { ConnectionLostError, errorClasses, NoDaemonError, ProtocolError, RuntimeUnavailableError, TrlError } from "./errors.js";
+import { CallTimeoutError, ConnectionLostError, errorClasses, NoDaemonError, ProtocolError, RuntimeUnavailableError, TrlError } from "./errors.js";
 import type { Chunk, ErrorCode, ExecStreamParams, Methods, SessionEvent, SessionWatchParams } from "./types.js";
 
 export interface Transport {
@@ -231,6 +231,24 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
     signal.addEventListener("abort", abort, { once: true });
     promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
+}
+
+/** Waits for a promise, but no longer than `timeoutMs`: then it throws a CallTimeoutError. */
+export async function within<T>(timeoutMs: number | undefined, signal: AbortSignal | undefined, message: string, wait: (signal: AbortSignal | undefined) => Promise<T>): Promise<T> {
+  if (timeoutMs === undefined) {
+    return wait(signal);
+  }
+  const limit = new AbortController();
+  const abort = () => limit.abort(signal!.reason);
+  const timer = setTimeout(() => limit.abort(new CallTimeoutError(`${message} within ${timeoutMs} ms`)), timeoutMs);
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    signal?.throwIfAborted();
+    return await wait(limit.signal);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", abort);
+  }
 }
 
 /** A line or body from the daemon. */

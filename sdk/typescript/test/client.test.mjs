@@ -62,7 +62,7 @@ describe("a client on the Unix socket", () => {
     for await (const chunk of stream) {
       chunks.push(chunk);
       if (chunk.text.endsWith("\n")) {
-        await client.exec(stream.execId).input("\n");
+        await client.exec(stream.execId).sendInput("\n");
       }
     }
     assert.deepEqual(
@@ -107,8 +107,8 @@ describe("a client on the Unix socket", () => {
     const cat = session.stream("cat", { stdinOpen: true });
     const exec = client.exec(await cat.start());
     for (let i = 0; i < 2; i++) {
-      assert.equal((await exec.input("one\n", { key: "1" })).next, 4);
-      assert.equal((await exec.input("two\n", { at: 4, whole: true, eof: true })).next, 8);
+      assert.equal((await exec.sendInput("one\n", { key: "1" })).next, 4);
+      assert.equal((await exec.sendInput("two\n", { at: 4, whole: true, eof: true })).next, 8);
     }
     let text = "";
     for await (const chunk of cat) {
@@ -122,8 +122,8 @@ describe("a client on the Unix socket", () => {
     const session = await client.session({ shell: "bash" });
     const cat = session.stream("cat", { stdinOpen: true });
     const exec = client.exec(await cat.start());
-    assert.equal((await exec.input("typed ")).bytes, 6);
-    assert.equal((await exec.input(Buffer.from("bytes"), { eof: true })).bytes, 5);
+    assert.equal((await exec.sendInput("typed ")).bytes, 6);
+    assert.equal((await exec.sendInput(Buffer.from("bytes"), { eof: true })).bytes, 5);
     let text = "";
     for await (const chunk of cat) {
       text += chunk.text;
@@ -484,7 +484,7 @@ describe("a lost connection", () => {
       await until("both are back", () => sockets.size >= connected + 2);
       await new Promise((resolve) => setTimeout(resolve, 600)); // it lasts for a while: in total longer than the limit
     }
-    await direct.exec((await session.info()).exec.exec_id).input("answer\n");
+    await direct.exec((await session.info()).exec.exec_id).sendInput("answer\n");
     assert.equal((await run).stdout, "answer\n");
     assert.equal((await followed).ok, true);
     await client.close();

@@ -36,7 +36,7 @@ describe("a client over HTTP", () => {
     const chunks = [];
     for await (const chunk of stream) {
       if (chunk.text === "one\n") {
-        await client.exec(stream.execId).input("\n");
+        await client.exec(stream.execId).sendInput("\n");
       }
       chunks.push([chunk.type, chunk.offset, chunk.next, Buffer.from(chunk.data).toString("hex")]);
     }
@@ -52,6 +52,21 @@ describe("a client over HTTP", () => {
     assert.deepEqual(rest, [["stderr", 4], ["exit", 5]]);
     await session.destroy();
     assert.equal((await session.info()).state, "terminated");
+  });
+
+  test("has handles, files and ports", async () => {
+    const session = await client.session({ shell: "bash" });
+    let out = "";
+    const exec = await session.start("read x; echo $x", { stdinOpen: true, onStdout: (text) => (out += text) });
+    await session.waitForPort(http.port, { host: "127.0.0.1" });
+    const path = join(http.daemon.dir, "over http");
+    const data = new Uint8Array((2 << 20) + 1).fill(0xff);
+    assert.equal(await session.files.write(path, data), data.length);
+    assert.deepEqual(Uint8Array.from(await session.files.read(path)), data);
+    await exec.sendInput("typed\n");
+    await exec.waitForText("typed");
+    assert.deepEqual([(await exec.wait()).stdout, out], ["typed\n", "typed\n"]);
+    await session.destroy();
   });
 
   test("errors are typed", async () => {

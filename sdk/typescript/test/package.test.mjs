@@ -22,9 +22,12 @@ function blocks(language) {
 }
 
 // The programs of the README, and one with code that the types must reject.
-const [quickstart, calls] = blocks("ts");
+const [start, quickstart, started, files, calls] = blocks("ts");
 const programs = {
+  start,
   quickstart,
+  started,
+  files,
   calls,
   types: `
     import { connect, isTrlError, type StreamChunk } from "trl-client";
@@ -99,14 +102,24 @@ describe("the package", () => {
     assert.equal(compiled.stdout, "");
   });
 
+  test("the start of the README has five lines, and runs as written", async () => {
+    assert.ok(readme.indexOf(start) < readme.indexOf("\n## "), "it must come first");
+    assert.equal(start.trimEnd().split("\n").length, 5);
+    const { stdout } = await run(process.execPath, ["start.mjs"], { cwd: project, env });
+    assert.equal(stdout, "/usr/lib\n\n");
+  });
+
+  test("the other programs of the README run as written", async () => {
+    assert.equal((await run(process.execPath, ["started.mjs"], { cwd: project, env })).stdout, "hello world\nworld 0\n");
+    assert.equal((await run(process.execPath, ["files.mjs"], { cwd: project, env })).stdout, "buy milk\n\ntoday.txt file 9\n");
+  });
+
   test("the quickstart runs as written", async () => {
-    assert.ok(readme.indexOf(programs.quickstart) < readme.indexOf("\n## "), "the quickstart must come first");
     const { stdout } = await run(process.execPath, ["quickstart.mjs"], { cwd: project, env });
     assert.equal(stdout, "0 /usr/lib\n\nline 1\nline 2\nline 3\n/usr/lib\nit ended with 0\n");
     // `await using` has destroyed its session.
     const client = await connect(daemon.socket);
-    const states = (await client.sessions()).map((session) => session.state);
-    assert.deepEqual(states, ["terminated"]);
+    assert.deepEqual(await client.sessions({ alive: true }), []);
     await client.close();
   });
 

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+from pathlib import Path
 from typing import Any, List, Sequence
 from unittest import mock
 
@@ -77,9 +78,10 @@ class Start(unittest.TestCase):
             pid = again.info()["pid"]
         with self.started(start=True) as same:
             self.assertEqual(same.info()["pid"], pid)
-        log = os.path.join(self.directory, ".local", "state", "trl", "daemon.log")
-        with open(log) as file:
-            self.assertNotIn("TRL_BINARY", file.read())
+        logs = list(Path(self.directory).rglob("*.log"))
+        self.assertTrue(logs)
+        for log in logs:
+            self.assertNotIn("TRL_BINARY", log.read_text())
 
     def test_at_once(self) -> None:
         self.stop_at_end(default_socket())

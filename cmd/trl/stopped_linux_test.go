@@ -270,7 +270,7 @@ func TestPauseLeavesAPromptAlone(t *testing.T) {
 	p.resume()
 	alice.waitFor(`^one\n/ \$$`) // otherwise the key may interrupt the command that is ending
 	alice.keys("C-c")
-	alice.waitFor(`^one\n/ \$\n/ \$$`)
+	alice.waitFor(`^one\n/ \$ \^C\n/ \$$`)
 	alice.line("echo tw''o")
 	alice.waitFor("^two$")
 	alice.line("sleep 1000")

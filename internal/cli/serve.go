@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -65,11 +64,6 @@ func (a *app) serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !a.resumedHolder && !a.heldDaemon && !a.checkOnly { // their directory exists
-			if err := checkSocketDir(a.socket); err != nil {
-				return err
-			}
-		}
 		if detach {
 			a.warnOfVariables()
 			return a.detach(ctx, cfg.Socket)
@@ -90,23 +84,6 @@ func (a *app) serveCommand() *cobra.Command {
 		}
 	})
 	return cmd
-}
-
-// checkSocketDir returns an error if a socket named by the user is to be in a
-// directory whose parent does not exist: a daemon creates the directory of its
-// socket, but a typing error must not create several.
-func checkSocketDir(socket string) error {
-	if socket == "" {
-		return nil
-	}
-	parent := filepath.Dir(filepath.Dir(socket))
-	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-		return &usageError{
-			message: fmt.Sprintf("--socket %s: the directory %s does not exist", socket, parent),
-			hint:    fmt.Sprintf("create it with `mkdir -p %s`, or use another path", quote(filepath.Dir(socket))),
-		}
-	}
-	return nil
 }
 
 // warnOfVariables reports variables that look like settings but are not. A daemon

@@ -14,10 +14,9 @@ import (
 func Run(ctx context.Context, config RunConfig) (*api.ExecResult, error) {
 	s := newInteractiveShell(&ShellConfig{Config: config.Config, Create: config.Create, Destroy: config.Destroy})
 	var result *api.ExecResult
-	err := s.onTerminal(ctx, func(ctx context.Context) (err error) {
+	_, err := s.onTerminal(ctx, func(ctx context.Context) (err error) {
 		result, err = s.newLine().execute(ctx, config.Command)
 		return err
 	})
-	_, err = s.finish(err)
 	return result, err
 }

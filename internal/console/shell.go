@@ -21,7 +21,7 @@ import (
 // session cannot be used, and a SignalError if a signal ended it.
 func Shell(ctx context.Context, config ShellConfig) (status int, err error) {
 	s := newInteractiveShell(&config)
-	return s.finish(s.onTerminal(ctx, s.loop))
+	return s.onTerminal(ctx, s.loop)
 }
 
 func newInteractiveShell(config *ShellConfig) *interactiveShell {
@@ -31,12 +31,13 @@ func newInteractiveShell(config *ShellConfig) *interactiveShell {
 }
 
 // onTerminal takes over the local terminal, creates the session if the shell has
-// its own, and calls fn. When it returns, the terminal is restored and the
-// keyboard released.
-func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Context) error) error {
+// its own, calls fn, and finishes. When it returns, the terminal is restored and
+// the keyboard released. A daemon that does not answer can't hold it up, not even
+// at the end.
+func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Context) error) (status int, err error) {
 	local, err := newLocalTerminal(s.config.Stdin, s.config.Stdout)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer local.close()
 	defer local.restoreOnPanic()
@@ -50,7 +51,7 @@ func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Conte
 		err = s.inspect(ctx)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	s.prompt = newPrompt(local, &completer{client: s.client, session: s.session, dialect: shellsyntax.DialectOf(s.shell)})
 	s.keys = newKeyboard(s.client, s.session)
@@ -65,7 +66,7 @@ func (s *interactiveShell) onTerminal(ctx context.Context, fn func(context.Conte
 	err = fn(ctx)
 	s.keys.release()
 	local.close()
-	return err
+	return s.finish(err)
 }
 
 // create creates the shell's own session.

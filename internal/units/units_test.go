@@ -32,6 +32,7 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
+
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "300ms": 300 * time.Millisecond, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "1.5h": 90 * time.Minute,

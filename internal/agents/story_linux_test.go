@@ -127,7 +127,7 @@ func runStory(t *testing.T, a agent, whole bool) {
 	r.model.expect(
 		func(modelInput) reply { return use("sessions", nil) },
 		func(g modelInput) reply {
-			contains("the commands are found", g.toolText(), "main", "sh count.sh ../enough", "server.py")
+			contains("the commands are found", g.toolText(), "main", "sh count.sh …", "server.py")
 			return use("output", object{"session": "main", "until": "exit", "wait_s": 20, "from": 0})
 		},
 		func(g modelInput) reply {

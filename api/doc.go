@@ -46,4 +46,5 @@ const (
 const (
 	NotifyExecChunk    = "exec.chunk"
 	NotifySessionEvent = "session.event"
+	NotifySystemHello  = "system.hello" // from a relay, before anything else
 )

@@ -27,16 +27,17 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/locate"
+	"github.com/terminal-runtime/trl/internal/peer"
 )
 
 // ErrNoDaemon is wrapped by the error of Dial if nothing listens at the
 // address.
-var ErrNoDaemon = errors.New("no TRL daemon is running")
+var ErrNoDaemon = peer.ErrNoDaemon
 
 // ErrClosed is wrapped by the error of a call whose connection has ended,
 // whichever side ended it. Whether the daemon received the call is then
 // unknown.
-var ErrClosed = errors.New("the connection to the daemon is closed")
+var ErrClosed = peer.ErrClosed
 
 // Options says how to reach a daemon. Zero values are the defaults.
 type Options struct {
@@ -130,7 +131,7 @@ func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 func NewConn(conn io.ReadWriteCloser) *Client {
 	var opts Options
 	opts.setDefaults()
-	return &Client{transport: &lineTransport{conn: newConn(newLineWire(conn))}, opts: opts}
+	return &Client{transport: &lineTransport{conn: peer.NewConn(peer.NewLineWire(conn))}, opts: opts}
 }
 
 // Close ends the connection. Unanswered calls fail, and the daemon stops
@@ -249,22 +250,22 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // lineTransport is the transport over connections that carry one message at a
 // time in both directions.
 type lineTransport struct {
-	dial func(context.Context) (*conn, error) // nil: there is only one connection
+	dial func(context.Context) (*peer.Conn, error) // nil: there is only one connection
 
 	mu      sync.Mutex
-	conn    *conn // for calls; it may have ended
-	refused *conn // the last one whose refusal was reported
+	conn    *peer.Conn // for calls; it may have ended
+	refused *peer.Conn // the last one whose refusal was reported
 	closed  bool
 }
 
 func (l *lineTransport) canRedial() bool { return l.dial != nil }
 
 // current returns the connection for calls. It reconnects if that has ended.
-func (l *lineTransport) current(ctx context.Context) (*conn, error) {
+func (l *lineTransport) current(ctx context.Context) (*peer.Conn, error) {
 	l.mu.Lock()
 	c, closed := l.conn, l.closed
 	l.mu.Unlock()
-	if !c.ended() || closed || l.dial == nil || l.refusal(c) {
+	if !c.Ended() || closed || l.dial == nil || l.refusal(c) {
 		return c, nil
 	}
 	fresh, err := l.redial(ctx)
@@ -273,8 +274,8 @@ func (l *lineTransport) current(ctx context.Context) (*conn, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || !l.conn.ended() { // closed, or another call was faster
-		fresh.close()
+	if l.closed || !l.conn.Ended() { // closed, or another call was faster
+		fresh.Close()
 		return l.conn, nil
 	}
 	l.conn = fresh
@@ -284,10 +285,10 @@ func (l *lineTransport) current(ctx context.Context) (*conn, error) {
 // refusal reports whether the daemon refused the caller on c and the refusal
 // has not been reported yet. The next call reports it before another connection
 // is tried.
-func (l *lineTransport) refusal(c *conn) bool {
+func (l *lineTransport) refusal(c *peer.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.refused == c || !api.IsCode(c.err, api.CodeUnauthorized) {
+	if l.refused == c || !api.IsCode(c.Err(), api.CodeUnauthorized) {
 		return false
 	}
 	l.refused = c
@@ -295,7 +296,7 @@ func (l *lineTransport) refusal(c *conn) bool {
 }
 
 // redial connects again. A failure means that the previous connection is lost.
-func (l *lineTransport) redial(ctx context.Context) (*conn, error) {
+func (l *lineTransport) redial(ctx context.Context) (*peer.Conn, error) {
 	c, err := l.dial(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
@@ -308,20 +309,29 @@ func (l *lineTransport) call(ctx context.Context, method string, params, result 
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, method, params, result, nil)
+	return callOver(ctx, c, method, params, result)
+}
+
+// callOver makes a call that opens no stream.
+func callOver(ctx context.Context, c *peer.Conn, method string, params, result any) error {
+	line, err := c.Call(ctx, peer.Request{Method: method, Params: params}, nil)
+	if err != nil {
+		return err
+	}
+	return peer.Decode(method, line, result)
 }
 
 func (l *lineTransport) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.conn.close()
+	l.conn.Close()
 }
 
 // streamConn returns a connection for one stream. If more than one connection
 // is possible the stream gets its own, so that a slow reader delays only its
 // own stream.
-func (l *lineTransport) streamConn(ctx context.Context) (c *conn, own bool, err error) {
+func (l *lineTransport) streamConn(ctx context.Context) (c *peer.Conn, own bool, err error) {
 	if l.dial == nil {
 		return l.conn, false, nil
 	}

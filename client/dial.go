@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/terminal-runtime/trl/internal/trust"
+	"github.com/terminal-runtime/trl/internal/peer"
 )
 
 // dial returns the transport for an address.
@@ -21,15 +19,15 @@ func dial(ctx context.Context, addr string, opts Options) (daemonTransport, erro
 	switch {
 	case scheme == "unix" || !strings.Contains(addr, "://") && scheme != "stdio":
 		path := strings.TrimPrefix(addr, "unix:")
-		return dialLines(ctx, func(ctx context.Context) (wire, error) { return dialUnix(ctx, path) })
+		return dialLines(ctx, func(ctx context.Context) (peer.Wire, error) { return dialUnix(ctx, path) })
 	case scheme == "stdio":
 		w, err := startStdio(rest)
 		if err != nil {
 			return nil, err
 		}
-		return &lineTransport{conn: newConn(w)}, nil
+		return &lineTransport{conn: peer.NewConn(w)}, nil
 	case scheme == "ws" || scheme == "wss":
-		return dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, opts) })
+		return dialLines(ctx, func(ctx context.Context) (peer.Wire, error) { return dialWebSocket(ctx, addr, opts) })
 	case scheme == "http" || scheme == "https":
 		return newHTTP(addr, opts)
 	default:
@@ -38,43 +36,25 @@ func dial(ctx context.Context, addr string, opts Options) (daemonTransport, erro
 }
 
 // dialLines makes the first connection, and keeps connect to make more.
-func dialLines(ctx context.Context, connect func(context.Context) (wire, error)) (daemonTransport, error) {
-	l := &lineTransport{dial: func(ctx context.Context) (*conn, error) {
+func dialLines(ctx context.Context, connect func(context.Context) (peer.Wire, error)) (daemonTransport, error) {
+	l := &lineTransport{dial: func(ctx context.Context) (*peer.Conn, error) {
 		w, err := connect(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return newConn(w), nil
+		return peer.NewConn(w), nil
 	}}
 	var err error
 	l.conn, err = l.dial(ctx)
 	return l, err
 }
 
-func dialUnix(ctx context.Context, path string) (wire, error) {
-	// The listener receives commands, environments and secrets.
-	user, err := trust.ServerUser(path)
+func dialUnix(ctx context.Context, path string) (peer.Wire, error) {
+	c, err := peer.DialUnix(ctx, path)
 	if err != nil {
-		return nil, noDaemon(path, err)
-	}
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil, noDaemon(path, err)
-	}
-	if err := trust.CheckPeer(c.(*net.UnixConn), path, user); err != nil {
-		_ = c.Close()
 		return nil, err
 	}
-	return newLineWire(c), nil
-}
-
-// noDaemon wraps err in ErrNoDaemon if it means that nothing listens.
-func noDaemon(where string, err error) error {
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w at %s: %w", ErrNoDaemon, where, err)
-	}
-	return err
+	return peer.NewLineWire(c), nil
 }
 
 // stdioGrace is how long a daemon started for a client may take to end its
@@ -92,7 +72,7 @@ type stdioPipe struct {
 
 // startStdio starts a daemon. It splits the command line into words, without a
 // shell.
-func startStdio(command string) (wire, error) {
+func startStdio(command string) (peer.Wire, error) {
 	words := strings.Fields(command)
 	if len(words) == 0 {
 		return nil, errors.New("address stdio: missing command, such as stdio:trl serve --stdio")
@@ -110,7 +90,7 @@ func startStdio(command string) (wire, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return newLineWire(stdioPipe{out, in, cmd}), nil
+	return peer.NewLineWire(stdioPipe{out, in, cmd}), nil
 }
 
 // Close stops the daemon, which ends its sessions, and waits for it.

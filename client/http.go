@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/peer"
 )
 
 // httpTransport is the transport for http and https addresses: a call is a
@@ -43,7 +43,7 @@ func httpClient(opts Options) *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = opts.TLS
 	t.DisableCompression = true // the daemon is usually nearby
-	t.ReadBufferSize = wireBuffer
+	t.ReadBufferSize = peer.BufferBytes
 	// HTTP/1.1: each stream has its own connection and flow control.
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
@@ -84,7 +84,7 @@ func (h *httpTransport) do(r *http.Request) (*http.Response, error) {
 		if ctx := r.Context(); ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err = noDaemon(h.base, err); !errors.Is(err, ErrNoDaemon) {
+		if err = peer.NoDaemon(h.base, err); !errors.Is(err, ErrNoDaemon) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		return nil, err
@@ -93,7 +93,7 @@ func (h *httpTransport) do(r *http.Request) (*http.Response, error) {
 }
 
 func (h *httpTransport) call(ctx context.Context, method string, params, result any) error {
-	body, err := encode(1, method, params)
+	body, err := peer.Encode(1, peer.Request{Method: method, Params: params})
 	if err != nil {
 		return fmt.Errorf("%s: params: %w", method, err)
 	}
@@ -117,7 +117,7 @@ func (h *httpTransport) call(ctx context.Context, method string, params, result 
 		}
 		return fmt.Errorf("%s: %w: %w", method, ErrClosed, err)
 	}
-	return decode(method, answer, result)
+	return peer.Decode(method, answer, result)
 }
 
 func (h *httpTransport) stream(ctx context.Context, p api.ExecStreamParams) (string, *feed[api.Chunk], error) {
@@ -170,7 +170,7 @@ func (h *httpTransport) attach(ctx context.Context, execID string, from int64) (
 
 func (h *httpTransport) watch(ctx context.Context, p api.SessionWatchParams) (*feed[api.SessionEvent], error) {
 	addr := "ws" + strings.TrimPrefix(h.base, "http") // https becomes wss
-	c, err := dialLines(ctx, func(ctx context.Context) (wire, error) { return dialWebSocket(ctx, addr, h.opts) })
+	c, err := dialLines(ctx, func(ctx context.Context) (peer.Wire, error) { return dialWebSocket(ctx, addr, h.opts) })
 	if err != nil {
 		return nil, err
 	}
@@ -198,11 +198,11 @@ func (h *httpTransport) watch(ctx context.Context, p api.SessionWatchParams) (*f
 // the end of the input it returns io.EOF: only the events say whether the
 // stream is complete.
 func readEvents(r io.Reader, fn func(data []byte) error) error {
-	w := lineWire{in: bufio.NewReaderSize(r, wireBuffer)}
+	lines := peer.NewLines(r, 0)
 	var data []byte
 	have := false
 	for {
-		line, err := w.receive()
+		line, err := lines.Next()
 		if err != nil {
 			return err
 		}
@@ -223,23 +223,6 @@ func readEvents(r io.Reader, fn func(data []byte) error) error {
 			}
 			data = append(data, bytes.TrimPrefix(value, []byte(" "))...)
 			have = true
-		}
-	}
-}
-
-// appendAll reads r to the end and appends the bytes to b.
-func appendAll(b []byte, r io.Reader) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, max(512, cap(b)))
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if errors.Is(err, io.EOF) {
-			return b, nil
-		}
-		if err != nil {
-			return b, err
 		}
 	}
 }

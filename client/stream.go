@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/peer"
 )
 
 // feed delivers the notifications of one stream for as long as one connection
@@ -71,6 +72,10 @@ func (f *feed[T]) close() {
 	f.stop()
 }
 
+// streamCloseTimeout bounds the request that closes a stream. The daemon stops
+// sending anyway when the connection ends.
+const streamCloseTimeout = time.Second
+
 // follow calls a method that opens a stream.
 func follow[T any](ctx context.Context, l *lineTransport, method string, params, result any, parse func([]byte) (*T, error)) (*feed[T], error) {
 	c, own, err := l.streamConn(ctx)
@@ -78,19 +83,22 @@ func follow[T any](ctx context.Context, l *lineTransport, method string, params,
 		return nil, err
 	}
 	f := newFeed[T]()
-	f.ended, f.reason = c.done, func() error { return c.err }
+	f.ended, f.reason = c.Done(), c.Err
 	torn := false // a notification was dropped, so later ones would not be contiguous
 	var raw json.RawMessage
-	err = c.call(ctx, method, params, &raw, func(params []byte) {
+	line, err := c.Call(ctx, peer.Request{Method: method, Params: params}, func(_ string, params []byte) {
 		if torn {
 			return
 		}
 		n, err := parse(params)
 		if err != nil {
-			c.fail(fmt.Errorf("%w: %s: malformed notification: %w", ErrClosed, method, err))
+			c.Fail(fmt.Errorf("%w: %s: malformed notification: %w", ErrClosed, method, err))
 		}
 		torn = err != nil || !f.put(n)
 	})
+	if err == nil {
+		err = peer.Decode(method, line, &raw)
+	}
 	var opened struct {
 		StreamID string `json:"stream_id"`
 	}
@@ -99,17 +107,17 @@ func follow[T any](ctx context.Context, l *lineTransport, method string, params,
 	}
 	if err != nil {
 		if own {
-			c.close()
+			c.Close()
 		}
 		return nil, err
 	}
-	f.stop = c.close
+	f.stop = c.Close
 	if !own {
 		f.stop = func() {
-			c.unsubscribe(opened.StreamID)
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			c.Unsubscribe(opened.StreamID)
+			ctx, cancel := context.WithTimeout(context.Background(), streamCloseTimeout)
 			defer cancel()
-			_ = c.call(ctx, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil, nil) // the stream may have ended
+			_ = callOver(ctx, c, api.MethodStreamClose, api.StreamCloseParams{StreamID: opened.StreamID}, nil) // the stream may have ended
 		}
 	}
 	return f, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/notify"
+	"github.com/terminal-runtime/trl/internal/peer"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/transport"
 	"github.com/terminal-runtime/trl/internal/trltest"
@@ -244,7 +245,7 @@ func TestStreamsShareAConnection(t *testing.T) {
 }
 
 func TestReadEvents(t *testing.T) {
-	const long = 3 * wireBuffer
+	const long = 3 * peer.BufferBytes
 	for name, tc := range map[string]struct {
 		input string
 		want  []string

@@ -27,8 +27,20 @@ var imports = []importRule{
 		why: "programs must be able to use TRL without linking anything else",
 	},
 	{
-		about: "client", only: []string{"api", "internal/locate", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
-		why: "a client needs the API types, the trust checks, where the daemon is and a WebSocket library, but not the daemon",
+		about: "client", only: []string{"api", "internal/locate", "internal/peer"}, bare: true,
+		why: "a client needs the API types, connections and where the daemon is, but not the daemon",
+	},
+	{
+		about: "internal/peer", only: []string{"api", "internal/printable", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
+		why: "a connection depends neither on what is called over it nor on which calls are repeated",
+	},
+	{
+		about: "internal/relay", only: []string{"api", "internal/peer", "internal/trust"},
+		why: "a relay passes bytes on and reads none of them; what it must say first it asks the daemon",
+	},
+	{
+		about: "internal/place", only: []string{"api", "internal/peer", "internal/printable", "internal/trust"},
+		why: "a place is reached and kept; what is called in it does not matter here",
 	},
 	{
 		about: "internal/locate", only: []string{"internal/trust"},
@@ -148,8 +160,8 @@ var imports = []importRule{
 		why:     "the method table declares the interface it needs and does not depend on the transport of a request",
 	},
 	{
-		about: "internal/route", only: []string{"api", "internal/service"}, without: []string{"net", "net/http"},
-		why: "calls are routed as they are: a router knows neither sessions nor the transport of a request",
+		about: "internal/route", only: []string{"api", "internal/access", "internal/arrival", "internal/notify", "internal/peer", "internal/printable", "internal/service"}, without: []string{"net", "net/http"},
+		why: "calls are routed as they are: a router knows neither sessions nor the transport of a request, and places by an interface of its own",
 	},
 	{
 		about: "internal/transport",
@@ -193,7 +205,7 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
-		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units", "internal/vt"},
+		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/relay", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units", "internal/vt"},
 		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell`, `run` and `quickstart`, and makes recordings and pictures itself",
 	},
 	{
@@ -257,15 +269,27 @@ var importers = []importerRule{
 		why: "wired in one place; the service uses its own interface",
 	},
 	{
-		about: "internal/access", from: []string{"internal/cli", "internal/doctor", "internal/front", "internal/service", "internal/transport"},
-		why: "used by the transports and the method table; the layers below serve authorized requests only",
+		about: "internal/access", from: []string{"internal/cli", "internal/doctor", "internal/front", "internal/route", "internal/service", "internal/transport"},
+		why: "used by the transports, the router and the method table; the layers below serve authorized requests only",
 	},
 	{
 		about: "internal/locate", from: []string{"client", "internal/daemon"},
 		why: "the daemon and its clients agree on where it is; the command line asks the daemon's settings",
 	},
 	{
-		about: "internal/trust", from: []string{"client", "internal/cli", "internal/daemon", "internal/doctor", "internal/locate", "internal/transport"},
+		about: "internal/peer", from: []string{"client", "internal/place", "internal/relay", "internal/route"},
+		why: "programs use the client, which repeats calls where that is safe; a router decides that itself",
+	},
+	{
+		about: "internal/relay", from: []string{"internal/cli"},
+		why: "a relay is a command",
+	},
+	{
+		about: "internal/place", from: []string{"internal/daemon"},
+		why: "wired in one place; the router uses its own interface",
+	},
+	{
+		about: "internal/trust", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/locate", "internal/peer", "internal/place", "internal/relay", "internal/transport"},
 		why: "used where a local path is opened; the command line explains its errors",
 	},
 	{
@@ -329,7 +353,7 @@ var libraries = []importerRule{
 		why: "other packages count in plain Go; only the daemon's front exports metrics",
 	},
 	{
-		about: "github.com/coder/websocket", from: []string{"client", "internal/transport"},
+		about: "github.com/coder/websocket", from: []string{"internal/peer", "internal/transport"},
 		why: "only the two ends of a connection depend on WebSockets",
 	},
 	{
@@ -346,7 +370,7 @@ var reapers = useRule{
 		"syscall":               {"ForkExec", "StartProcess", "Wait4"},
 		"golang.org/x/sys/unix": {"Wait4", "Waitid"},
 	},
-	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/process", "internal/tour", "internal/trltest", "packaging/dist"}, // a client, the command line and the tour may start a daemon; the doctor and the release tool run outside of a daemon
+	from: []string{"client", "internal/cli", "internal/doctor", "internal/holder", "internal/peer", "internal/place", "internal/process", "internal/tour", "internal/trltest", "packaging/dist"}, // a client, the command line and the tour may start a daemon; peer and place start what reaches a place, which the reaper leaves to them; the doctor and the release tool run outside of a daemon
 	why:  "there is one reaper: a second waiter would steal exit statuses, and a child unknown to the reaper could not be killed",
 }
 

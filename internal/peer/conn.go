@@ -1,7 +1,6 @@
-package client
+package peer
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,69 +14,31 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
-// wire sends and receives whole messages, each one JSON object. One goroutine
-// sends, one receives; close ends both.
-type wire interface {
-	send(message []byte) error
-	receive() ([]byte, error) // valid until the next call
-	close() error
-	// setReceiveTimeout limits how long receive waits from now on. It returns
-	// false if that is not possible.
-	setReceiveTimeout(d time.Duration) bool
+// Request is one call.
+type Request struct {
+	Method string
+	// Params are encoded as the parameters, unless they are nil. A json.RawMessage
+	// is sent as it is; it must be one line.
+	Params any
+	// Actor is who makes the request, on a connection that acts for others. nil
+	// means that the connection acts for itself.
+	Actor json.RawMessage
 }
 
-// lineWire is a byte stream with one message per line.
-type lineWire struct {
-	conn io.ReadWriteCloser
-	in   *bufio.Reader
-	long []byte // a line longer than the buffer of in
-}
+// Subscriber receives the notifications of a stream. The read goroutine calls it:
+// until it returns, nothing else is read. params is valid only until then.
+type Subscriber func(method string, params []byte)
 
-// wireBuffer is large enough for most answers, and for most chunks of a busy
-// stream.
-const wireBuffer = 256 << 10
-
-func newLineWire(conn io.ReadWriteCloser) *lineWire {
-	return &lineWire{conn: conn, in: bufio.NewReaderSize(conn, wireBuffer)}
-}
-
-func (w *lineWire) send(message []byte) error {
-	_, err := w.conn.Write(append(message, '\n'))
-	return err
-}
-
-func (w *lineWire) receive() ([]byte, error) {
-	line, err := w.in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	w.long = w.long[:0]
-	for errors.Is(err, bufio.ErrBufferFull) {
-		w.long = append(w.long, line...)
-		line, err = w.in.ReadSlice('\n')
-	}
-	w.long = append(w.long, line...)
-	return w.long, err
-}
-
-func (w *lineWire) close() error { return w.conn.Close() }
-
-func (w *lineWire) setReceiveTimeout(d time.Duration) bool {
-	c, ok := w.conn.(interface{ SetReadDeadline(time.Time) error })
-	return ok && c.SetReadDeadline(time.Now().Add(d)) == nil
-}
-
-// conn is one connection. Any number of goroutines may call over it
-// concurrently.
-type conn struct {
-	wire  wire
+// Conn is one connection. It is safe for concurrent use.
+type Conn struct {
+	wire  Wire
 	lines chan []byte   // to the write goroutine
 	done  chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	lastID  uint64
 	waiting map[uint64]*pending
-	subs    map[string]subscriber // by stream id
+	subs    map[string]Subscriber // by stream id
 	notice  *api.Error            // the last error without a request id
 	err     error                 // why the connection has ended; set before done is closed
 }
@@ -85,26 +46,28 @@ type conn struct {
 // pending is a call that has not been answered yet.
 type pending struct {
 	answer chan []byte // buffered
-	sub    subscriber  // set for a call that opens a stream
+	sub    Subscriber  // set for a call that opens a stream
 }
 
-// subscriber receives the notifications of a stream. It is called by the read
-// goroutine: until it returns, nothing else is read.
-type subscriber func(params []byte)
-
-func newConn(w wire) *conn {
-	c := &conn{
+// NewConn returns a connection over w, which it owns.
+func NewConn(w Wire) *Conn {
+	c := &Conn{
 		wire: w, lines: make(chan []byte), done: make(chan struct{}),
-		waiting: map[uint64]*pending{}, subs: map[string]subscriber{},
+		waiting: map[uint64]*pending{}, subs: map[string]Subscriber{},
 	}
 	go c.read()
 	go c.write()
 	return c
 }
 
-func (c *conn) close() { c.fail(ErrClosed) }
+// Close ends the connection. Unanswered calls fail with ErrClosed.
+func (c *Conn) Close() { c.Fail(ErrClosed) }
 
-func (c *conn) ended() bool {
+// Done returns a channel that is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Ended reports whether the connection has ended.
+func (c *Conn) Ended() bool {
 	select {
 	case <-c.done:
 		return true
@@ -113,45 +76,64 @@ func (c *conn) ended() bool {
 	}
 }
 
-// call calls a method. If the method opens a stream, sub receives the
-// notifications.
-func (c *conn) call(ctx context.Context, method string, params, result any, sub subscriber) error {
+// Err returns why the connection has ended; nil while it has not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Call makes a call, and returns the line that answers it, which the caller owns.
+// If the method opens a stream, sub receives its notifications.
+func (c *Conn) Call(ctx context.Context, q Request, sub Subscriber) ([]byte, error) {
 	id, answer, err := c.register(sub)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.forget(id)
-	line, err := encode(id, method, params)
+	line, err := Encode(id, q)
 	if err != nil {
-		return fmt.Errorf("%s: params: %w", method, err)
+		return nil, fmt.Errorf("%s: params: %w", q.Method, err)
 	}
 	select {
 	case c.lines <- line:
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", method, ctx.Err())
+		return nil, fmt.Errorf("%s: %w", q.Method, ctx.Err())
 	case <-c.done:
-		return c.err
+		return nil, &unsentError{c.Err()}
 	}
 	select {
 	case line = <-answer:
 	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", method, ctx.Err())
+		return nil, fmt.Errorf("%s: %w", q.Method, ctx.Err())
 	case <-c.done:
 		// The answer may have arrived just before the connection ended.
 		select {
 		case line = <-answer:
 		default:
-			return c.err
+			return nil, c.Err()
 		}
 	}
-	return decode(method, line, result)
+	return line, nil
 }
 
-func (c *conn) register(sub subscriber) (uint64, chan []byte, error) {
+// unsentError is the error of a call of which nothing was sent.
+type unsentError struct{ reason error }
+
+func (e *unsentError) Error() string { return e.reason.Error() }
+func (e *unsentError) Unwrap() error { return e.reason }
+
+// Unsent reports whether err says that the daemon can't have received the call.
+func Unsent(err error) bool {
+	var e *unsentError
+	return errors.As(err, &e)
+}
+
+func (c *Conn) register(sub Subscriber) (uint64, chan []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return 0, nil, c.err
+		return 0, nil, &unsentError{c.err}
 	}
 	c.lastID++
 	answer := make(chan []byte, 1)
@@ -159,21 +141,21 @@ func (c *conn) register(sub subscriber) (uint64, chan []byte, error) {
 	return c.lastID, answer, nil
 }
 
-func (c *conn) forget(id uint64) {
+func (c *Conn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
 }
 
-// unsubscribe drops further notifications of a stream.
-func (c *conn) unsubscribe(stream string) {
+// Unsubscribe drops further notifications of a stream.
+func (c *Conn) Unsubscribe(stream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.subs, stream)
 }
 
-// fail ends the connection. Only the first reason is recorded.
-func (c *conn) fail(reason error) {
+// Fail ends the connection. Only the first reason is recorded.
+func (c *Conn) Fail(reason error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -182,23 +164,34 @@ func (c *conn) fail(reason error) {
 	c.err = reason
 	close(c.done)
 	c.mu.Unlock()
-	_ = c.wire.close() // nothing is lost: all pending calls have failed
+	_ = c.wire.Close() // nothing is lost: all pending calls have failed
 }
 
-// encode builds a request. The id goes first, where a daemon that refuses the
-// request for its length still finds it.
-func encode(id uint64, method string, params any) ([]byte, error) {
+// Encode builds the line of a request. The id goes first, where a daemon that
+// refuses the request for its length still finds it.
+func Encode(id uint64, q Request) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // a command is full of < > &
 	b.WriteString(`{"jsonrpc":"2.0","id":`)
 	b.WriteString(strconv.FormatUint(id, 10))
 	b.WriteString(`,"method":`)
-	if err := enc.Encode(method); err != nil {
+	if err := enc.Encode(q.Method); err != nil {
 		return nil, err
 	}
 	b.Truncate(b.Len() - 1) // Encode appends a newline
-	if params != nil {
+	if q.Actor != nil {
+		b.WriteString(`,"actor":`)
+		b.Write(q.Actor)
+	}
+	switch params := q.Params.(type) {
+	case nil:
+	case json.RawMessage:
+		if params != nil {
+			b.WriteString(`,"params":`)
+			b.Write(params)
+		}
+	default:
 		b.WriteString(`,"params":`)
 		if err := enc.Encode(params); err != nil {
 			return nil, err
@@ -209,8 +202,9 @@ func encode(id uint64, method string, params any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decode reads the answer in one pass, straight into result.
-func decode(method string, line []byte, result any) error {
+// Decode reads the answer to a call of method in one pass, straight into result,
+// which may be nil. The error in an answer is returned as an *api.Error.
+func Decode(method string, line []byte, result any) error {
 	if result == nil {
 		result = new(json.RawMessage)
 	}
@@ -234,15 +228,15 @@ const closeTimeout = time.Second
 
 // write sends the queued requests. It runs in its own goroutine, so that a call
 // can be abandoned while a busy daemon is not reading.
-func (c *conn) write() {
+func (c *Conn) write() {
 	for {
 		select {
 		case line := <-c.lines:
-			if err := c.wire.send(line); err != nil {
-				if c.wire.setReceiveTimeout(closeTimeout) {
+			if err := c.wire.Send(line); err != nil {
+				if c.wire.SetReceiveTimeout(closeTimeout) {
 					return // read finds the end and its reason
 				}
-				c.fail(c.closeError(err))
+				c.Fail(c.closeError(err))
 				return
 			}
 		case <-c.done:
@@ -253,14 +247,14 @@ func (c *conn) write() {
 
 // read receives messages in its own goroutine, and delivers each answer to its
 // call and each notification to its stream.
-func (c *conn) read() {
+func (c *Conn) read() {
 	for {
-		line, err := c.wire.receive()
+		line, err := c.wire.Receive()
 		if err == nil {
 			err = c.deliver(line)
 		}
 		if err != nil {
-			c.fail(c.closeError(err))
+			c.Fail(c.closeError(err))
 			return
 		}
 	}
@@ -268,7 +262,7 @@ func (c *conn) read() {
 
 // closeError returns the error for calls whose connection ended with err. It
 // prefers the reason that the daemon gave.
-func (c *conn) closeError(err error) error {
+func (c *Conn) closeError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.notice != nil {
@@ -280,12 +274,15 @@ func (c *conn) closeError(err error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-func (c *conn) deliver(line []byte) error {
+func (c *Conn) deliver(line []byte) error {
 	if method, params, ok := quickNotification(line); ok {
 		return c.notify(method, params)
 	}
 	id, ok := quickID(line)
 	if !ok {
+		if len(bytes.TrimSpace(line)) == 0 {
+			return nil // a heartbeat
+		}
 		var err error
 		if id, err = c.slowID(line); err != nil || id == 0 {
 			return err
@@ -316,10 +313,7 @@ func (c *conn) deliver(line []byte) error {
 
 // notify passes a notification to the subscriber of its stream, if there is
 // one.
-func (c *conn) notify(method string, params []byte) error {
-	if method != api.NotifyExecChunk && method != api.NotifySessionEvent {
-		return nil
-	}
+func (c *Conn) notify(method string, params []byte) error {
 	stream, ok := quickStream(params)
 	if !ok {
 		var head struct {
@@ -334,55 +328,15 @@ func (c *conn) notify(method string, params []byte) error {
 	sub := c.subs[stream]
 	c.mu.Unlock()
 	if sub != nil {
-		sub(params)
+		sub(method, params)
 	}
 	return nil
-}
-
-// quickNotification splits a notification in the form that the daemon writes,
-// so that a large one is parsed only once.
-func quickNotification(line []byte) (method string, params []byte, ok bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","method":"`))
-	if !ok {
-		return "", nil, false
-	}
-	name, rest, ok := bytes.Cut(rest, []byte(`","params":`))
-	if !ok {
-		return "", nil, false
-	}
-	params, ok = bytes.CutSuffix(bytes.TrimRight(rest, "\r\n"), []byte(`}`))
-	return string(name), params, ok
-}
-
-// quickStream returns the stream id from the place where the daemon writes it.
-func quickStream(params []byte) (string, bool) {
-	rest, ok := bytes.CutPrefix(params, []byte(`{"stream_id":"`))
-	if !ok {
-		return "", false
-	}
-	id, _, ok := bytes.Cut(rest[:min(len(rest), 64)], []byte(`"`))
-	return string(id), ok && !bytes.Contains(id, []byte(`\`))
-}
-
-// quickID returns the id from the place where the daemon writes it, so that a
-// large answer is not parsed twice.
-func quickID(line []byte) (uint64, bool) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"jsonrpc":"2.0","id":`))
-	if !ok {
-		return 0, false
-	}
-	digits, _, ok := bytes.Cut(rest[:min(len(rest), 24)], []byte(","))
-	if !ok {
-		return 0, false
-	}
-	id, err := strconv.ParseUint(string(digits), 10, 64)
-	return id, err == nil
 }
 
 // slowID parses the id of a message in any form of JSON. It returns 0 for a
 // message that answers no call: a notification, which it delivers, or an error
 // without an id, which it keeps as the reason for a later close.
-func (c *conn) slowID(line []byte) (uint64, error) {
+func (c *Conn) slowID(line []byte) (uint64, error) {
 	var head struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`

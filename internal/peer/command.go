@@ -1,0 +1,287 @@
+package peer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/printable"
+)
+
+// Command starts a relay: a program that carries the messages of a TRL on its
+// standard input and output, such as `ssh host trl connect`.
+type Command struct {
+	Argv []string
+	Env  []string // nil: the environment of this process
+
+	// HelloTimeout is how long the relay may take to say which TRL it reaches. 0
+	// means 30 s: a slow login over a slow line.
+	HelloTimeout time.Duration
+	// MaxMessage limits a message in bytes; 0 means MaxMessage.
+	MaxMessage int
+}
+
+const (
+	defaultHelloTimeout = 30 * time.Second
+
+	// maxBannerBytes is how much a relay may print before its hello: startup files
+	// of a shell greet people on the same standard output.
+	maxBannerBytes = 64 << 10
+
+	// HeartbeatInterval is how often both ends of a relay send an empty line.
+	HeartbeatInterval = 15 * time.Second
+	// SilenceLimit is how long a relay may send nothing before its connection has
+	// ended: four heartbeats.
+	SilenceLimit = 60 * time.Second
+
+	// commandGrace is how long a relay may take to exit once its input is closed.
+	commandGrace = 2 * time.Second
+)
+
+// StartCommand starts a relay and waits for its hello. The error of a relay that
+// ends has the last lines that it wrote to standard error.
+func StartCommand(ctx context.Context, cmd Command) (Wire, *api.Hello, error) {
+	w, err := startRelay(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	hello, err := w.awaitHello(ctx, cmd.HelloTimeout)
+	if err != nil {
+		_ = w.Close()
+		return nil, nil, err
+	}
+	go w.sendHeartbeats()
+	return w, hello, nil
+}
+
+// commandWire is a wire to a relay.
+type commandWire struct {
+	cmd    *exec.Cmd
+	name   string // of the program
+	in     io.WriteCloser
+	out    *os.File
+	lines  *Lines
+	stderr *tail
+	exited chan struct{} // closed when the process has been waited for
+
+	armed   time.Time // when the read deadline was last set
+	closing sync.Once
+
+	sending sync.Mutex // one message at a time
+}
+
+func startRelay(c Command) (*commandWire, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return nil, errors.New("the command is empty")
+	}
+	limit := c.MaxMessage
+	if limit == 0 {
+		limit = MaxMessage
+	}
+	w := &commandWire{name: filepath.Base(c.Argv[0]), stderr: &tail{}, exited: make(chan struct{})}
+	w.cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
+	w.cmd.Env = c.Env
+	w.cmd.Stderr = w.stderr
+	w.cmd.WaitDelay = commandGrace                          // a process in the background may keep standard error open
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that interrupts us must not end it
+	in, err := w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	// Not StdoutPipe, which Wait closes while what the relay wrote last is unread.
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	w.in, w.out, w.cmd.Stdout = in, out, theirs
+	w.lines = NewLines(out, limit)
+	err = w.cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	go func() {
+		_ = w.cmd.Wait() // ProcessState has the status
+		close(w.exited)
+	}()
+	return w, nil
+}
+
+// awaitHello reads up to the hello.
+func (w *commandWire) awaitHello(ctx context.Context, timeout time.Duration) (*api.Hello, error) {
+	if timeout == 0 {
+		timeout = defaultHelloTimeout
+	}
+	stop := context.AfterFunc(ctx, func() { _ = w.out.SetReadDeadline(time.Now()) })
+	defer stop()
+	_ = w.out.SetReadDeadline(time.Now().Add(timeout)) // a pipe supports it
+	var banner []byte
+	for {
+		line, err := w.lines.Next()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, w.explain(fmt.Errorf("%s did not reach a TRL within %s%s", w.name, timeout, quoted(banner)))
+		}
+		if err != nil {
+			return nil, w.explain(fmt.Errorf("%s ended before it reached a TRL%s", w.name, quoted(banner)))
+		}
+		if hello := parseHello(line); hello != nil {
+			return hello, nil
+		}
+		if banner = append(banner, line...); len(banner) > maxBannerBytes {
+			return nil, fmt.Errorf("%s printed more than %d bytes that are not a TRL's hello%s", w.name, maxBannerBytes, quoted(banner))
+		}
+	}
+}
+
+func parseHello(line []byte) *api.Hello {
+	var message struct {
+		Method string    `json:"method"`
+		Params api.Hello `json:"params"`
+	}
+	if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &message) != nil ||
+		message.Method != api.NotifySystemHello || message.Params.Protocol == 0 {
+		return nil
+	}
+	return &message.Params
+}
+
+// quoted returns the last line of a banner for an error.
+func quoted(banner []byte) string {
+	if words := lastWords(banner); words != "" {
+		return fmt.Sprintf("; it printed %q", words)
+	}
+	return ""
+}
+
+func (w *commandWire) Send(message []byte) error {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	_, err := w.in.Write(append(message, '\n'))
+	return err
+}
+
+// sendHeartbeats sends an empty line now and then, unless a message is being sent,
+// which says as much, until the relay has exited.
+func (w *commandWire) sendHeartbeats() {
+	ticker := time.NewTicker(HeartbeatInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-w.exited:
+			return
+		}
+		if w.sending.TryLock() {
+			_, _ = w.in.Write([]byte("\n")) // Receive finds the end of a relay that does not read
+			w.sending.Unlock()
+		}
+	}
+}
+
+func (w *commandWire) Receive() ([]byte, error) {
+	if now := time.Now(); now.Sub(w.armed) > HeartbeatInterval { // setting it costs a system call
+		w.armed = now
+		_ = w.out.SetReadDeadline(now.Add(SilenceLimit + HeartbeatInterval))
+	}
+	line, err := w.lines.Next()
+	switch {
+	case err == nil:
+		return line, nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, w.explain(fmt.Errorf("%s was silent for %s", w.name, SilenceLimit))
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
+		return nil, w.explain(fmt.Errorf("%s has ended", w.name))
+	default:
+		return nil, err
+	}
+}
+
+func (w *commandWire) SetReceiveTimeout(d time.Duration) bool {
+	return w.out.SetReadDeadline(time.Now().Add(d)) == nil
+}
+
+// lastWordsTimeout is how long to wait for what a relay that has closed its
+// output says on standard error.
+const lastWordsTimeout = 500 * time.Millisecond
+
+// explain adds the exit status and the last words of a relay that has ended.
+func (w *commandWire) explain(err error) error {
+	select {
+	case <-w.exited:
+		if state := w.cmd.ProcessState; state != nil && !state.Success() {
+			err = fmt.Errorf("%w (%s)", err, state)
+		}
+	case <-time.After(lastWordsTimeout):
+	}
+	if words := w.stderr.String(); words != "" {
+		err = fmt.Errorf("%w: %s", err, words)
+	}
+	return err
+}
+
+// Close closes the relay's input, which ends it, and kills it if that does not.
+func (w *commandWire) Close() error {
+	w.closing.Do(func() {
+		_ = w.in.Close()
+		kill := time.AfterFunc(commandGrace, func() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) })
+		go func() {
+			<-w.exited
+			kill.Stop()
+			_ = w.out.Close()
+		}()
+		_ = w.out.SetReadDeadline(time.Now()) // ends a Receive
+	})
+	return nil
+}
+
+// tail keeps the last bytes written to it. It is safe for concurrent use.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// tailBytes is how much of a relay's standard error is kept.
+const tailBytes = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b[max(0, len(b)-tailBytes):]...)
+	if len(t.text) > tailBytes {
+		t.text = append([]byte(nil), t.text[len(t.text)-tailBytes:]...)
+	}
+	return len(b), nil
+}
+
+// String returns the last words: what was written last, in one line.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return lastWords(t.text)
+}
+
+// lastWords returns the text in one line, without what a terminal would act on.
+func lastWords(text []byte) string {
+	var words []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(printable.Text(strings.TrimRight(line, "\r\n"))); line != "" {
+			words = append(words, line)
+		}
+	}
+	return strings.Join(words, "; ")
+}

@@ -1,0 +1,62 @@
+package place
+
+import (
+	"context"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/peer"
+)
+
+// transport reaches one place. Its errors are *refusal, or the error of a context.
+type transport interface {
+	// connect returns a wire to the place's daemon, and starts the daemon if it is
+	// not there. It delivers this program first if the place lacks it.
+	connect(ctx context.Context) (peer.Wire, *api.Hello, error)
+	// remove ends the place's daemon with all its sessions, and removes what was
+	// delivered. It succeeds if there is nothing to remove.
+	remove(ctx context.Context) error
+	// close releases what connections share, such as the master of SSH. connect may
+	// be called again afterwards.
+	close()
+}
+
+// target is what a transport needs to know about its place.
+type target struct {
+	name    string // of the place
+	node    string // name of the place's daemon, in its ids: this daemon's own, a dash and name
+	runtime string // such as docker:web, without the parts of a chain behind it
+	address string // what follows the colon: web
+	ttlMS   int64  // after which a place's daemon ends without sessions and connections
+	dir     string // private directory of this daemon for sockets and the like
+	env     []string
+}
+
+// refusal is why a place can't be reached.
+type refusal struct {
+	reason  reason
+	message string // what happened, with the last words of the transport
+	hint    string // what a person can do
+}
+
+func (r *refusal) Error() string { return r.message }
+
+// reason is a stable word for clients: details.reason of RUNTIME_UNAVAILABLE.
+type reason string
+
+// The reasons.
+const (
+	notRunning  reason = "not_running" // the container is not running
+	noEngine    reason = "no_engine"   // neither the program nor its engine answers
+	badHostKey  reason = "host_key"    // SSH does not know the host, or another key
+	noAccess    reason = "auth"        // the place refuses the user
+	unreachable reason = "unreachable"
+	noArch      reason = "no_arch" // no program for its architecture
+	noExec      reason = "noexec"  // no directory in it can hold a program
+	noProc      reason = "no_proc"
+	noSpace     reason = "no_space"
+	noShell     reason = "no_shell"
+	badVersion  reason = "version" // the TRL there speaks another protocol
+	silent      reason = "silent"  // it does not answer in time
+	refused     reason = "refused"
+	unknown     reason = "unknown"
+)

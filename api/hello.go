@@ -12,3 +12,11 @@ type Hello struct {
 	Boot     string `json:"boot,omitempty"` // another value means that all earlier sessions are gone
 	User     string `json:"user,omitempty"` // whose sessions they are
 }
+
+// HelloFrom returns the hello of a daemon that describes itself with info.
+func HelloFrom(info *SystemInfo) *Hello {
+	return &Hello{
+		Version: info.Version, Protocol: info.Protocol, Digest: info.Digest, OS: info.OS, Arch: info.Arch,
+		Node: info.Node, Boot: info.Boot, User: info.User,
+	}
+}

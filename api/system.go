@@ -22,8 +22,12 @@ type SystemInfo struct {
 	Runtimes []string       `json:"runtimes"`
 	Shells   []string       `json:"shells"` // supported shells found on this host
 	Process  ProcessSupport `json:"process"`
-	Limits   []string       `json:"limits"`    // limits that can be enforced here
-	Isolates []string       `json:"isolation"` // isolations that can be enforced here
+	Limits   []string       `json:"limits"`           // limits that can be enforced here
+	Isolates []string       `json:"isolation"`        // isolations that can be enforced here
+	Node     string         `json:"node,omitempty"`   // its name in ids
+	User     string         `json:"user,omitempty"`   // whose daemon it is
+	Digest   string         `json:"digest,omitempty"` // SHA-256 of the program that it runs, in hex
+	Boot     string         `json:"boot,omitempty"`   // another value means that all earlier sessions are gone
 }
 
 // ProcessSupport says how this daemon finds and kills processes.

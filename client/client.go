@@ -95,6 +95,8 @@ type daemonTransport interface {
 //	                  owns the directory
 //	http://host:port  and https://: calls are requests, streams are Server-Sent Events
 //	ws://host:port    and wss://: one WebSocket for calls, one for each stream
+//	exec:["ssh","box","trl","connect"]
+//	                  a command that relays to a daemon: see DialCommand
 //	stdio:trl serve --stdio
 //	                  a private daemon, started for this client
 func Dial(ctx context.Context, addr string) (*Client, error) {
@@ -119,6 +121,19 @@ func DialWith(ctx context.Context, addr string, opts Options) (*Client, error) {
 		connect = dialFailover
 	}
 	t, err := connect(ctx, addr, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{transport: t, opts: opts}, nil
+}
+
+// DialCommand connects to a daemon through a command that relays to it, such as
+// `ssh box trl connect`. After a lost connection the client runs the command again,
+// so calls are repeated and streams resume as over any other transport. The last
+// lines that the command writes to standard error are part of the error if it ends.
+func DialCommand(ctx context.Context, argv []string, opts Options) (*Client, error) {
+	opts.setDefaults()
+	t, err := dialCommand(ctx, argv)
 	if err != nil {
 		return nil, err
 	}

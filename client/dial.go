@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 func dial(ctx context.Context, addr string, opts Options) (daemonTransport, error) {
 	scheme, rest, _ := strings.Cut(addr, ":")
 	switch {
-	case scheme == "unix" || !strings.Contains(addr, "://") && scheme != "stdio":
+	case scheme == "unix" || !strings.Contains(addr, "://") && scheme != "stdio" && scheme != "exec":
 		path := strings.TrimPrefix(addr, "unix:")
 		return dialLines(ctx, func(ctx context.Context) (peer.Wire, error) { return dialUnix(ctx, path) })
 	case scheme == "stdio":
@@ -26,12 +27,18 @@ func dial(ctx context.Context, addr string, opts Options) (daemonTransport, erro
 			return nil, err
 		}
 		return &lineTransport{conn: peer.NewConn(w)}, nil
+	case scheme == "exec":
+		var argv []string
+		if err := json.Unmarshal([]byte(rest), &argv); err != nil || len(argv) == 0 {
+			return nil, fmt.Errorf("address %q: use exec: and a JSON array of words, such as exec:[\"ssh\",\"box\",\"trl\",\"connect\"]", addr)
+		}
+		return dialCommand(ctx, argv)
 	case scheme == "ws" || scheme == "wss":
 		return dialLines(ctx, func(ctx context.Context) (peer.Wire, error) { return dialWebSocket(ctx, addr, opts) })
 	case scheme == "http" || scheme == "https":
 		return newHTTP(addr, opts)
 	default:
-		return nil, fmt.Errorf("address %q: use unix:PATH, http://, https://, ws://, wss:// or stdio:COMMAND", addr)
+		return nil, fmt.Errorf("address %q: use unix:PATH, http://, https://, ws://, wss://, exec:[WORDS] or stdio:COMMAND", addr)
 	}
 }
 
@@ -47,6 +54,15 @@ func dialLines(ctx context.Context, connect func(context.Context) (peer.Wire, er
 	var err error
 	l.conn, err = l.dial(ctx)
 	return l, err
+}
+
+// dialCommand connects through a command that relays to a daemon, and runs the
+// command again for each further connection.
+func dialCommand(ctx context.Context, argv []string) (daemonTransport, error) {
+	return dialLines(ctx, func(ctx context.Context) (peer.Wire, error) {
+		w, _, err := peer.StartCommand(ctx, peer.Command{Argv: argv})
+		return w, err
+	})
 }
 
 func dialUnix(ctx context.Context, path string) (peer.Wire, error) {

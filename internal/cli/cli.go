@@ -123,7 +123,7 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "connect to the daemon's Unix socket at `PATH` (also TRL_SOCKET)")
-	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the token in TRL_TOKEN, or unix:PATH (also TRL_ADDRESS)")
+	root.PersistentFlags().StringVar(&a.address, "address", "", "connect to the daemon at `ADDRESS`: http(s)://HOST:PORT or ws(s)://HOST:PORT, with the token in TRL_TOKEN, unix:PATH, or exec:[\"COMMAND\",…] (also TRL_ADDRESS)")
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.PersistentFlags().Var(&a.format, "format", "print each result, or entry of a list, with a Go `TEMPLATE` such as '{{.session_id}} {{.state}}'")
@@ -134,7 +134,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.psCommand(), a.sessionCommand(), a.execCommand(), a.logsCommand(), a.eventsCommand())
 	addGroup(root, "People and agents", a.attachCommand(), a.shellCommand(), a.screenCommand(), a.mcpCommand())
 	addGroup(root, "Daemon", a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.statusCommand(),
-		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand())
+		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.connectCommand())
 	addGroup(root, moreCommands, a.quickstartCommand(), a.versionCommand(), a.docsCommand())
 	root.SetHelpCommandGroupID(moreCommands)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
@@ -222,7 +222,7 @@ func (a *app) connect(ctx context.Context) (*client.Client, error) {
 			return nil, tokenError(refused, token)
 		}
 		if err != nil {
-			return nil, localError{unreachableError(err)}
+			return nil, localError{unreachableError(address, err)}
 		}
 		c, err = checkedClient(ctx, c, address)
 		return c, tokenError(err, token)

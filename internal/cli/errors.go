@@ -189,9 +189,12 @@ func tokenError(err error, token string) error {
 }
 
 // unreachableError reports that nothing could be reached at the given address.
-func unreachableError(err error) *api.Error {
-	return api.Errorf(api.CodeRuntimeUnavailable, "%w", err).
-		WithHint("use http://HOST:PORT for a daemon started with `trl serve --http HOST:PORT`, or unix:PATH")
+func unreachableError(address string, err error) *api.Error {
+	unreachable := api.Errorf(api.CodeRuntimeUnavailable, "%w", err)
+	if strings.HasPrefix(address, "exec:") {
+		return unreachable.WithHint("run the command in a terminal: it must end in `trl connect` and print a line with system.hello")
+	}
+	return unreachable.WithHint("use http://HOST:PORT for a daemon started with `trl serve --http HOST:PORT`, or unix:PATH")
 }
 
 // report prints err and returns the exit status.
@@ -245,7 +248,7 @@ func (a *app) printError(err error) {
 	case ok:
 		e = local.api
 	case errors.Is(err, client.ErrNoDaemon):
-		e = unreachableError(err) // over HTTP only the first call notices
+		e = unreachableError("", err) // over HTTP only the first call notices
 	case errors.Is(err, client.ErrClosed) && !api.IsCode(err, api.CodeUnauthorized):
 		// The daemon may have given a reason before it closed; err repeats it.
 		e = &api.Error{Code: api.CodeRuntimeUnavailable, Message: err.Error()}

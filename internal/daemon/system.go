@@ -2,9 +2,14 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
+	"os/user"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -38,8 +43,37 @@ func (i identity) describe(cfg Config, stdio bool) *api.SystemInfo {
 		Config:   config,
 		Limits:   []string{},
 		Isolates: []string{},
+		Node:     cfg.Node, User: userName(), Digest: programDigest(),
 	}
 }
+
+// userName returns the name of this process's user, or "" if it has none.
+var userName = sync.OnceValue(func() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.Username
+})
+
+// programDigest returns the SHA-256 of the program that this process runs, in hex,
+// or "" if it can't be read. The file at its path may already be another one.
+var programDigest = sync.OnceValue(func() string {
+	path := "/proc/self/exe"
+	if runtime.GOOS != "linux" {
+		path, _ = os.Executable()
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil))
+})
 
 // measure returns system.stats without what depends on the sessions. Values that
 // cannot be read are 0.

@@ -26,6 +26,7 @@ func (s *system) SystemInfo(context.Context) *api.SystemInfo {
 	info := s.describe(d.cfg, d.opts.Stdio)
 	info.Runtimes, info.Shells = []string{api.RuntimeHost}, foundShells()
 	info.Process = api.ProcessSupport{Tracking: tracking, Cgroup: support.Cgroup, Reason: support.Reason, Subreaper: true}
+	info.Boot = d.host.Name().String()
 	return info
 }
 

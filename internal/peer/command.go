@@ -45,8 +45,9 @@ const (
 	// ended: four heartbeats.
 	SilenceLimit = 60 * time.Second
 
-	// commandGrace is how long a relay may take to exit once its input is closed.
-	commandGrace = 2 * time.Second
+	// stderrGrace is how long a process that a relay left in the background may keep
+	// its standard error open.
+	stderrGrace = time.Second
 )
 
 // StartCommand starts a relay and waits for its hello. The error of a relay that
@@ -93,7 +94,7 @@ func startRelay(c Command) (*commandWire, error) {
 	w.cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
 	w.cmd.Env = c.Env
 	w.cmd.Stderr = w.stderr
-	w.cmd.WaitDelay = commandGrace                          // a process in the background may keep standard error open
+	w.cmd.WaitDelay = stderrGrace
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that interrupts us must not end it
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
@@ -234,17 +235,21 @@ func (w *commandWire) explain(err error) error {
 	return err
 }
 
-// Close closes the relay's input, which ends it, and kills it if that does not.
+// Close kills the relay. Its caller waits for no answer any more, and the daemon
+// behind it notices the end of its connection.
 func (w *commandWire) Close() error {
 	w.closing.Do(func() {
 		_ = w.in.Close()
-		kill := time.AfterFunc(commandGrace, func() { _ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) })
+		select {
+		case <-w.exited: // its number may be another's by now
+		default:
+			_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
+		}
+		_ = w.out.SetReadDeadline(time.Now()) // ends a Receive
 		go func() {
 			<-w.exited
-			kill.Stop()
 			_ = w.out.Close()
 		}()
-		_ = w.out.SetReadDeadline(time.Now()) // ends a Receive
 	})
 	return nil
 }

@@ -1,0 +1,79 @@
+package must
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os/exec"
+	"testing"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest"
+)
+
+// relayOverSocket is how much longer a command may take over `trl connect` than
+// over the daemon's socket. Two more copies of a short line by a process that is
+// awake anyway cost little beside a command.
+const relayOverSocket = 2.0
+
+// TestMustRelayCheaply compares commands over `trl connect` with commands over the
+// socket.
+func TestMustRelayCheaply(t *testing.T) {
+	r := start(t)
+	direct, relayed := r.dialLines(), r.dialRelay()
+	directLine := runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	relayedLine := runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	socket := &series{n: 100, fn: func() error { return askTrue(direct, directLine) }}
+	relay := &series{n: 100, fn: func() error { return askTrue(relayed, relayedLine) }}
+	var over float64
+	for i := range fastRounds {
+		if err := errors.Join(socket.round(), relay.round()); err != nil {
+			t.Fatal(err)
+		}
+		if over = ratio(relay.best, socket.best); i >= fastRoundsLeast && over <= relayOverSocket {
+			break
+		}
+	}
+	figures(t, "exec.run true over trl connect p50 %v = %.2f × over the socket (%v)", relay.best, over, socket.best)
+	if over > relayOverSocket {
+		t.Errorf("exec.run true over a relay takes %.2f × as long as over the socket, want at most %.1f", over, relayOverSocket)
+	}
+	r.client.Close()
+	if err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// dialRelay starts `trl connect`, and reads its hello.
+func (r *rig) dialRelay() *lines {
+	r.t.Helper()
+	binary, err := trltest.Binary()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(r.ctx, binary, "--socket", r.Socket, "connect")
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	l := &lines{conn: relayPipes{WriteCloser: in}, in: bufio.NewReaderSize(out, 64<<10)}
+	if _, err := l.in.ReadBytes('\n'); err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+// relayPipes is the connection to a relay as far as lines uses it.
+type relayPipes struct {
+	net.Conn
+	io.WriteCloser
+}
+
+func (p relayPipes) Write(b []byte) (int, error) { return p.WriteCloser.Write(b) }
+func (p relayPipes) Close() error                { return p.WriteCloser.Close() }

@@ -25,6 +25,7 @@ func TestChunkJSON(t *testing.T) {
 		"base64":   {Type: ChunkTTY, Offset: 1 << 60, Data: "/w==", Encoding: Base64, Next: 1<<60 + 1},
 		"gap":      {Type: ChunkGap, Bytes: 9, Next: 9},
 		"exit":     {Type: ChunkExit, Offset: 5, Next: 5, Result: &ExecResult{ExecID: "e-1", ExitCode: &code, Cwd: `/"<a>`}},
+		"error":    {Type: ChunkError, Offset: 5, Next: 5, Error: Errorf(CodeExecNotFound, `no "exec" <here>`).With("runtime", "docker:web").WithHint("run it again")},
 		"timed":    {Type: ChunkStdout, Data: "a", Next: 1, AtMS: new(int64)},
 		"resize":   {Type: ChunkResize, AtMS: new(int64), TTY: &TTYSize{Rows: 24, Cols: 80}},
 		"hostile":  {StreamID: `a"b\c`, Type: "x\ny"},

@@ -11,7 +11,7 @@ import (
 )
 
 // ParseJSON decodes a chunk. It parses the output of AppendJSON, without a
-// result and without times, in one pass, and leaves any other form of JSON to
+// result, an error and times, in one pass, and leaves any other form of JSON to
 // encoding/json.
 func (c *Chunk) ParseJSON(b []byte) error {
 	if parsed, ok := quickChunk(b); ok {

@@ -13,10 +13,12 @@ const Protocol = 1
 // Method names. The set is closed: a test compares it with the service's method
 // table.
 const (
-	MethodSystemPing    = "system.ping"
-	MethodSystemInfo    = "system.info"
-	MethodSystemStats   = "system.stats"
-	MethodSystemUpgrade = "system.upgrade"
+	MethodSystemPing       = "system.ping"
+	MethodSystemInfo       = "system.info"
+	MethodSystemStats      = "system.stats"
+	MethodSystemUpgrade    = "system.upgrade"
+	MethodSystemDelegate   = "system.delegate"
+	MethodSystemDisconnect = "system.disconnect"
 
 	MethodSessionCreate  = "session.create"
 	MethodSessionList    = "session.list"
@@ -37,6 +39,12 @@ const (
 	MethodExecCancel = "exec.cancel"
 	MethodExecInfo   = "exec.info"
 	MethodExecList   = "exec.list"
+
+	MethodPlaceList    = "place.list"
+	MethodPlaceAdd     = "place.add"
+	MethodPlaceCheck   = "place.check"
+	MethodPlaceRemove  = "place.remove"
+	MethodPlaceUpgrade = "place.upgrade"
 
 	MethodStreamClose = "stream.close"
 )

@@ -101,7 +101,8 @@ const (
 	ChunkTTY    ChunkType = "tty"
 	ChunkGap    ChunkType = "gap"
 	ChunkResize ChunkType = "resize" // of the terminal; only when times are requested
-	ChunkExit   ChunkType = "exit"   // always the last chunk of a stream
+	ChunkExit   ChunkType = "exit"   // the last chunk of a stream
+	ChunkError  ChunkType = "error"  // instead of it: the place of the command has forgotten it
 )
 
 // Chunk is a piece of a journal. Offset is the journal offset of its first
@@ -120,6 +121,7 @@ type Chunk struct {
 	AtMS     *int64      `json:"at_ms,omitempty"`  // since the command started; not set for a gap
 	TTY      *TTYSize    `json:"tty,omitempty"`    // resize chunk: the size from here on
 	Result   *ExecResult `json:"result,omitempty"` // exit chunk: the result, without output
+	Error    *Error      `json:"error,omitempty"`  // error chunk: why the stream ends
 }
 
 // ExecStreamParams runs one command as ExecRunParams does. Its output follows

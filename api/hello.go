@@ -20,3 +20,6 @@ func HelloFrom(info *SystemInfo) *Hello {
 		Node: info.Node, Boot: info.Boot, User: info.User,
 	}
 }
+
+// Method returns system.hello.
+func (*Hello) Method() string { return NotifySystemHello }

@@ -26,6 +26,17 @@ func appendValue(b []byte, v any) ([]byte, error) {
 // Content returns the decoded bytes of the chunk.
 func (c *Chunk) Content() ([]byte, error) { return DecodeBytes(c.Data, c.Encoding) }
 
+// Err returns the error of an error chunk, and nil for any other.
+func (c *Chunk) Err() error {
+	switch {
+	case c.Type != ChunkError:
+		return nil
+	case c.Error == nil:
+		return Errorf(CodeExecNotFound, "the stream ended with an error chunk that names no error")
+	}
+	return c.Error
+}
+
 // AppendJSON appends the same JSON as json.Marshal, many times faster: it
 // decides how fast a stream is. Data must be valid UTF-8, as EncodeBytes
 // returns it.
@@ -68,19 +79,22 @@ func (c *Chunk) AppendJSONWith(b, raw []byte) ([]byte, error) {
 	if c.AtMS != nil {
 		number("at_ms", *c.AtMS)
 	}
-	if c.TTY != nil {
-		var err error
-		if b, err = appendValue(appendName(b, "tty"), c.TTY); err != nil {
-			return b, err
+	var err error
+	value := func(name string, v any) {
+		if err == nil {
+			b, err = appendValue(appendName(b, name), v)
 		}
+	}
+	if c.TTY != nil {
+		value("tty", c.TTY)
 	}
 	if c.Result != nil {
-		var err error
-		if b, err = appendValue(appendName(b, "result"), c.Result); err != nil {
-			return b, err
-		}
+		value("result", c.Result)
 	}
-	return append(b, '}'), nil
+	if c.Error != nil {
+		value("error", c.Error)
+	}
+	return append(b, '}'), err
 }
 
 // appendName appends the name of the next member of an object.

@@ -57,3 +57,12 @@ type PlaceRemoveResult struct {
 	Name    string `json:"name"`
 	Runtime string `json:"runtime"`
 }
+
+// Unreachable is a place that did not answer: its sessions may still run there.
+type Unreachable struct {
+	Name    string `json:"name"`
+	Runtime string `json:"runtime"`
+	Reason  string `json:"reason"` // one word
+	Message string `json:"message,omitempty"`
+	Since   *Time  `json:"since,omitempty"`
+}

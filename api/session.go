@@ -149,7 +149,8 @@ type SessionListParams struct {
 
 // SessionListResult is the answer to session.list, oldest session first.
 type SessionListResult struct {
-	Sessions []Session `json:"sessions"`
+	Sessions    []Session     `json:"sessions"`
+	Unreachable []Unreachable `json:"unreachable,omitempty"` // places whose sessions are missing from the list
 }
 
 // SessionParams names one session.
@@ -205,6 +206,8 @@ type SessionDestroyResult struct {
 // SessionWatchParams requests the events of one session, or of all.
 type SessionWatchParams struct {
 	SessionID string `json:"session_id,omitempty"`
+	Snapshot  bool   `json:"snapshot,omitempty"` // begin with the sessions that there are
+	Execs     bool   `json:"execs,omitempty"`    // also report the commands: see EventExecStarted
 }
 
 // SessionWatchResult names the stream of events that follows.
@@ -224,6 +227,16 @@ const (
 	EventReleased  SessionEventType = "released"  // its keyboard is free
 	EventResized   SessionEventType = "resized"   // its terminal now has the size TTY
 	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events were dropped
+
+	// Only in a watch with a snapshot.
+	EventSnapshot    SessionEventType = "snapshot"     // a session as it is now
+	EventSnapshotEnd SessionEventType = "snapshot_end" // all sessions were sent: what happens to them follows
+
+	// Only in a watch of the commands.
+	EventExecStarted  SessionEventType = "exec_started"  // the command ExecID begins
+	EventExecEnded    SessionEventType = "exec_ended"    // the command ExecID has ended, see Outcome
+	EventWaiting      SessionEventType = "waiting"       // the command ExecID waits for input, see Waiting
+	EventWaitingEnded SessionEventType = "waiting_ended" // the command ExecID no longer waits, and runs
 )
 
 // SessionEvent is one event of a session.
@@ -237,6 +250,9 @@ type SessionEvent struct {
 	State     State            `json:"state,omitempty"`
 	ExecID    string           `json:"exec_id,omitempty"`    // state running: the exec that runs
 	ExecLabel string           `json:"exec_label,omitempty"` // the label of that exec
+	Outcome   Outcome          `json:"outcome,omitempty"`
+	ExitCode  *int             `json:"exit_code,omitempty"`
+	Waiting   *Waiting         `json:"waiting,omitempty"`
 	At        Time             `json:"at"`
 	Reason    string           `json:"reason,omitempty"`
 	Holder    string           `json:"holder,omitempty"`

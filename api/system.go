@@ -28,6 +28,7 @@ type SystemInfo struct {
 	User     string         `json:"user,omitempty"`   // whose daemon it is
 	Digest   string         `json:"digest,omitempty"` // SHA-256 of the program that it runs, in hex
 	Boot     string         `json:"boot,omitempty"`   // another value means that all earlier sessions are gone
+	Places   []Place        `json:"places,omitempty"`
 }
 
 // ProcessSupport says how this daemon finds and kills processes.
@@ -58,4 +59,31 @@ type SystemStats struct {
 // UpgradeResult is the answer to system.upgrade: the daemon is about to be replaced.
 type UpgradeResult struct {
 	Version string `json:"version"` // of the binary that takes over
+}
+
+// Actor is the member "actor" of every request over a connection that acts for
+// others: the caller for whom the request is made; see system.delegate.
+type Actor struct {
+	Scope      string `json:"scope"`                // read, run or admin
+	Tag        string `json:"tag,omitempty"`        // limits the caller to sessions with this tag; "": no limit
+	Token      string `json:"token,omitempty"`      // id of the caller's token; "": it has none
+	Name       string `json:"name,omitempty"`       // of the token
+	User       string `json:"user,omitempty"`       // the caller's user name, or uid:N
+	Connection string `json:"connection,omitempty"` // a name for the caller's own connection; "": it has none
+}
+
+// DelegateResult is the answer to system.delegate.
+type DelegateResult struct {
+	MaxConnections int `json:"max_connections"` // names of callers' connections that this connection may use at once
+}
+
+// DisconnectParams names the connection of a caller that has left.
+type DisconnectParams struct {
+	Connection string `json:"connection"`
+}
+
+// DisconnectResult is the answer to system.disconnect.
+type DisconnectResult struct {
+	Connection   string `json:"connection"`
+	Disconnected bool   `json:"disconnected"` // false: no request has used the name, or it has ended already
 }

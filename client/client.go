@@ -3,7 +3,8 @@
 // Dial with an empty address connects to this user's daemon. NewSession starts a
 // session, Session.Run runs a command in it, and Session.Start returns a handle
 // to a command that runs on. Every method of the protocol is a method of Client,
-// with the params and results of package api.
+// with the params and results of package api, except those for programs that act
+// for others.
 //
 // A Client is safe for concurrent use. After a lost connection it repeats the
 // calls that are safe to repeat: calls that only read, and those that create a
@@ -160,15 +161,19 @@ func (c *Client) Close() error {
 // nil, and decodes the result into result unless result is nil. When ctx is
 // done, Call returns; the daemon may still execute the call. If the daemon
 // defers a call (RUNTIME_UNAVAILABLE with retry_after_ms), Call repeats it
-// after that time.
+// after that time; if the call may have reached the place of its session
+// (details sent: "maybe"), only if it is safe to repeat.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
 	try := func() error { return c.transport.call(ctx, method, params, result) }
-	safe := c.transport.canRedial() && repeatable(method, params)
+	safe := repeatable(method, params)
 	err := try()
 	if errors.Is(err, ErrNoDaemon) && !errors.Is(err, ErrClosed) {
 		return err // there was no connection to lose
 	}
-	return c.retry(ctx, err, try, func(err error) bool { return retryAfter(err) > 0 || safe && lost(err) })
+	redial := safe && c.transport.canRedial()
+	return c.retry(ctx, err, try, func(err error) bool {
+		return retryAfter(err) > 0 && (safe || !maybeSent(err)) || redial && lost(err)
+	})
 }
 
 // readOnly lists the methods that only read, so that calling them twice is
@@ -177,6 +182,7 @@ var readOnly = map[string]bool{
 	api.MethodSystemPing: true, api.MethodSystemInfo: true, api.MethodSystemStats: true,
 	api.MethodSessionList: true, api.MethodSessionInfo: true, api.MethodSessionScreen: true,
 	api.MethodExecOutput: true, api.MethodExecInfo: true, api.MethodExecList: true,
+	api.MethodPlaceList: true,
 }
 
 // repeatable reports whether repeating the call has the same effect as making
@@ -234,6 +240,10 @@ func retryAfter(err error) time.Duration {
 	ms, _ := api.AsError(err).Details["retry_after_ms"].(float64)
 	return time.Duration(ms) * time.Millisecond
 }
+
+// maybeSent reports whether the call may have been executed: the daemon lost the
+// place of the session after it had sent the call there.
+func maybeSent(err error) bool { return api.AsError(err).Details["sent"] == "maybe" }
 
 // lost reports whether err only says that the daemon could not be reached. A
 // daemon that refused the caller was reached, and will refuse it again.

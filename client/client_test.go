@@ -419,6 +419,9 @@ func TestEveryMethodHasACall(t *testing.T) {
 	for _, name := range streamMethods {
 		delete(methods, name)
 	}
+	// A Client makes requests for its own user only.
+	delete(methods, api.MethodSystemDelegate)
+	delete(methods, api.MethodSystemDisconnect)
 	for name := range methods {
 		t.Errorf("no call for %s", name)
 	}
@@ -443,33 +446,6 @@ func BenchmarkPing(b *testing.B) {
 		if _, err := c.Ping(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-	}
-}
-
-// TestDeferredCalls: a call that the daemon defers is repeated after the time that the
-// daemon gave, whatever its effect; a call deferred for longer than Patience is
-// not.
-func TestDeferredCalls(t *testing.T) {
-	var calls atomic.Int32
-	handler := tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
-		if calls.Add(1) < 3 {
-			return nil, api.Errorf(api.CodeRuntimeUnavailable, "later").With("retry_after_ms", 30)
-		}
-		return &api.ExecResult{Stdout: "done"}, nil
-	})
-	path, _ := daemon(t, transport.Config{Handler: handler})
-	c := connectPatiently(t, path)
-	began := time.Now()
-	var got api.ExecResult
-	err := c.Call(t.Context(), api.MethodExecRun, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s", Command: "x"}}, &got)
-	if took := time.Since(began); err != nil || got.Stdout != "done" || calls.Load() != 3 || took < 60*time.Millisecond {
-		t.Errorf("%+v, %v, after %d calls and %s", got, err, calls.Load(), took)
-	}
-	path, _ = daemon(t, transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
-		return nil, api.Errorf(api.CodeRuntimeUnavailable, "much later").With("retry_after_ms", 3_600_000)
-	})})
-	if _, err := connectPatiently(t, path).Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s"}}); !api.IsCode(err, api.CodeRuntimeUnavailable) {
-		t.Errorf("deferred for an hour: %v", err)
 	}
 }
 

@@ -142,3 +142,30 @@ func (c *Client) Release(ctx context.Context, p api.SessionReleaseParams) (*api.
 func (c *Client) Screen(ctx context.Context, p api.SessionScreenParams) (*api.SessionScreenResult, error) {
 	return call[api.SessionScreenResult](ctx, c, api.MethodSessionScreen, p)
 }
+
+// Places lists the places where sessions can run besides the daemon's machine.
+func (c *Client) Places(ctx context.Context) (*api.PlaceListResult, error) {
+	return call[api.PlaceListResult](ctx, c, api.MethodPlaceList, nil)
+}
+
+// AddPlace adds a place and connects to it.
+func (c *Client) AddPlace(ctx context.Context, p api.PlaceParams) (*api.Place, error) {
+	return call[api.Place](ctx, c, api.MethodPlaceAdd, p)
+}
+
+// CheckPlace connects to a place now. A place that can't be reached is a
+// result, with the reason.
+func (c *Client) CheckPlace(ctx context.Context, p api.PlaceParams) (*api.Place, error) {
+	return call[api.Place](ctx, c, api.MethodPlaceCheck, p)
+}
+
+// RemovePlace removes a place and everything TRL put there.
+func (c *Client) RemovePlace(ctx context.Context, p api.PlaceRemoveParams) (*api.PlaceRemoveResult, error) {
+	return call[api.PlaceRemoveResult](ctx, c, api.MethodPlaceRemove, p)
+}
+
+// UpgradePlace replaces the TRL of a place with the daemon's version. The
+// sessions in it continue.
+func (c *Client) UpgradePlace(ctx context.Context, p api.PlaceParams) (*api.Place, error) {
+	return call[api.Place](ctx, c, api.MethodPlaceUpgrade, p)
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -203,4 +204,60 @@ func TestKill(t *testing.T) {
 		alive, err := s.Run(t.Context(), "kill -0 "+strings.TrimSpace(r.Stdout))
 		return err == nil && !alive.Succeeded()
 	})
+}
+
+// TestWatchWithSnapshot watches a real daemon: first come the sessions that there
+// are, then what happens to them and their commands.
+func TestWatchWithSnapshot(t *testing.T) {
+	realDaemon(t)
+	ctx, cancel := context.WithTimeout(t.Context(), trltest.Patience)
+	defer cancel()
+	c, err := client.Dial(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s, err := c.CreateSession(ctx, api.SessionCreateParams{Shell: "bash", Name: "asks", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched, err := c.Watch(ctx, api.SessionWatchParams{Snapshot: true, Execs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Close()
+	until := func(last api.SessionEventType) (types []string, event *api.SessionEvent) {
+		t.Helper()
+		for {
+			event, err := watched.Receive()
+			if err != nil {
+				t.Fatal(types, err)
+			}
+			types = append(types, string(event.Type))
+			if event.Type == last {
+				return types, event
+			}
+			if event.SessionID != s.SessionID || event.Name != "asks" {
+				t.Errorf("%+v is not of the session", event)
+			}
+		}
+	}
+	if types, _ := until(api.EventSnapshotEnd); !slices.Equal(types, []string{"snapshot", "snapshot_end"}) {
+		t.Error(types)
+	}
+	st, err := c.Stream(ctx, api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "read -s -p 'password: ' x; exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	types, event := until(api.EventWaiting)
+	if !slices.Equal(types, []string{"state", "exec_started", "waiting"}) || event.ExecID != st.ExecID() || event.Waiting.For != api.WaitingPassword {
+		t.Errorf("%v, %+v", types, event)
+	}
+	if _, err := c.Input(ctx, api.ExecInputParams{ExecID: st.ExecID(), Data: "x\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, event := until(api.EventExecEnded); event.ExecID != st.ExecID() || event.Outcome != api.OutcomeShellExited || event.ExitCode == nil || *event.ExitCode != 3 {
+		t.Errorf("%+v", event)
+	}
 }

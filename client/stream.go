@@ -147,6 +147,7 @@ type Stream struct {
 	next   int64
 	feed   *feed[api.Chunk] // nil: not connected
 	result *api.ExecResult
+	err    error // nil until the stream has ended; io.EOF after the exit chunk
 
 	failingSince time.Time // zero: the last attempt received something
 	pause        time.Duration
@@ -221,11 +222,12 @@ func (s *Stream) drop() {
 	}
 }
 
-// Receive returns the next chunk. After the exit chunk it returns io.EOF.
+// Receive returns the next chunk. After the exit chunk it returns io.EOF. If the
+// place of the command has forgotten it, that error ends the stream.
 func (s *Stream) Receive() (*api.Chunk, error) {
 	for {
-		if s.result != nil {
-			return nil, io.EOF
+		if s.err != nil {
+			return nil, s.err
 		}
 		err := error(nil)
 		if s.feed == nil {
@@ -233,7 +235,13 @@ func (s *Stream) Receive() (*api.Chunk, error) {
 		}
 		if err == nil {
 			var c *api.Chunk
-			if c, err = s.feed.next(s.ctx); err == nil && c.Offset == s.next {
+			c, err = s.feed.next(s.ctx)
+			if err == nil && c.Type == api.ChunkError {
+				s.err = c.Err()
+				s.drop()
+				continue
+			}
+			if err == nil && c.Offset == s.next {
 				s.received(c)
 				return c, nil
 			}
@@ -256,6 +264,7 @@ func (s *Stream) received(c *api.Chunk) {
 		if s.result == nil {
 			s.result = &api.ExecResult{ExecID: s.execID}
 		}
+		s.err = io.EOF
 		s.drop()
 	}
 }
@@ -297,14 +306,16 @@ func (s *Stream) Chunks() iter.Seq2[*api.Chunk, error] {
 
 // Events receives the events of sessions. Events that occur while the
 // connection is lost are not delivered: Events ends then, and the caller should
-// list the sessions and watch again.
+// watch again, with a snapshot.
 type Events struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	feed   *feed[api.SessionEvent]
 }
 
-// Watch follows the events of one session, or of all, from now on.
+// Watch follows the events of one session, or of all, from now on. A caller that
+// needs the current sessions too asks for a snapshot: then no event is missed
+// between.
 func (c *Client) Watch(ctx context.Context, p api.SessionWatchParams) (*Events, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f, err := c.transport.watch(ctx, p)

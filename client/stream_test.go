@@ -31,6 +31,7 @@ type journal struct {
 	runs     map[string]bool // by key
 	attached []int64
 	skip     int // number of attached streams that omit a chunk
+	forgets  bool
 }
 
 const chunkSize = 1000
@@ -70,6 +71,9 @@ func (j *journal) feed(id string, at int64, skip bool) notify.Feed {
 				}
 			}
 			at = end
+		}
+		if j.forgets {
+			return send(&api.Chunk{StreamID: id, ExecID: "e-1", Type: api.ChunkError, Offset: at, Next: at, Error: api.Errorf(api.CodeExecNotFound, "forgotten").With("runtime", "docker:web")})
 		}
 		code := 3
 		return send(&api.Chunk{StreamID: id, ExecID: "e-1", Type: api.ChunkExit, Offset: at, Next: at, Result: &api.ExecResult{ExecID: "e-1", ExitCode: &code}})
@@ -163,6 +167,40 @@ func TestStreamResumes(t *testing.T) {
 				t.Errorf("%d cuts, attached at %v", proxy.Cuts(), j.attached)
 			}
 		})
+	}
+}
+
+// TestForgottenExec: an error chunk ends a stream with its error, and the client does
+// not try to resume it.
+func TestForgottenExec(t *testing.T) {
+	j := &journal{text: text(10_000), forgets: true}
+	path, _ := daemon(t, transport.Config{Handler: j.table()})
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	st, err := c.Stream(t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{SessionID: "s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	var got strings.Builder
+	for chunk, err := range st.Chunks() {
+		if err != nil {
+			if !api.IsCode(err, api.CodeExecNotFound) || api.AsError(err).Details["runtime"] != "docker:web" {
+				t.Error(err)
+			}
+			break
+		}
+		got.WriteString(chunk.Data)
+	}
+	same(t, j.text, got.String())
+	if _, err := st.Receive(); !api.IsCode(err, api.CodeExecNotFound) {
+		t.Errorf("after the end: %v", err)
+	}
+	if st.Result() != nil || len(j.attached) > 0 {
+		t.Errorf("result %+v, attached at %v", st.Result(), j.attached)
 	}
 }
 

@@ -39,9 +39,10 @@ func (s Scope) Covers(need Scope) bool {
 type Actor struct {
 	UID       int    // -1: unknown
 	PID       int    // 0: unknown
-	Transport string // "unix", "stdio", "http" or "websocket"
+	Transport string // "unix", "stdio", "http", "websocket", or "delegated": see system.delegate
 	TokenID   string // "": no token, over a transport that needs none
 	TokenName string // for people; "": the token has none
+	User      string // the name of the caller's user on the machine that acts for it; "": UID is the caller's
 	Scope     Scope  // "": nothing is allowed
 	Tag       string // unless "", limits the actor to sessions with this tag
 }

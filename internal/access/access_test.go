@@ -118,7 +118,7 @@ func TestInvalidTokensAreNotCreated(t *testing.T) {
 		"no scope":  {},
 		"scope":     {Scope: "root"},
 		"past":      {Scope: ScopeRead, TTL: -time.Second},
-		"long name": {Scope: ScopeRead, Name: strings.Repeat("x", maxLabel+1)},
+		"long name": {Scope: ScopeRead, Name: strings.Repeat("x", MaxLabel+1)},
 		"control":   {Scope: ScopeRead, Tag: "a\nb"},
 	} {
 		if _, _, err := file.Create(n); err == nil {

@@ -90,8 +90,8 @@ type NewToken struct {
 	TTL   time.Duration // 0: it does not expire
 }
 
-// maxLabel is the maximum length of names and tags: they are shown in tables.
-const maxLabel = 200
+// MaxLabel is the maximum length of names and tags: they are shown in tables.
+const MaxLabel = 200
 
 func (n NewToken) check() error {
 	if !n.Scope.Valid() {
@@ -101,8 +101,8 @@ func (n NewToken) check() error {
 		return errors.New("the ttl of a token must not be negative")
 	}
 	for what, text := range map[string]string{"name": n.Name, "tag": n.Tag} {
-		if len(text) > maxLabel || !printable.Line(text) {
-			return fmt.Errorf("a %s must have at most %d bytes and no control or invisible characters", what, maxLabel)
+		if len(text) > MaxLabel || !printable.Line(text) {
+			return fmt.Errorf("a %s must have at most %d bytes and no control or invisible characters", what, MaxLabel)
 		}
 	}
 	return nil

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
@@ -28,7 +26,7 @@ const isolatedVariable = "TRL_AGENTS_APART"
 // device: agents cannot send data out.
 func TestMain(m *testing.M) {
 	if os.Getenv(isolatedVariable) != "" {
-		if err := raiseLoopback(); err != nil {
+		if err := trltest.RaiseLoopback(); err != nil {
 			fmt.Fprintln(os.Stderr, "loopback:", err)
 			os.Exit(1)
 		}
@@ -71,21 +69,6 @@ func runIsolated(binary string) (code int) {
 		return 1
 	}
 	return 0
-}
-
-// raiseLoopback brings up the loopback device.
-func raiseLoopback() error {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(socket)
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
 // installed returns the directory of the agents' commands.

@@ -20,10 +20,19 @@ func With(ctx context.Context, queued func()) context.Context {
 	return context.WithValue(ctx, key{}, request{ctx, queued})
 }
 
+// ForConnection returns a context for the request of ctx, made for a caller with
+// a connection of its own: Connection returns that one. nil means that the caller
+// has none.
+func ForConnection(ctx, connection context.Context) context.Context {
+	r, _ := ctx.Value(key{}).(request)
+	r.connection = connection
+	return context.WithValue(ctx, key{}, r)
+}
+
 // MarkQueued reports that the request of ctx has been queued, or does not need
 // to be, so that the next request may be read.
 func MarkQueued(ctx context.Context) {
-	if r, ok := ctx.Value(key{}).(request); ok {
+	if r, _ := ctx.Value(key{}).(request); r.queued != nil {
 		r.queued()
 	}
 }
@@ -32,6 +41,6 @@ func MarkQueued(ctx context.Context) {
 // from. It is done when the connection has ended. ok is false for a request
 // that has no connection of its own, as with plain HTTP.
 func Connection(ctx context.Context) (connection context.Context, ok bool) {
-	r, ok := ctx.Value(key{}).(request)
-	return r.connection, ok
+	r, _ := ctx.Value(key{}).(request)
+	return r.connection, r.connection != nil
 }

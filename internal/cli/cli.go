@@ -134,7 +134,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.psCommand(), a.sessionCommand(), a.execCommand(), a.logsCommand(), a.eventsCommand())
 	addGroup(root, "People and agents", a.attachCommand(), a.shellCommand(), a.screenCommand(), a.mcpCommand())
 	addGroup(root, "Daemon", a.serveCommand(), a.upgradeCommand(), a.stopCommand(), a.statusCommand(),
-		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.tokenCommand(), a.connectCommand())
+		a.infoCommand(), a.statsCommand(), a.doctorCommand(), a.placeCommand(), a.tokenCommand(), a.connectCommand())
 	addGroup(root, moreCommands, a.quickstartCommand(), a.versionCommand(), a.docsCommand())
 	root.SetHelpCommandGroupID(moreCommands)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)

@@ -86,3 +86,44 @@ func (a *app) eachSession(fn func(context.Context, *client.Client, *api.Session)
 		}
 	}
 }
+
+// completePlaces offers the runtimes of the places.
+func (a *app) completePlaces(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return placeCompletions(a.places(), prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeRuntimes offers where a session can run: the places, and this machine.
+func (a *app) completeRuntimes(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	offers := placeCompletions(a.places(), prefix)
+	if strings.HasPrefix(api.RuntimeHost, prefix) {
+		offers = append(offers, cobra.CompletionWithDesc(api.RuntimeHost, "the daemon's machine"))
+	}
+	return offers, cobra.ShellCompDirectiveNoFileComp
+}
+
+// placeCompletions returns the runtimes that a shell reads as they are, each with
+// its state.
+func placeCompletions(places []api.Place, prefix string) (offers []string) {
+	for i := range places {
+		if p := &places[i]; strings.HasPrefix(p.Runtime, prefix) && quote(p.Runtime) == p.Runtime {
+			offers = append(offers, cobra.CompletionWithDesc(p.Runtime, visible(string(p.State))))
+		}
+	}
+	return offers
+}
+
+// places returns the places to offer; none without a daemon.
+func (a *app) places() []api.Place {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+	defer cancel()
+	c, err := a.connect(ctx)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	list, err := c.Places(ctx)
+	if err != nil {
+		return nil // an older daemon, or the time is up
+	}
+	return list.Places
+}

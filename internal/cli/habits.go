@@ -38,6 +38,7 @@ var habits = map[string][]habit{
 		{"config settings", "`trl info` shows the daemon, `trl serve --help` every setting"},
 		{"check health", "`trl doctor` checks this machine, `trl status` shows the daemon"},
 		{"login auth tokens", "`trl token create --scope SCOPE` creates a token for HTTP"},
+		{"places runtimes container containers host hosts remote", "`trl place list` lists the places where sessions can run besides this machine"},
 		{"tour demo tutorial", "`trl quickstart` takes a one-minute tour"},
 		{"man manual", "`trl help COMMAND` shows the help, `trl docs man DIR` writes the manual"},
 	},
@@ -52,6 +53,13 @@ var habits = map[string][]habit{
 		{"kill stop destroy rm", "`trl exec cancel EXEC` cancels a command"},
 		{"logs log cat show tail follow read", "`trl exec output EXEC` prints the output of a command"},
 		{"run start", runHint},
+	},
+	"trl place": {
+		{"new create connect", "`trl place add RUNTIME` adds a place and connects to it"},
+		{"delete destroy forget disconnect", "`trl place remove RUNTIME` removes a place and what TRL put there"},
+		{"show info inspect status test ping doctor", "`trl place check RUNTIME` connects to a place and shows it"},
+		{"update", "`trl place upgrade RUNTIME` replaces the TRL of a place"},
+		{"run exec shell", "`trl run --place RUNTIME -- COMMAND` runs a command in a place, `trl shell --place RUNTIME` opens a prompt there"},
 	},
 	"trl token": {
 		{"new add generate", "`trl token create --scope SCOPE` creates a token"},

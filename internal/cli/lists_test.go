@@ -89,6 +89,13 @@ var lists = map[string]func(a *app, n int, text string) error{
 		}
 		return a.showActivity(someSessions(n, text), listTime)
 	},
+	"place list": func(a *app, n int, text string) error {
+		var places []api.Place
+		for i := range n {
+			places = append(places, api.Place{Runtime: fmt.Sprintf("docker:%010d", i), Name: "k7", State: api.PlaceUnreachable, User: text, Version: text, Reason: text})
+		}
+		return a.showPlaces(places, listTime)
+	},
 	"exec list": func(a *app, n int, text string) error {
 		var execs []api.ExecResult
 		for i := range n {
@@ -144,7 +151,7 @@ func TestLists(t *testing.T) {
 func checkRows(t *testing.T, name, text string, n int) {
 	t.Helper()
 	rows := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(rows) != n+1 || !strings.HasPrefix(rows[0], "ID  ") {
+	if len(rows) != n+1 || !strings.HasPrefix(rows[0], "ID  ") && !strings.HasPrefix(rows[0], "RUNTIME  ") {
 		t.Errorf("%s: %d lines for %d entries, the first is %.80q", name, len(rows), n, rows[0])
 	}
 	for i, row := range rows {

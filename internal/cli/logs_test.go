@@ -185,15 +185,23 @@ func TestLastLines(t *testing.T) {
 func TestEventLines(t *testing.T) {
 	at := time.Date(2026, 11, 17, 20, 0, 0, 123e6, time.UTC)
 	stamp := at.Local().Format(timestampLayout)
+	code := 3
 	for want, event := range map[string]api.SessionEvent{
-		" s-1 - created":                   {Type: api.EventCreated, State: api.StateIdle},
-		" s-1 build running e-1 make test": {Type: api.EventState, State: api.StateRunning, ExecID: "e-1", ExecLabel: "make test", Name: "build"},
-		" s-1 build running e-2":           {Type: api.EventState, State: api.StateRunning, ExecID: "e-2", Name: "build"},
-		" s-1 build idle":                  {Type: api.EventState, State: api.StateIdle, Name: "build"},
-		` s-1 "a b\n" destroyed (idle)`:    {Type: api.EventDestroyed, Reason: "idle", Name: "a b\n"},
-		` s-1 - held by \x1bx`:             {Type: api.EventHeld, Holder: "\x1bx"},
-		" s-1 - released":                  {Type: api.EventReleased},
-		" s-1 - resized to 24x80":          {Type: api.EventResized, TTY: &api.TTYSize{Rows: 24, Cols: 80}},
+		" s-1 - running e-1 make":                                       {Type: api.EventSnapshot, State: api.StateRunning, ExecID: "e-1", ExecLabel: "make"},
+		" s-1 - started e-1 make":                                       {Type: api.EventExecStarted, ExecID: "e-1", ExecLabel: "make"},
+		" s-1 - ended e-1 make (exited, exit code 3)":                   {Type: api.EventExecEnded, ExecID: "e-1", ExecLabel: "make", Outcome: api.OutcomeExited, ExitCode: &code},
+		" s-1 - ended e-1 (cancelled)":                                  {Type: api.EventExecEnded, ExecID: "e-1", Outcome: api.OutcomeCancelled},
+		" s-1 - waits for password e-1 sudo …":                          {Type: api.EventWaiting, ExecID: "e-1", ExecLabel: "sudo …", Waiting: &api.Waiting{For: api.WaitingPassword}},
+		" s-1 - goes on e-1 sudo …":                                     {Type: api.EventWaitingEnded, ExecID: "e-1", ExecLabel: "sudo …"},
+		" these were the sessions that there are; what happens follows": {Type: api.EventSnapshotEnd},
+		" s-1 - created":                                                {Type: api.EventCreated, State: api.StateIdle},
+		" s-1 build running e-1 make test":                              {Type: api.EventState, State: api.StateRunning, ExecID: "e-1", ExecLabel: "make test", Name: "build"},
+		" s-1 build running e-2":                                        {Type: api.EventState, State: api.StateRunning, ExecID: "e-2", Name: "build"},
+		" s-1 build idle":                                               {Type: api.EventState, State: api.StateIdle, Name: "build"},
+		` s-1 "a b\n" destroyed (idle)`:                                 {Type: api.EventDestroyed, Reason: "idle", Name: "a b\n"},
+		` s-1 - held by \x1bx`:                                          {Type: api.EventHeld, Holder: "\x1bx"},
+		" s-1 - released":                                               {Type: api.EventReleased},
+		" s-1 - resized to 24x80":                                       {Type: api.EventResized, TTY: &api.TTYSize{Rows: 24, Cols: 80}},
 		" 7 events are missing: they came too fast; `trl session list` shows the sessions": {Type: api.EventGap, Missed: 7},
 	} {
 		event.At, event.SessionID = api.Time{Time: at}, "s-1"

@@ -40,11 +40,10 @@ func (a *app) psCommand() *cobra.Command {
 
 // showActivity shows what each session does.
 func (a *app) showActivity(sessions []api.Session, now time.Time) error {
-	t := newTable(a.stdout, "ID", "NAME", "OWNER", "STATE", "FOR", "COMMAND", "CWD")
+	t := newSessionTable(a.stdout, sessions, "ID", "NAME", "OWNER", "STATE", "FOR", "COMMAND")
 	t.style(3, stateStyle)
-	t.keepEnd(6)
 	for _, s := range sessions {
-		t.row(s.SessionID, s.Name, s.Owner, stateText(s), stateAge(s, now), runningText(s), s.Cwd)
+		t.row(s, s.SessionID, s.Name, s.Owner, stateText(s), stateAge(s, now), runningText(s))
 	}
 	return t.flush()
 }

@@ -71,7 +71,23 @@ func findSession(ctx context.Context, c *client.Client, ref string) (string, err
 	if err != nil {
 		return "", err
 	}
-	return matchSession(list.Sessions, ref)
+	id, err := matchSession(list.Sessions, ref)
+	if api.IsCode(err, api.CodeSessionNotFound) && len(list.Unreachable) > 0 {
+		return "", sessionOutOfReach(ref, list.Unreachable)
+	}
+	return id, err
+}
+
+// sessionOutOfReach reports a reference that fits no listed session while places
+// are out of reach: the session may be in one of them.
+func sessionOutOfReach(ref string, away []api.Unreachable) error {
+	var runtimes []string
+	for i := range away {
+		runtimes = append(runtimes, away[i].Runtime)
+	}
+	return &referenceError{api.Errorf(api.CodeRuntimeUnavailable, "no session %q here; it may be in %s, which can't be reached now (%s)",
+		ref, strings.Join(runtimes, " or "), away[0].Reason).With("runtime", away[0].Runtime).With("reason", away[0].Reason).
+		WithHint("`trl place check %s` tries again and says what to do; an id reaches its session without a list", quote(away[0].Runtime))}
 }
 
 // matchSession returns the id of the one session that ref names.

@@ -23,6 +23,11 @@ func resultNames() map[string][]string {
 		"keys":            namesOf[api.ExecInputResult](),
 		"logs":            nil, // records of a log have any names
 		"mcp":             nil,
+		"place add":       namesOf[api.Place](),
+		"place check":     namesOf[api.Place](),
+		"place list":      namesOf[api.Place](),
+		"place remove":    namesOf[api.PlaceRemoveResult](),
+		"place upgrade":   namesOf[api.Place](),
 		"ps":              namesOf[api.Session](),
 		"quickstart":      nil,
 		"run":             namesOf[api.ExecResult](),

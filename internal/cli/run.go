@@ -56,7 +56,8 @@ func (a *app) runCommand() *cobra.Command {
 			"unchanged.\n\n" +
 			"The directory is yours, the environment the daemon's: PATH, HOME, LANG and the\n" +
 			"like. --env passes on one variable of yours; --env-from-here passes on those\n" +
-			"that select programs. With -s, both are the session's.\n\n" +
+			"that select programs. With -s, both are the session's. With --place the command\n" +
+			"runs in a container or on another machine, and both are that place's.\n\n" +
 			"`trl run` passes on its stdin, unless that is a terminal. In a loop, or in a\n" +
 			"script that your shell reads from stdin, use -n: otherwise the command gets the\n" +
 			"rest of the loop's input or of the script.\n\n" +
@@ -72,11 +73,12 @@ func (a *app) runCommand() *cobra.Command {
 			"  trl run -- 'ls | wc -l'\n" +
 			"  trl run -s $id --timeout 5m -- make test\n" +
 			"  trl run -t -- vim notes.txt\n" +
+			"  trl run --place docker:web -- ls /app\n" +
 			"  exec=$(trl run -d -- make test)   # trl wait $exec",
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVarP(&o.session, "session", "s", "", "run it in `SESSION`, given by its name or id")
-	o.shellFlags.register(cmd)
+	o.shellFlags.register(a, cmd)
 	durationVar(cmd, &o.timeout, "timeout", "cancel the command after this time; 0 means never")
 	durationVar(cmd, &o.idle, "idle-timeout", "cancel the command when it writes nothing for this long")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "run it on a terminal: yours, or with -n one of the same size")
@@ -126,6 +128,9 @@ func (a *app) checkRun(o *runOptions) cobra.PositionalArgs {
 		}
 		if err := checkKind("SESSION", o.session); err != nil {
 			return err
+		}
+		if o.session != "" && o.shellFlags.place != "" {
+			return usage("--place is for a new session, but %s already runs somewhere", o.session)
 		}
 		if o.session != "" && o.shellFlags.shell != "" {
 			return usage("--shell is for a new session, but %s already has its shell", o.session)
@@ -243,7 +248,7 @@ func (o *runOptions) createSession(ctx context.Context, c *client.Client, env ap
 	ms := ttl.Milliseconds()
 	var created api.Session
 	err := create(ctx, c, api.SessionCreateParams{
-		Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: size, Name: "trl run", IdleTTLMS: &ms,
+		Runtime: o.shellFlags.place, Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: size, Name: "trl run", IdleTTLMS: &ms,
 	}, &created)
 	return &created, err
 }

@@ -28,20 +28,23 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // shellFlags are the flags of a command or session that say where it runs.
 type shellFlags struct {
+	place       string
 	shell, cwd  string
 	env         []string
 	envFromHere bool
 }
 
-func (p *shellFlags) register(cmd *cobra.Command) {
+func (p *shellFlags) register(a *app, cmd *cobra.Command) {
 	names := append([]string{"sh"}, shell.Names()...)
+	cmd.Flags().StringVar(&p.place, "place", "", "run it in the place `RUNTIME`, such as docker:NAME or ssh:HOST; see trl place")
 	cmd.Flags().StringVar(&p.shell, "shell", "", "use `SHELL`: "+strings.Join(names, ", ")+" or a path (default /bin/sh)")
-	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: the current directory)")
+	cmd.Flags().StringVar(&p.cwd, "cwd", "", "start in `DIR` (default: the current directory; in a place, the place's)")
 	cmd.Flags().StringArrayVar(&p.env, "env", nil, "set a variable with `NAME=VALUE`, or pass yours on with NAME; may be repeated")
 	cmd.Flags().BoolVar(&p.envFromHere, "env-from-here", false, "pass on your PATH, LANG, VIRTUAL_ENV and the like, never secrets")
 	must(cmd.RegisterFlagCompletionFunc("shell", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.MarkFlagDirname("cwd"))
-	groupFlags(cmd, "Where it runs", "shell", "cwd", "env", "env-from-here")
+	must(cmd.RegisterFlagCompletionFunc("place", a.completeRuntimes))
+	groupFlags(cmd, "Where it runs", "place", "shell", "cwd", "env", "env-from-here")
 }
 
 // environment returns the variables given with --env and --env-from-here, taken
@@ -76,9 +79,9 @@ func (p *shellFlags) environment(own []string) (map[string]string, error) {
 
 // create creates a session. Its default directory is that of this process, as
 // for any command; a daemon on another machine may not have it, and then uses
-// its own.
+// its own. In a named place the directory of this process means nothing.
 func create(ctx context.Context, c *client.Client, params api.SessionCreateParams, result any) error {
-	if params.Cwd != "" {
+	if params.Cwd != "" || params.Runtime != "" && params.Runtime != api.RuntimeHost {
 		return c.Call(ctx, api.MethodSessionCreate, params, result)
 	}
 	here := params
@@ -104,7 +107,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 			"command instead of a shell.",
 		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
 	}
-	where.register(cmd)
+	where.register(a, cmd)
 	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "`WHICH` variables to take from the daemon: base, all or none (default base)")
 	cmd.Flags().BoolVar(&params.Login, "login", false, "read the shell's login startup files")
 	cmd.Flags().StringVar(&params.Name, "name", "", "show `NAME` in lists")
@@ -124,7 +127,7 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 		if params.TTY, err = terminalSize(tty); err != nil {
 			return err
 		}
-		params.Argv, params.Shell, params.Cwd = args, where.shell, where.cwd
+		params.Argv, params.Runtime, params.Shell, params.Cwd = args, where.place, where.shell, where.cwd
 		if ms := timeout.milliseconds(); ms != nil {
 			params.TimeoutMS = *ms
 		}
@@ -229,6 +232,9 @@ func (a *app) showSession(s *api.SessionInfo) error {
 	field("because", s.Unreadable)
 	if end := s.Terminated; end != nil {
 		field("ended", end.At.Local().Format(time.DateTime)+" ("+end.Reason+")")
+	}
+	if elsewhere(s.Session) {
+		field("place", s.Runtime)
 	}
 	field("runs", program(s.Session))
 	field("cwd", s.Cwd)

@@ -1,16 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/terminal-runtime/trl/api"
-	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/units"
 )
 
@@ -35,40 +37,65 @@ func (a *app) listSessions(ctx context.Context, f sessionFilter, show func([]api
 	}
 	defer c.Close()
 	params := api.SessionListParams{State: api.State(f.state), Tag: f.tag, Alive: !f.all && f.state == ""}
+	var raw json.RawMessage
+	if err := c.Call(ctx, api.MethodSessionList, params, &raw); err != nil {
+		return err
+	}
+	var list sessionList
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
 	if f.mine {
-		return a.listMine(ctx, c, params, show)
-	}
-	return callOn(ctx, a, c, api.MethodSessionList, params, func(list *api.SessionListResult) error { return show(list.Sessions) })
-}
-
-// listMine is listSessions for those that the caller's account created without
-// the name of a client.
-func (a *app) listMine(ctx context.Context, c *client.Client, params api.SessionListParams, show func([]api.Session) error) error {
-	ping, err := c.Ping(ctx)
-	if err != nil {
-		return err
-	}
-	var list struct {
-		Sessions []json.RawMessage `json:"sessions"`
-	}
-	if err := c.Call(ctx, api.MethodSessionList, params, &list); err != nil {
-		return err
-	}
-	raws, mine := list.Sessions[:0], []api.Session{}
-	for _, raw := range list.Sessions {
-		var session api.Session
-		if err := json.Unmarshal(raw, &session); err != nil {
+		ping, err := c.Ping(ctx)
+		if err != nil {
 			return err
 		}
-		if session.Owner == ping.Caller {
-			raws, mine = append(raws, raw), append(mine, session)
+		if list, err = list.ownedBy(ping.Caller); err != nil {
+			return err
 		}
 	}
-	if a.json {
-		list.Sessions = raws
+	switch {
+	case a.json && a.format.template == nil && !f.mine:
+		return a.printJSON(raw)
+	case a.json && a.format.template == nil:
 		return a.printValue(list)
 	}
-	return show(mine)
+	a.reportUnreachable(list.Unreachable, time.Now())
+	if a.json { // a template gets the sessions one by one
+		return a.printValue(sessionList{Sessions: list.Sessions})
+	}
+	sessions := make([]api.Session, len(list.Sessions))
+	for i := range sessions {
+		if err := json.Unmarshal(list.Sessions[i], &sessions[i]); err != nil {
+			return err
+		}
+	}
+	return show(sessions)
+}
+
+// sessionList is the answer to session.list with the sessions as they came, so
+// that --json shows what a later version adds to them.
+type sessionList struct {
+	Sessions    []json.RawMessage `json:"sessions"`
+	Unreachable []api.Unreachable `json:"unreachable,omitempty"`
+}
+
+// ownedBy returns the sessions that the account created without the name of a
+// client.
+func (l sessionList) ownedBy(account string) (sessionList, error) {
+	mine := sessionList{Sessions: []json.RawMessage{}, Unreachable: l.Unreachable}
+	for _, raw := range l.Sessions {
+		var session struct {
+			Owner string `json:"owner"`
+		}
+		if err := json.Unmarshal(raw, &session); err != nil {
+			return mine, err
+		}
+		if session.Owner == account {
+			mine.Sessions = append(mine.Sessions, raw)
+		}
+	}
+	return mine, nil
 }
 
 // printNone says that the list is empty.
@@ -122,18 +149,44 @@ func (a *app) printSessionIDs(sessions []api.Session) error {
 }
 
 func (a *app) showSessions(sessions []api.Session, now time.Time) error {
-	t := newTable(a.stdout, "ID", "NAME", "STATE", "SHELL", "PID", "EXECS", "AGE", "IDLE", "OWNER", "CWD")
+	t := newSessionTable(a.stdout, sessions, "ID", "NAME", "STATE", "SHELL", "PID", "EXECS", "AGE", "IDLE", "OWNER")
 	t.style(2, stateStyle)
-	t.keepEnd(9)
 	for _, s := range sessions {
 		idle := ""
 		if s.State == api.StateIdle {
 			idle = ageText(s.LastActivityAt, now)
 		}
-		t.row(s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), ageText(s.CreatedAt, now), idle, s.Owner, s.Cwd)
+		t.row(s, s.SessionID, s.Name, stateText(s), program(s), pidText(s.PID), strconv.FormatInt(s.ExecCount, 10), ageText(s.CreatedAt, now), idle, s.Owner)
 	}
 	return t.flush()
 }
+
+// sessionTable is a table of sessions. Its last columns say where each session
+// is: its place, if any of them is in one, and its directory.
+type sessionTable struct {
+	*table
+	places bool
+}
+
+func newSessionTable(w io.Writer, sessions []api.Session, headings ...string) *sessionTable {
+	t := &sessionTable{places: slices.ContainsFunc(sessions, elsewhere)}
+	if t.places {
+		headings = append(headings, "RUNTIME")
+	}
+	t.table = newTable(w, append(headings, "CWD")...)
+	t.keepEnd(len(headings))
+	return t
+}
+
+func (t *sessionTable) row(s api.Session, cells ...string) {
+	if t.places {
+		cells = append(cells, cmp.Or(s.Runtime, api.RuntimeHost))
+	}
+	t.table.row(append(cells, s.Cwd)...)
+}
+
+// elsewhere reports whether a session runs in a place.
+func elsewhere(s api.Session) bool { return s.Runtime != "" && s.Runtime != api.RuntimeHost }
 
 // ageText returns how long ago t was, or "" if that is unknown.
 func ageText(t api.Time, now time.Time) string {

@@ -32,16 +32,16 @@ func (a *app) shellCommand() *cobra.Command {
 			"While a command runs, your keys go to it. `exit` or ctrl-d leaves with the status of\n" +
 			"the last command. The detach key leaves while the command keeps running (in a\n" +
 			"session without a terminal it is always ctrl-\\).",
-		Example:           "  trl shell --shell bash\n  trl shell $id",
+		Example:           "  trl shell --shell bash\n  trl shell $id\n  trl shell --place ssh:build.example.com",
 		ValidArgsFunction: a.completeSessions,
 	}
-	o.shellFlags.register(cmd)
+	o.shellFlags.register(a, cmd)
 	cmd.Flags().Var(&o.detach, "detach-key", "leave a running command with `KEY`")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
 			return usage("unexpected argument %q", args[1])
 		}
-		if flag := firstSetFlag(cmd, "shell", "cwd", "env", "env-from-here"); len(args) == 1 && flag != "" {
+		if flag := firstSetFlag(cmd, "place", "shell", "cwd", "env", "env-from-here"); len(args) == 1 && flag != "" {
 			return usage("--%s is for a new session, but %s already exists", flag, args[0])
 		}
 		return nil
@@ -105,7 +105,7 @@ func (o *shellOptions) createSession(ctx context.Context, c *client.Client, size
 	ttl := shellTTL.Milliseconds()
 	var created api.Session
 	err = create(ctx, c, api.SessionCreateParams{
-		Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: &size, Name: "trl shell", IdleTTLMS: &ttl,
+		Runtime: o.shellFlags.place, Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: &size, Name: "trl shell", IdleTTLMS: &ttl,
 	}, &created)
 	return &created, err
 }

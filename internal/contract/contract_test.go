@@ -234,6 +234,10 @@ func (c *Contract) filled(typ reflect.Type) reflect.Value {
 		if typ == timeType {
 			break
 		}
+		if typ == errorType {
+			v.Set(reflect.ValueOf(*api.Errorf(api.CodeInternal, "it failed").With("field", "x").WithHint("try again")))
+			break
+		}
 		for field := range typ.Fields() {
 			v.FieldByIndex(field.Index).Set(c.filled(field.Type))
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

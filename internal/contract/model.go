@@ -92,8 +92,9 @@ const (
 )
 
 // names maps Go types to other names in the generated files: None is a keyword
-// in Python, and Code is too general for an error code.
-var names = map[string]string{"None": "NoParams", "Code": "ErrorCode"}
+// in Python, Code is too general for an error code, and Error is the error of a
+// language.
+var names = map[string]string{"None": "NoParams", "Code": "ErrorCode", "Error": "ErrorObject"}
 
 // closedFields maps parameters of type string that accept only certain
 // constants to the prefix of the constants' names.
@@ -129,10 +130,10 @@ func New(methods []Method, vocabulary *Vocabulary, page string) (*Contract, erro
 	return c, nil
 }
 
-// Notifications lists the notifications that the daemon sends.
+// Notifications lists the notifications that the daemon and its relay send.
 func Notifications() []Notification {
 	var all []Notification
-	for _, n := range []interface{ Method() string }{&api.Chunk{}, &api.SessionEvent{}} {
+	for _, n := range []interface{ Method() string }{&api.Chunk{}, &api.SessionEvent{}, &api.Hello{}} {
 		all = append(all, Notification{Name: n.Method(), Params: reflect.TypeOf(n).Elem()})
 	}
 	return all
@@ -151,7 +152,10 @@ func (c *Contract) doc(typ reflect.Type) string {
 	return nameOf(typ) + strings.TrimPrefix(c.vocabulary.Types[typ.Name()], typ.Name())
 }
 
-var timeType = reflect.TypeFor[api.Time]()
+var (
+	timeType  = reflect.TypeFor[api.Time]()
+	errorType = reflect.TypeFor[api.Error]() // the generated files have its form
+)
 
 // add adds a type and, before it, all types it consists of.
 func (c *Contract) add(typ reflect.Type, params bool) error {
@@ -174,8 +178,11 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 		c.Types = append(c.Types, t)
 		return nil
 	case reflect.Struct:
-		if typ == timeType {
+		switch typ {
+		case timeType:
 			return nil
+		case errorType:
+			return c.add(reflect.TypeFor[api.Code](), params)
 		}
 	default:
 		return nil

@@ -40,29 +40,11 @@ from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple,
 		} else {
 			pythonObject(&b, t)
 		}
+		if t.Name == "ErrorCode" {
+			b.WriteString(pythonErrors)
+		}
 	}
 	b.WriteString(`
-
-class _ErrorDataRequired(TypedDict):
-    #: The stable name: switch on this.
-    code: ErrorCode
-
-
-class ErrorData(_ErrorDataRequired, total=False):
-    """The data of an error besides its message; each detail has its own name."""
-
-    #: A sentence for a model: the next call to make.
-    hint: str
-
-
-class ErrorObject(TypedDict):
-    """The JSON-RPC error object."""
-
-    #: The JSON-RPC number.
-    code: int
-    message: str
-    data: ErrorData
-
 
 #: The JSON-RPC number of each error code.
 ERROR_NUMBERS: Dict[str, int] = {
@@ -338,3 +320,27 @@ func quoted(values []string, separator string) string {
 	}
 	return strings.Join(out, separator)
 }
+
+// pythonErrors are the types of errors, which follow the type of their codes.
+const pythonErrors = `
+
+class _ErrorDataRequired(TypedDict):
+    #: The stable name: switch on this.
+    code: ErrorCode
+
+
+class ErrorData(_ErrorDataRequired, total=False):
+    """The data of an error besides its message; each detail has its own name."""
+
+    #: A sentence for a model: the next call to make.
+    hint: str
+
+
+class ErrorObject(TypedDict):
+    """The JSON-RPC error object."""
+
+    #: The JSON-RPC number.
+    code: int
+    message: str
+    data: ErrorData
+`

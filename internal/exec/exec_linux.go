@@ -203,6 +203,20 @@ func (e *Exec) State() api.ExecState {
 	return e.res.State
 }
 
+// StartedAt returns when the command began; false means that it has not.
+func (e *Exec) StartedAt() (time.Time, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.res.StartedAt.Time, e.res.State != api.ExecQueued
+}
+
+// Ending returns how the command ended. It must have.
+func (e *Exec) Ending() (api.Outcome, *int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.res.Outcome, e.res.ExitCode
+}
+
 // Label returns the name of the exec in lists, "" for none. It never changes, so
 // that a list of sessions takes no lock for it.
 func (e *Exec) Label() string { return e.res.Label }

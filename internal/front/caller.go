@@ -58,6 +58,9 @@ func (h handlerCaller) Attach(ctx context.Context, params api.ExecAttachParams, 
 		case *notify.RawChunk:
 			return fn(&c.Chunk, c.Raw), nil
 		case *api.Chunk:
+			if err := c.Err(); err != nil {
+				return false, err
+			}
 			data, err := api.DecodeBytes(c.Data, c.Encoding)
 			return err == nil && fn(c, data), err
 		}

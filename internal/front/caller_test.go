@@ -89,6 +89,10 @@ func TestHandlerCallerStreams(t *testing.T) {
 	if err := broken.Attach(t.Context(), api.ExecAttachParams{}, add); err == nil {
 		t.Error("a chunk that cannot be decoded was accepted")
 	}
+	forgotten := streams(&api.Chunk{Type: api.ChunkError, Error: api.Errorf(api.CodeExecNotFound, "forgotten")}, &api.Chunk{Type: api.ChunkError})
+	if err := forgotten.Attach(t.Context(), api.ExecAttachParams{}, add); !api.IsCode(err, api.CodeExecNotFound) {
+		t.Error(err)
+	}
 	events := streams(&api.SessionEvent{SessionID: "s-1"}, &api.SessionEvent{SessionID: "s-2"}, &api.SessionEvent{SessionID: "s-3"})
 	var seen []string
 	if err := events.Watch(t.Context(), api.SessionWatchParams{}, func(e *api.SessionEvent) bool {

@@ -13,7 +13,7 @@ import (
 // nil.
 func (c *Config) lacks(method string) bool {
 	switch method {
-	case api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats:
+	case api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats, api.MethodSystemDelegate, api.MethodSystemDisconnect:
 		return false
 	}
 	switch noun, _, _ := strings.Cut(method, "."); noun {
@@ -21,6 +21,8 @@ func (c *Config) lacks(method string) bool {
 		return c.Sessions == nil
 	case "exec":
 		return c.Execs == nil
+	case "place":
+		return false
 	default:
 		return c.Sessions == nil && c.Execs == nil
 	}

@@ -77,8 +77,10 @@ func tagOf(ctx context.Context) string {
 // sessions.
 var tagAware = []string{
 	api.MethodSystemPing, api.MethodSystemInfo, api.MethodSystemStats, api.MethodSystemUpgrade,
+	api.MethodSystemDelegate, api.MethodSystemDisconnect, // about the connection they come over
 	api.MethodSessionCreate, api.MethodSessionList, api.MethodSessionWatch,
 	api.MethodExecCancel, // its handler requires one of its two ids
+	api.MethodPlaceList, api.MethodPlaceAdd, api.MethodPlaceCheck, api.MethodPlaceRemove, api.MethodPlaceUpgrade,
 	api.MethodStreamClose,
 }
 
@@ -97,18 +99,23 @@ func mustBeGuarded(m *Method) {
 
 // info shows a tagged caller what it can use, but not how the daemon is
 // configured: paths and settings would reveal other users.
-func info(s System) func(context.Context, api.None) (*api.SystemInfo, error) {
+func info(s System, p Places) func(context.Context, api.None) (*api.SystemInfo, error) {
 	return func(ctx context.Context, _ api.None) (*api.SystemInfo, error) {
-		all := s.SystemInfo(ctx)
+		all := *s.SystemInfo(ctx)
+		all.Places = visiblePlaces(ctx, p)
+		all.Runtimes = slices.Clone(all.Runtimes)
+		for i := range all.Places {
+			all.Runtimes = append(all.Runtimes, all.Places[i].Runtime)
+		}
 		if tagOf(ctx) == "" {
-			return all, nil
+			return &all, nil
 		}
 		// Listed one by one, so that a new field is not shown by mistake.
 		return &api.SystemInfo{
 			Version: all.Version, Protocol: all.Protocol, OS: all.OS, Arch: all.Arch,
 			Config: map[string]any{}, Runtimes: all.Runtimes, Shells: all.Shells,
 			Process: api.ProcessSupport{Tracking: all.Process.Tracking, Subreaper: all.Process.Subreaper},
-			Limits:  all.Limits, Isolates: all.Isolates,
+			Limits:  all.Limits, Isolates: all.Isolates, Places: all.Places,
 		}, nil
 	}
 }
@@ -192,7 +199,8 @@ func list(b Sessions) func(context.Context, api.SessionListParams) (*api.Session
 }
 
 // watch sends only events of sessions with the caller's tag. It also sends
-// gaps: the missed events may have been about one of those sessions.
+// gaps, since the missed events may have been about one of those sessions, and
+// the end of a snapshot.
 func watch(b Sessions) func(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 	return func(ctx context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 		result, feed, err := b.Watch(ctx, p)
@@ -203,7 +211,7 @@ func watch(b Sessions) func(context.Context, api.SessionWatchParams) (*api.Sessi
 		return result, func(ctx context.Context, send func(notify.Notification) error) error {
 			return feed(ctx, func(n notify.Notification) error {
 				e, ok := n.(*api.SessionEvent)
-				if ok && (e.Type == api.EventGap || slices.Contains(e.Tags, tag)) {
+				if ok && (e.Type == api.EventGap || e.Type == api.EventSnapshotEnd || slices.Contains(e.Tags, tag)) {
 					return send(n)
 				}
 				return nil

@@ -60,8 +60,20 @@ func (f *taggedSessions) List(_ context.Context, p api.SessionListParams) (*api.
 	return out, nil
 }
 
-func (f *taggedSessions) Watch(context.Context, api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
+func (f *taggedSessions) Watch(_ context.Context, p api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 	feed := func(_ context.Context, send func(notify.Notification) error) error {
+		if p.Snapshot && p.Execs {
+			for _, e := range []api.SessionEvent{
+				{Type: api.EventSnapshot, SessionID: "s-blue", Tags: []string{"blue"}},
+				{Type: api.EventExecStarted, SessionID: "s-blue", ExecID: "e-blue", Tags: []string{"blue"}},
+				{Type: api.EventWaiting, SessionID: "s-none", ExecID: "e-none"},
+				{Type: api.EventSnapshotEnd},
+			} {
+				if err := send(&e); err != nil {
+					return err
+				}
+			}
+		}
 		for _, e := range []api.SessionEvent{
 			{Type: api.EventCreated, SessionID: "s-red", Tags: []string{"red"}},
 			{Type: api.EventGap, Missed: 2},
@@ -233,12 +245,19 @@ func TestListShowsTheTagsOfItsCaller(t *testing.T) {
 
 func TestWatchShowsTheTagsOfItsCaller(t *testing.T) {
 	table := New(Config{Sessions: &taggedSessions{}})
-	for tag, want := range map[string][]string{
-		"":     {"s-red", "", "s-blue", "s-none", "s-both"},
-		"red":  {"s-red", "", "s-both"},
-		"blue": {"", "s-blue", "s-both"},
+	const whole = `{"snapshot":true,"execs":true}`
+	for _, tc := range []struct {
+		tag, params string
+		want        []string
+	}{
+		{"", "", []string{"s-red", "", "s-blue", "s-none", "s-both"}},
+		{"red", "", []string{"s-red", "", "s-both"}},
+		{"blue", "", []string{"", "s-blue", "s-both"}},
+		{"", whole, []string{"s-blue", "s-blue", "s-none", "", "s-red", "", "s-blue", "s-none", "s-both"}},
+		{"red", whole, []string{"", "s-red", "", "s-both"}},
+		{"blue", whole, []string{"s-blue", "s-blue", "", "", "s-blue", "s-both"}},
 	} {
-		result, err := table.Call(as(t, access.ScopeRead, tag), api.MethodSessionWatch, nil)
+		result, err := table.Call(as(t, access.ScopeRead, tc.tag), api.MethodSessionWatch, json.RawMessage(tc.params))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,8 +268,8 @@ func TestWatchShowsTheTagsOfItsCaller(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%q: %s", tag, diff)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%q %s: %s", tc.tag, tc.params, diff)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // methods returns the table in the order of the contract.
-func methods(b Sessions, e Execs, s System, who *accounts) []Method {
+func methods(b Sessions, e Execs, p Places, s System, who *accounts) []Method {
 	return []Method{
 		method(api.MethodSystemPing, ScopeRead,
 			"Check that the daemon answers; returns its version, its uptime and the account that you are to it.",
@@ -20,13 +20,19 @@ func methods(b Sessions, e Execs, s System, who *accounts) []Method {
 			}),
 		method(api.MethodSystemInfo, ScopeRead,
 			"Describe the daemon: version, configuration, shells, runtimes, and which limits and isolations work on this machine.",
-			info(s)),
+			info(s, p)),
 		method(api.MethodSystemStats, ScopeRead,
 			"Count what the daemon does and holds: sessions by state, commands run, bytes captured, memory.",
 			stats(b, s)),
 		method(api.MethodSystemUpgrade, ScopeAdmin,
 			"Let the binary that is now at the daemon's path take over its sessions; returns whether it can, before the takeover.",
 			upgrade(s)),
+		inOrder(method(api.MethodSystemDelegate, ScopeAdmin,
+			"Make this connection act for others: every later request must name the caller for whom it is made, as its actor.",
+			delegate)),
+		method(api.MethodSystemDisconnect, ScopeRead,
+			"Report that a caller has closed its connection to the program that acts for it; sessions that end with that connection follow.",
+			disconnect),
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",
@@ -88,6 +94,22 @@ func methods(b Sessions, e Execs, s System, who *accounts) []Method {
 		method(api.MethodExecList, ScopeRead,
 			"List a session's commands, oldest first, without output.",
 			e.ExecList),
+
+		method(api.MethodPlaceList, ScopeRead,
+			"List the places where sessions can run besides this machine, such as containers and SSH hosts, and whether each can be used now.",
+			listPlaces(p)),
+		method(api.MethodPlaceAdd, ScopeAdmin,
+			"Add a place and connect to it; delivers TRL there if necessary.",
+			wholeDaemon(api.MethodPlaceAdd, p.Add)),
+		method(api.MethodPlaceCheck, ScopeAdmin,
+			"Connect to a place now and describe it; a place that can't be reached is described with the reason.",
+			wholeDaemon(api.MethodPlaceCheck, p.Check)),
+		method(api.MethodPlaceRemove, ScopeAdmin,
+			"Remove a place and everything TRL put there; with force, end the sessions in it first.",
+			wholeDaemon(api.MethodPlaceRemove, p.Remove)),
+		method(api.MethodPlaceUpgrade, ScopeAdmin,
+			"Replace the TRL of a place with this daemon's version; the sessions in it continue.",
+			wholeDaemon(api.MethodPlaceUpgrade, p.Upgrade)),
 
 		method(api.MethodStreamClose, ScopeRead,
 			"Stop receiving a stream that was opened over this connection; the command or session it follows continues.",

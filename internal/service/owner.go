@@ -18,7 +18,8 @@ import (
 // owner of the sessions it creates. It is safe for concurrent use.
 //
 // The word is "alice" for a user, "uid:1001" for a user without a name and
-// "token:ci" for a token. A token can't be mistaken for a user, since a user
+// "token:ci" for a token. A request that is made for another caller has the word
+// of that caller, as on the machine where it came from. A token can't be mistaken for a user, since a user
 // name contains no colon: a colon ends the name in the user database.
 type accounts struct {
 	userName func(uid int) (string, error)
@@ -48,6 +49,8 @@ func (a *accounts) caller(ctx context.Context) string {
 		return "token:" + accountName(actor.TokenName)
 	case actor.TokenID != "":
 		return "token:" + accountName(actor.TokenID)
+	case actor.User != "":
+		return namedUser(actor.User)
 	}
 	return a.user(actor.UID)
 }
@@ -67,6 +70,18 @@ func (a *accounts) user(uid int) string {
 		a.names[uid] = name
 	}
 	return name
+}
+
+// namedUser returns the account of a user of another machine, by the name that
+// the daemon there gives it. A colon, which no user name has, is escaped: the
+// name must not pass for a token.
+func namedUser(name string) string {
+	if id, ok := strings.CutPrefix(name, "uid:"); ok {
+		if n, err := strconv.Atoi(id); err == nil && strconv.Itoa(n) == id {
+			return name
+		}
+	}
+	return strings.ReplaceAll(accountName(name), ":", "%3A")
 }
 
 // accountName makes one word of a name. Spaces, slashes, percent signs and

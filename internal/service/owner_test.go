@@ -39,6 +39,14 @@ func TestOwner(t *testing.T) {
 		"token named as a user": {access.Actor{UID: -1, TokenID: "t-1", TokenName: "alice"}, "", "token:alice", "token:alice"},
 		"token with a slash":    {access.Actor{UID: -1, TokenID: "t-1", TokenName: "a/b"}, "c", "token:a%2Fb", "token:a%2Fb/c"},
 		"token of odd letters":  {access.Actor{UID: -1, TokenID: "t-1", TokenName: "my ci\n\u202e%ü"}, "", "token:my%20ci%0A%E2%80%AE%25ü", "token:my%20ci%0A%E2%80%AE%25ü"},
+		// A request that is made for a caller on another machine.
+		"remote user":                {access.Actor{UID: 1001, User: "bob"}, "codex", "bob", "bob/codex"},
+		"remote user without a name": {access.Actor{UID: 1001, User: "uid:1003"}, "", "uid:1003", "uid:1003"},
+		"remote user as a token":     {access.Actor{UID: 1001, User: "token:ci"}, "", "token%3Aci", "token%3Aci"},
+		"remote user as a number":    {access.Actor{UID: 1001, User: "uid:+1"}, "", "uid%3A+1", "uid%3A+1"},
+		"remote user of odd letters": {access.Actor{UID: 1001, User: "a/b\n"}, "", "a%2Fb%0A", "a%2Fb%0A"},
+		"remote token":               {access.Actor{UID: 1001, User: "bob", TokenID: "t-1", TokenName: "ci"}, "", "token:ci", "token:ci"},
+		"remote caller without name": {access.Actor{UID: 1001}, "", "alice", "alice"},
 	} {
 		sessions := &ownedSessions{}
 		table := New(Config{Sessions: sessions, System: fakeSystem{}, UserName: func(uid int) (string, error) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/access"
 	"github.com/terminal-runtime/trl/internal/contract"
 )
 
@@ -125,7 +126,7 @@ func documentTables(served []Method, words []contract.Word) map[string]documentT
 				tables["values "+name] = valuesTable(name, words)
 			}
 		case reflect.Struct:
-			if _, done := tables["fields "+typ.Name()]; done || typ.NumField() == 0 || typ == timeType {
+			if _, done := tables["fields "+typ.Name()]; done || typ.NumField() == 0 || typ == timeType || typ == errorType {
 				return
 			}
 			table := documentTable{head: []string{"Field", "Type", "Meaning"}}
@@ -152,7 +153,10 @@ func documentTables(served []Method, words []contract.Word) map[string]documentT
 	return tables
 }
 
-var timeType = reflect.TypeFor[api.Time]()
+var (
+	timeType  = reflect.TypeFor[api.Time]()
+	errorType = reflect.TypeFor[api.Error]() // the section on errors has its form
+)
 
 func fieldRow(field reflect.StructField, params bool) []string {
 	name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -194,8 +198,11 @@ func typeText(typ reflect.Type) string {
 		}
 		return "string"
 	case reflect.Struct:
-		if typ == timeType {
+		switch typ {
+		case timeType:
 			return "time"
+		case errorType:
+			return "[error](#errors)"
 		}
 		return link()
 	default:
@@ -295,6 +302,7 @@ func checkExamples(t *testing.T, text string, served []Method) {
 			ID             json.RawMessage
 			Method         string
 			Params, Result json.RawMessage
+			Actor          json.RawMessage
 			Error          *api.Error
 		}
 		if err := json.Unmarshal([]byte(line), &message); err != nil {
@@ -319,6 +327,11 @@ func checkExamples(t *testing.T, text string, served []Method) {
 			params := reflect.New(served[i].Params).Elem()
 			if err := newDecoder(message.Method, served[i].Params).into(params, message.Params); err != nil {
 				t.Errorf("%s: %v", line, err)
+			}
+			if message.Actor != nil {
+				if _, _, refusal := ActingFor(access.Actor{Scope: ScopeAdmin}, message.Actor); refusal != nil {
+					t.Errorf("%s: %v", line, refusal)
+				}
 			}
 			continue
 		}

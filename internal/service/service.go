@@ -69,13 +69,29 @@ type System interface {
 	Upgrade(context.Context) (*api.UpgradeResult, error)
 }
 
+// Places is what the table needs to serve the methods of places.
+type Places interface {
+	// List returns the noted places, connected or not, without a look at them.
+	List(context.Context) *api.PlaceListResult
+	// Add notes a place and connects to it.
+	Add(context.Context, api.PlaceParams) (*api.Place, error)
+	// Check connects to a place now, even if the last attempt just failed. A
+	// place that can't be reached is a result, not an error.
+	Check(context.Context, api.PlaceParams) (*api.Place, error)
+	Remove(context.Context, api.PlaceRemoveParams) (*api.PlaceRemoveResult, error)
+	// Upgrade replaces the program of a place with this daemon's; the place's
+	// sessions continue.
+	Upgrade(context.Context, api.PlaceParams) (*api.Place, error)
+}
+
 // Config is the configuration of a table.
 type Config struct {
 	// Sessions and Execs serve the methods whose names begin with session and
 	// exec. If one is nil, its methods fail with RUNTIME_UNAVAILABLE; if both
-	// are, so does every method but system.ping, system.info and system.stats.
+	// are, so does every method but those about the daemon and the connection.
 	Sessions Sessions
 	Execs    Execs
+	Places   Places       // nil: there are none, and none can be added
 	System   System       // required
 	Log      *slog.Logger // nil: nothing is logged
 
@@ -105,6 +121,8 @@ type Method struct {
 	Params  reflect.Type // a struct
 	Result  reflect.Type // a struct
 	Sends   string       // the notification that follows the answer, or ""
+	Routing Routing      // which of several places serves a call
+	Reads   bool         // it changes nothing and opens no stream: calling it twice is harmless
 
 	call    func(ctx context.Context, sessions Sessions, params json.RawMessage) (any, error)
 	ordered bool // calls keep the order of their connection: the handler reports when its position is fixed
@@ -207,13 +225,18 @@ func New(cfg Config) *Table {
 	if execs == nil {
 		execs = noExecs{}
 	}
-	t := &Table{methods: methods(sessions, execs, cfg.System, newAccounts(cfg.UserName)), sessions: sessions, log: cfg.Log, observe: cfg.Observe}
+	places := cfg.Places
+	if places == nil {
+		places = noPlaces{}
+	}
+	t := &Table{methods: methods(sessions, execs, places, cfg.System, newAccounts(cfg.UserName)), sessions: sessions, log: cfg.Log, observe: cfg.Observe}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
 	t.byName = make(map[string]*Method, len(t.methods))
 	for i := range t.methods {
 		mustBeGuarded(&t.methods[i])
+		mustBeRouted(&t.methods[i])
 		t.methods[i].absent = cfg.lacks(t.methods[i].Name)
 		t.byName[t.methods[i].Name] = &t.methods[i]
 	}

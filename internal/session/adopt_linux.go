@@ -445,6 +445,10 @@ func (s *Session) resume() {
 	if running == nil && len(queue) > 0 {
 		s.running, s.queue = queue[0], s.queue[1:]
 		queue[0].Admit()
+		s.execStarted(queue[0])
+	}
+	if running != nil {
+		s.shared.prompts.add(s, running)
 	}
 	s.mu.Unlock()
 	s.restoreSize() // a lease may have ended just before the restart

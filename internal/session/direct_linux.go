@@ -157,6 +157,7 @@ func (s *Session) runDirect(e *exec.Exec) {
 	s.mu.Lock()
 	s.running = nil
 	s.retain(e)
+	s.execOver(e)
 	ending := s.ending
 	s.ending = true
 	s.mu.Unlock()

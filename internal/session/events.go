@@ -7,25 +7,59 @@ import (
 )
 
 // maxEvents is how many events are kept for slow watchers: each of ten thousand
-// sessions can come or go while a watcher handles one event. They take about a
-// megabyte.
+// sessions can come or go while a watcher handles one event. They take about two
+// megabytes.
 const maxEvents = 8192
+
+// eventLogs are the recent events of sessions for the two kinds of watchers. Those
+// that do not ask for the events of commands miss none because of them.
+type eventLogs struct {
+	sessions events // without the events of commands
+	all      events // since a watcher first asked for the events of commands
+}
+
+// of returns the events for a watcher.
+func (l *eventLogs) of(execs bool) *events {
+	if execs {
+		return &l.all
+	}
+	return &l.sessions
+}
+
+// add adds an event. It may be called with any lock of the package held.
+func (l *eventLogs) add(e api.SessionEvent) {
+	switch e.Type {
+	case api.EventExecStarted, api.EventExecEnded, api.EventWaiting, api.EventWaitingEnded:
+	default:
+		l.sessions.add(e)
+	}
+	l.all.add(e)
+}
+
+// close ends all watches, after the events there are.
+func (l *eventLogs) close() {
+	l.sessions.close()
+	l.all.close()
+}
 
 // events are the recent events of sessions. Watchers pull, as readers of output do:
 // one that does not take its events delays nothing, and gets the number of those it
 // missed.
 type events struct {
 	mu     sync.Mutex
+	wanted bool               // a watcher has asked for them: none is kept before
 	ring   []api.SessionEvent // event n is at n % maxEvents
 	next   int64              // number of the next event
 	wake   chan struct{}      // closed by the next event; nil if no watcher waits
 	closed bool
 }
 
-// add adds an event. It may be called with any lock of the package held.
 func (ev *events) add(e api.SessionEvent) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
+	if !ev.wanted {
+		return
+	}
 	if len(ev.ring) < maxEvents {
 		ev.ring = append(ev.ring, e)
 	} else {
@@ -35,7 +69,6 @@ func (ev *events) add(e api.SessionEvent) {
 	ev.broadcast()
 }
 
-// close ends all watches, after the events there are.
 func (ev *events) close() {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
@@ -50,9 +83,11 @@ func (ev *events) broadcast() {
 	}
 }
 
+// now returns the number of the next event. From now on events are kept.
 func (ev *events) now() int64 {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
+	ev.wanted = true
 	return ev.next
 }
 

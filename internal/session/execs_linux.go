@@ -134,7 +134,11 @@ func (p *Pool) Input(ctx context.Context, params api.ExecInputParams) (*api.Exec
 		compared.Lease = "" // of the call, not of the input
 		sent.Sum = sumOf(compared)
 	}
-	if err := s.input(ctx, e, params, sent); err != nil {
+	err = s.input(ctx, e, params, sent)
+	if err == nil || sent.Sent > 0 {
+		p.prompts.typed(e)
+	}
+	if err != nil {
 		return nil, err
 	}
 	result := &api.ExecInputResult{ExecID: e.ID(), Bytes: sent.Sent}

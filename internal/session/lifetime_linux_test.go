@@ -187,6 +187,28 @@ func TestEndsWithItsConnections(t *testing.T) {
 	}
 }
 
+// TestEndsWithTheCallersConnection: a session that a program makes for its caller
+// ends with the caller's connection, not with the one that carried the request.
+func TestEndsWithTheCallersConnection(t *testing.T) {
+	p := newPool(t, Config{})
+	router, cutRouter := connection(t)
+	defer cutRouter()
+	caller, leave := context.WithCancel(t.Context())
+	params := api.SessionCreateParams{WhileConnected: true, ReconnectMS: 1}
+	s, err := p.Create(arrival.ForConnection(router, caller), params, "tester")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if reason := reasonOf(t, p, s.SessionID); reason != api.ReasonDisconnected {
+		t.Error(reason)
+	}
+	_, err = p.Create(arrival.ForConnection(router, nil), params, "tester")
+	if e := api.AsError(err); err == nil || e.Code != api.CodeInvalidParams || e.Details["field"] != "while_connected" {
+		t.Errorf("for a caller without a connection: %v", err)
+	}
+}
+
 func TestInvalidParents(t *testing.T) {
 	p := newPool(t, Config{})
 	conn, cut := connection(t)

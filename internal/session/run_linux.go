@@ -326,6 +326,7 @@ func (s *Session) execEnded(e *exec.Exec, err error) {
 	s.mu.Lock()
 	s.running = nil
 	s.retain(e)
+	s.execOver(e)
 	s.active = time.Now()
 	s.idleCwd = e.Cwd()
 	var next *exec.Exec
@@ -338,6 +339,7 @@ func (s *Session) execEnded(e *exec.Exec, err error) {
 		next, s.queue = s.queue[0], s.queue[1:]
 		s.running = next // the session stays running
 		s.emit(api.SessionEvent{Type: api.EventState, State: api.StateRunning, ExecID: next.ID(), ExecLabel: next.Label()})
+		s.execStarted(next)
 	default:
 		s.transitionTo(api.StateIdle)
 	}

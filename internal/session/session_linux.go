@@ -94,7 +94,8 @@ type shared struct {
 	execEnv  *exec.Env
 	registry registry
 	execs    index[execRef] // of all sessions; its lock is taken last
-	events   events         // its lock is taken last
+	events   eventLogs      // its locks are taken last
+	prompts  prompts        // its lock is taken after Session.mu
 	usedKeys usedKeys       // its lock is taken last
 	work     sync.WaitGroup // every goroutine of the pool; see spawn
 

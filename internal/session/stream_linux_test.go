@@ -357,12 +357,13 @@ func TestWatchQueue(t *testing.T) {
 func TestWatcherThatLags(t *testing.T) {
 	var ev events
 	const lost = 10
+	w := &watcher{events: &ev, stream: "st-1", at: ev.now()}
 	for i := range maxEvents + lost {
 		ev.add(api.SessionEvent{Type: api.EventState, SessionID: fmt.Sprint(i), At: api.Time{Time: time.Now()}})
 	}
 	ev.close()
 	n := 0
-	err := ev.feed(t.Context(), "st-1", "", 0, func(note notify.Notification) error {
+	err := w.feed(t.Context(), func(note notify.Notification) error {
 		e := note.(*api.SessionEvent)
 		switch {
 		case n == 0 && (e.Type != api.EventGap || e.Missed != lost):

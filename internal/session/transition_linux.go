@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/state"
 )
 
@@ -76,10 +77,34 @@ func (s *Session) transitionTo(next api.State) {
 		e.Type = api.EventCreated
 	}
 	s.emit(e)
+	if e.ExecID != "" {
+		s.execStarted(s.running)
+	}
+}
+
+// execStarted tells watchers that e, the running exec, begins. The caller must hold
+// s.mu.
+func (s *Session) execStarted(e *exec.Exec) {
+	s.shared.prompts.add(s, e)
+	s.emit(api.SessionEvent{Type: api.EventExecStarted, ExecID: e.ID(), ExecLabel: e.Label()})
+}
+
+// execOver tells watchers that e, which was the running exec, has ended. The caller
+// must hold s.mu.
+func (s *Session) execOver(e *exec.Exec) {
+	s.shared.prompts.remove(e)
+	outcome, code := e.Ending()
+	s.emit(api.SessionEvent{Type: api.EventExecEnded, ExecID: e.ID(), ExecLabel: e.Label(), Outcome: outcome, ExitCode: code})
 }
 
 // emit adds an event of the session. The caller must hold s.mu.
-func (s *Session) emit(e api.SessionEvent) {
-	e.SessionID, e.Name, e.Tags, e.Owner, e.At = s.id, s.params.Name, s.params.Tags, s.owner, api.Time{Time: time.Now()}
-	s.shared.events.add(e)
+func (s *Session) emit(e api.SessionEvent) { s.shared.events.add(s.event(e)) }
+
+// event returns an event with what every event of the session has.
+func (s *Session) event(e api.SessionEvent) api.SessionEvent {
+	e.SessionID, e.Name, e.Tags, e.Owner = s.id, s.params.Name, s.params.Tags, s.owner
+	if e.At.IsZero() {
+		e.At = api.Time{Time: time.Now()}
+	}
+	return e
 }

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/notify"
@@ -10,9 +12,12 @@ import (
 // Watch sends the events of one session, or of all, from now on. The watch of one
 // session ends with it.
 func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
-	at := p.events.now() // before the check: the end of a session is sent, or refused
+	w := &watcher{events: p.events.of(params.Execs), stream: newID("st-"), session: params.SessionID}
+	w.at = w.events.now() // before the check: the end of a session is sent, or refused
 	follow := func() (leave func()) { return func() {} }
-	if params.SessionID != "" {
+	var sessions []*Session // of the snapshot
+	switch {
+	case params.SessionID != "":
 		s, err := p.session(params.SessionID)
 		if err != nil {
 			return nil, nil, err
@@ -22,20 +27,109 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 		}
 		s.trackConnection(ctx)
 		follow = s.addReader
+		sessions = []*Session{s}
+	case params.Snapshot:
+		// One that is added later has no event before this one, and one that is
+		// forgotten later is known to have ended.
+		p.mu.Lock()
+		sessions, w.at = slices.Clone(p.order), w.events.now()
+		p.mu.Unlock()
 	}
-	id := newID("st-")
 	feed := func(ctx context.Context, send func(notify.Notification) error) error {
 		leave := follow()
 		defer leave()
-		return p.events.feed(ctx, id, params.SessionID, at, send)
+		if params.Execs {
+			leave := p.prompts.watch()
+			defer leave()
+		}
+		if params.Snapshot {
+			if err := w.sendSnapshot(sessions, params.Execs, send); err != nil {
+				return err
+			}
+			sessions = nil // so that they can be freed when they are forgotten
+		}
+		return w.feed(ctx, send)
 	}
-	return &api.SessionWatchResult{StreamID: id}, feed, nil
+	return &api.SessionWatchResult{StreamID: w.stream}, feed, nil
 }
 
-func (ev *events) feed(ctx context.Context, id, session string, at int64, send func(notify.Notification) error) error {
+// watcher is the position of a watch in the events.
+type watcher struct {
+	events  *events
+	stream  string
+	session string // "" means all
+	at      int64  // the next event to send
+	// known is, for sessions that had events since the watch began and before their
+	// part of the snapshot was taken, the first event that this part does not
+	// include. It is dropped after the last of them.
+	known map[string]int64
+}
+
+// sendSnapshot sends the sessions as they are. Each is described while its events
+// are stopped, not all at once: feed skips those that its description includes.
+func (w *watcher) sendSnapshot(sessions []*Session, execs bool, send func(notify.Notification) error) error {
+	for _, s := range sessions {
+		described, next := s.describeToWatcher(w.events, execs)
+		if next > w.at {
+			if w.known == nil {
+				w.known = map[string]int64{}
+			}
+			w.known[s.id] = next
+		}
+		for i := range described {
+			described[i].StreamID = w.stream
+			if err := send(&described[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return send(&api.SessionEvent{StreamID: w.stream, Type: api.EventSnapshotEnd, At: api.Time{Time: time.Now()}})
+}
+
+// describeToWatcher returns the session as events of a snapshot, none if it is
+// being created or has ended, and the number of the first event that they do not
+// include.
+func (s *Session) describeToWatcher(ev *events, execs bool) (described []api.SessionEvent, next int64) {
+	if execs {
+		s.lookNow()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = ev.now()
+	if s.state == api.StateCreating || s.state == api.StateTerminated {
+		return nil, next
+	}
+	e := api.SessionEvent{Type: api.EventSnapshot, State: s.state, TTY: s.params.TTY}
+	if s.lease != nil {
+		e.Holder = s.lease.holder
+	}
+	if s.running == nil || s.unreadable != "" {
+		return []api.SessionEvent{s.event(e)}, next
+	}
+	e.ExecID, e.ExecLabel = s.running.ID(), s.running.Label()
+	described = []api.SessionEvent{s.event(e)}
+	if !execs {
+		return described, next
+	}
+	started := api.SessionEvent{Type: api.EventExecStarted, ExecID: e.ExecID, ExecLabel: e.ExecLabel}
+	if at, ok := s.running.StartedAt(); ok {
+		started.At = api.Time{Time: at}
+	}
+	described = append(described, s.event(started))
+	if waiting := s.shared.prompts.reportedWaiting(s.running); waiting != nil {
+		described = append(described, s.event(api.SessionEvent{
+			Type: api.EventWaiting, ExecID: e.ExecID, ExecLabel: e.ExecLabel, Waiting: waiting,
+		}))
+	}
+	return described, next
+}
+
+// feed sends the events.
+func (w *watcher) feed(ctx context.Context, send func(notify.Notification) error) error {
 	for {
-		e, number, wake := ev.from(at)
+		e, number, wake := w.events.from(w.at)
 		if number < 0 {
+			w.known = nil // they are all sent or skipped
 			if wake == nil {
 				return nil
 			}
@@ -46,21 +140,22 @@ func (ev *events) feed(ctx context.Context, id, session string, at int64, send f
 				return ctx.Err()
 			}
 		}
-		if number > at {
-			gap := &api.SessionEvent{StreamID: id, Type: api.EventGap, At: e.At, Missed: number - at}
+		if number > w.at {
+			gap := &api.SessionEvent{StreamID: w.stream, Type: api.EventGap, At: e.At, Missed: number - w.at}
 			if err := send(gap); err != nil {
 				return err
 			}
 		}
-		at = number + 1
-		if session != "" && e.SessionID != session {
+		w.at = number + 1
+		ends := w.session != "" && e.Type == api.EventDestroyed && e.SessionID == w.session
+		if w.session != "" && e.SessionID != w.session || number < w.known[e.SessionID] && !ends {
 			continue
 		}
-		e.StreamID = id
+		e.StreamID = w.stream
 		if err := send(&e); err != nil {
 			return err
 		}
-		if session != "" && e.Type == api.EventDestroyed {
+		if ends {
 			return nil
 		}
 	}

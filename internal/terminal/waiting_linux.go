@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// inputPollInterval is how often a command is checked while a caller waits for
+	// InputPollInterval is how often a command is checked while a caller waits for
 	// it to ask for input. Two checks in a row decide, so the caller knows within a
 	// tenth of a second.
-	inputPollInterval = 25 * time.Millisecond
+	InputPollInterval = 25 * time.Millisecond
 	// inputPollPart is the fraction of a command's silence that may pass between
 	// two checks, up to maxInputPoll: a program that asks writes its question
 	// first, and a build that is silent for minutes is not checked forty times a
@@ -21,14 +21,14 @@ const (
 	maxInputPoll  = time.Second
 )
 
-// inputPollDelay returns how long to wait for the next check. waits is the result
-// of the last one.
-func inputPollDelay(lastByte time.Time, waits bool) time.Duration {
-	if waits {
-		return inputPollInterval
+// InputPollDelay returns how long to wait for the next check. undecided means that
+// the last one needs another to confirm it.
+func InputPollDelay(lastByte time.Time, undecided bool) time.Duration {
+	if undecided {
+		return InputPollInterval
 	}
 	quiet := time.Since(lastByte)
-	return max(inputPollInterval, min(quiet/inputPollPart, maxInputPoll))
+	return max(InputPollInterval, min(quiet/inputPollPart, maxInputPoll))
 }
 
 // Waiting returns what one of the processes of e waits for, nil if for nothing that
@@ -57,7 +57,7 @@ func (t *Terminal) Waiting(e Output, pids []int) *api.Waiting {
 func (t *Terminal) AwaitInput(ctx context.Context, e Output, done <-chan struct{}, look func() *api.Waiting) <-chan struct{} {
 	found := make(chan struct{})
 	t.cfg.Spawn(func() {
-		timer := time.NewTimer(inputPollInterval)
+		timer := time.NewTimer(InputPollInterval)
 		defer timer.Stop()
 		before := 0
 		for {
@@ -77,7 +77,7 @@ func (t *Terminal) AwaitInput(ctx context.Context, e Output, done <-chan struct{
 				return
 			}
 			before = pid
-			timer.Reset(inputPollDelay(e.LastByte(), pid != 0))
+			timer.Reset(InputPollDelay(e.LastByte(), pid != 0))
 		}
 	})
 	return found

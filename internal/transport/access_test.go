@@ -61,6 +61,9 @@ var methodAccess = map[string]struct {
 	api.MethodExecList:       {`{"session_id":"s-1"}`, forRead},
 	api.MethodStreamClose:    {`{"stream_id":"st-1"}`, forRead},
 	api.MethodSystemUpgrade:  {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // only on the Unix socket
+
+	api.MethodSystemDelegate:   {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // only on the Unix socket and stdio
+	api.MethodSystemDisconnect: {`{"connection":"c-1"}`, forRead},            // answered, with INVALID_REQUEST
 }
 
 type accessCase struct {
@@ -94,6 +97,8 @@ func accessCases(t *testing.T) map[string]accessCase {
 		"a batch":             {webRequest{method: "POST", path: "/rpc", body: "[" + call("system.ping", "{}") + "]"}, [6]int{401, 401, 401, 400, 400, 400}},
 		"no id":               {webRequest{method: "POST", path: "/rpc", body: `{"jsonrpc":"2.0","method":"system.ping"}`}, [6]int{401, 401, 401, 204, 204, 204}},
 		"no id and no scope":  {webRequest{method: "POST", path: "/rpc", body: `{"jsonrpc":"2.0","method":"session.create"}`}, [6]int{401, 401, 401, 403, 204, 204}},
+		"an actor":            {webRequest{method: "POST", path: "/rpc", body: `{"jsonrpc":"2.0","id":1,"method":"system.ping","actor":{"scope":"read"}}`}, [6]int{401, 401, 401, 400, 400, 400}},
+		"an actor and no id":  {webRequest{method: "POST", path: "/rpc", body: `{"jsonrpc":"2.0","method":"system.ping","actor":null}`}, [6]int{401, 401, 401, 400, 400, 400}},
 		"a form":              {webRequest{method: "POST", path: "/rpc", body: "a=b", contentType: "text/plain"}, [6]int{401, 401, 401, 415, 415, 415}},
 		"no type":             {webRequest{method: "POST", path: "/rpc", body: "{}", contentType: "-"}, [6]int{401, 401, 401, 415, 415, 415}},
 		"a preflight":         {webRequest{method: "OPTIONS", path: "/rpc"}, methodNotAllowed},

@@ -55,7 +55,10 @@ type conn struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	draining atomic.Bool // stop reading; set once
+	draining  atomic.Bool // stop reading; set once
+	delegated atomic.Bool // every request must have an actor; set once, see delegate.go
+
+	callers map[string]*callerConn // by name, those that requests have named; guarded by srv.callers.mu
 
 	writing sync.Mutex // serializes lines; must not be taken while holding mu
 	armed   time.Time  // guarded by writing: the write deadline need not be renewed before
@@ -95,7 +98,7 @@ func newConn(ctx context.Context, s *Server, l link) *conn {
 	if c.table == nil {
 		c.table = s.cfg.Handler
 	}
-	c.ctx, c.cancel = context.WithCancel(service.WithStreams(ctx, c))
+	c.ctx, c.cancel = context.WithCancel(service.WithDelegation(service.WithStreams(ctx, c), c))
 	return c
 }
 
@@ -106,11 +109,15 @@ const hangUpPoll = 250 * time.Millisecond
 // serve returns when the connection has ended and all its goroutines have
 // exited.
 func (c *conn) serve() {
-	stop := context.AfterFunc(c.ctx, func() { _ = c.link.close() })
+	end := func() {
+		_ = c.link.close()
+		c.srv.callers.leave(c)
+	}
+	stop := context.AfterFunc(c.ctx, end)
 	defer func() {
 		stop()
 		c.cancel()
-		_ = c.link.close()
+		end()
 	}()
 	go c.work()
 	var poll <-chan time.Time
@@ -279,6 +286,10 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 	} else {
 		q, failure = parse(line)
 	}
+	var release func()
+	if failure == nil {
+		ctx, release, failure = c.identify(ctx, &q)
+	}
 	var result any
 	if failure == nil {
 		var err error
@@ -287,11 +298,11 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 		}
 	}
 	settled()
+	var st *stream
 	if q.id != nil {
-		var st *stream
 		if opened, ok := result.(*service.OpenedStream); ok && failure == nil {
 			result = opened.Result
-			st, failure = c.open(opened)
+			st, failure = c.open(ctx, opened, release)
 		}
 		a := c.srv.answers.get()
 		c.write(a.encode(q.id, result, failure))
@@ -299,6 +310,9 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 		if st != nil {
 			go c.follow(st)
 		}
+	}
+	if st == nil && release != nil {
+		release()
 	}
 	if debug {
 		code := "ok"

@@ -367,6 +367,9 @@ func (h *HTTPServer) rpc(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q, failure := parse(body)
+	if failure == nil && q.actor != nil {
+		failure = q.refused(service.UnexpectedActor())
+	}
 	if failure != nil {
 		h.answer(w, http.StatusBadRequest, q.id, nil, failure)
 		return

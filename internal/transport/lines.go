@@ -61,6 +61,7 @@ type request struct {
 	id     json.RawMessage // as sent; nil: none, so no answer is expected
 	method string
 	params json.RawMessage
+	actor  json.RawMessage // nil: none
 }
 
 var null = json.RawMessage("null")
@@ -107,6 +108,7 @@ func parse(line []byte) (request, *api.Error) {
 type members struct {
 	jsonrpc, method json.RawMessage
 	badID           bool
+	twoActors       bool
 }
 
 // envelope reads the members of a request object and ignores unknown ones. On
@@ -140,6 +142,9 @@ func envelope(s *rawjson.Scanner) (q request, m members, err error) {
 			}
 		case "params":
 			q.params = raw
+		case "actor":
+			m.twoActors = m.twoActors || q.actor != nil
+			q.actor = raw
 		}
 	}
 }
@@ -152,6 +157,8 @@ func (m *members) problem() *api.Error {
 		return invalidRequest(`jsonrpc must be "2.0"`)
 	case m.method == nil:
 		return invalidRequest("method must be a string")
+	case m.twoActors:
+		return invalidRequest("a request has at most one actor") // another reader could pick the other one
 	default:
 		return nil
 	}

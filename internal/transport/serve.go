@@ -58,6 +58,7 @@ type Server struct {
 	log     *slog.Logger
 	answers answers
 	buffers bufferPool
+	callers callerConns
 
 	mu        sync.Mutex // guards the fields below; never held while waiting for a client or a handler
 	conns     map[*conn]struct{}

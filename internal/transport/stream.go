@@ -15,6 +15,7 @@ type stream struct {
 	opened *service.OpenedStream
 	ctx    context.Context
 	cancel context.CancelFunc
+	end    func()        // releases the context of the request; nil: nothing to release
 	done   chan struct{} // closed when no more notifications are sent
 }
 
@@ -23,8 +24,10 @@ type stream struct {
 // read, a chunk.
 const maxStreams = 1024
 
-// open registers a stream. It must be called before its id is sent.
-func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
+// open registers a stream of the request with the given context. It must be
+// called before its id is sent. On success release is called, unless it is nil,
+// when the stream has ended.
+func (c *conn) open(ctx context.Context, o *service.OpenedStream, release func()) (*stream, *api.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.streams) >= maxStreams {
@@ -32,8 +35,8 @@ func (c *conn) open(o *service.OpenedStream) (*stream, *api.Error) {
 			With("max_streams", maxStreams).
 			WithHint("close some with stream.close, or open another connection; a command started by exec.stream continues, see exec.list")
 	}
-	st := &stream{opened: o, done: make(chan struct{})}
-	st.ctx, st.cancel = context.WithCancel(c.ctx)
+	st := &stream{opened: o, end: release, done: make(chan struct{})}
+	st.ctx, st.cancel = context.WithCancel(ctx)
 	c.streams[o.StreamID] = st
 	c.workers++ // the connection does not end before its streams
 	return st, nil
@@ -46,6 +49,9 @@ func (c *conn) follow(st *stream) {
 		c.srv.log.ErrorContext(c.ctx, "stream failed", "stream", st.opened.StreamID, "error", err)
 	}
 	st.cancel()
+	if st.end != nil {
+		st.end()
+	}
 	close(st.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 
 // Proxy forwards connections between clients and a daemon, and cuts them at
 // random: after a number of bytes from the daemon, possibly in the middle of a
-// message. It stalls some before, like a network that is about to fail.
+// message. It stalls some before, like a network that is about to fail. A test can
+// also cut, stall and restore all of them itself.
 type Proxy struct {
 	listener net.Listener
 	network  string // of the daemon
@@ -22,9 +23,13 @@ type Proxy struct {
 	cuts        atomic.Int64
 	stopCutting atomic.Bool // set by StopCutting
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	broken bool          // new connections end at once: Cut or Close was called
+	flows  chan struct{} // closed while bytes are forwarded; see Stall
+
+	done chan struct{} // closed by Close
+	wg   sync.WaitGroup
 }
 
 // maxStall is how long a connection may stall before it is cut.
@@ -38,7 +43,11 @@ func NewProxy(network, address, target string, cut int, seed uint64) (*Proxy, er
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, network: network, target: target, cut: cut, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{
+		listener: l, network: network, target: target, cut: cut, conns: map[net.Conn]struct{}{},
+		flows: make(chan struct{}), done: make(chan struct{}),
+	}
+	close(p.flows)
 	p.seed.Store(seed)
 	p.wg.Go(p.accept)
 	return p, nil
@@ -53,15 +62,68 @@ func (p *Proxy) Cuts() int64 { return p.cuts.Load() }
 // StopCutting makes the proxy cut no further connections.
 func (p *Proxy) StopCutting() { p.stopCutting.Store(true) }
 
+// Cut cuts all connections. Until Restore, new ones end as soon as they are made.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = true
+	p.cuts.Add(int64(len(p.conns) / 2))
+	p.closeAll()
+}
+
+// Stall stops forwarding until Restore, in both directions. Connections stay open
+// and new ones are accepted, as on a network that loses every packet.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.flows:
+		p.flows = make(chan struct{})
+	default: // it is stalled
+	}
+}
+
+// Restore ends what Cut and Stall began. What was stalled arrives now.
+func (p *Proxy) Restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = false
+	select {
+	case <-p.flows:
+	default:
+		close(p.flows)
+	}
+}
+
 // Close closes all connections and waits for their goroutines.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
+	close(p.done)
 	p.mu.Lock()
+	p.broken = true // for one that is being accepted
+	p.closeAll()
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+// closeAll closes all connections. The caller must hold mu.
+func (p *Proxy) closeAll() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
+}
+
+// awaitFlow waits while the proxy is stalled. It reports false if it was closed.
+func (p *Proxy) awaitFlow() bool {
+	p.mu.Lock()
+	flows := p.flows
 	p.mu.Unlock()
-	p.wg.Wait()
+	select {
+	case <-flows:
+		return true
+	case <-p.done:
+		return false
+	}
 }
 
 func (p *Proxy) accept() {
@@ -75,13 +137,38 @@ func (p *Proxy) accept() {
 			_ = near.Close()
 			continue
 		}
-		p.mu.Lock()
-		p.conns[near], p.conns[far] = struct{}{}, struct{}{}
-		p.mu.Unlock()
+		if !p.add(near, far) {
+			_, _ = near.Close(), far.Close()
+			continue
+		}
 		rnd := rand.New(rand.NewPCG(p.seed.Add(1), 1))
-		p.wg.Go(func() { _, _ = io.Copy(far, near); p.end(near, far) })
+		p.wg.Go(func() { _, _ = io.Copy(stallable{far, p}, near); p.end(near, far) })
 		p.wg.Go(func() { p.forward(near, far, rnd); p.end(near, far) })
 	}
+}
+
+// add registers a pair of connections. It reports false if the link is cut.
+func (p *Proxy) add(near, far net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken {
+		return false
+	}
+	p.conns[near], p.conns[far] = struct{}{}, struct{}{}
+	return true
+}
+
+// stallable is a writer that stalls with its proxy.
+type stallable struct {
+	w io.Writer
+	p *Proxy
+}
+
+func (s stallable) Write(b []byte) (int, error) {
+	if !s.p.awaitFlow() {
+		return 0, net.ErrClosed
+	}
+	return s.w.Write(b)
 }
 
 // end closes a pair of connections. Both directions call it.
@@ -102,6 +189,9 @@ func (p *Proxy) forward(near, far net.Conn, rnd *rand.Rand) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := far.Read(buf)
+		if !p.awaitFlow() {
+			return
+		}
 		last := left >= 0 && int64(n) >= left && !p.stopCutting.Load()
 		if last {
 			n = int(left)

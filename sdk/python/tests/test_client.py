@@ -86,11 +86,17 @@ class Params(unittest.TestCase):
         "exec.cancel": "cancel",
         "exec.info": "exec_info",
         "exec.list": "execs",
+        "place.list": "places",
+        "place.add": "add_place",
+        "place.check": "check_place",
+        "place.remove": "remove_place",
+        "place.upgrade": "upgrade_place",
     }
 
     def test_every_param(self) -> None:
         """Every method of the contract has a function, which takes every param of it."""
-        self.assertEqual(set(METHODS), {*self.FUNCTIONS, "stream.close"})
+        # A client makes requests for its own user only, so it needs no delegate and disconnect.
+        self.assertEqual(set(METHODS), {*self.FUNCTIONS, "stream.close", "system.delegate", "system.disconnect"})
         for method, name in self.FUNCTIONS.items():
             for client in (trl.Client, aio.Client):
                 takes = inspect.signature(getattr(client, name)).parameters
@@ -370,6 +376,19 @@ class OnEachTransport(unittest.TestCase):
             client.call("system.upgrade", no=1)
         return True
 
+    def delegate(self, client: trl.Client) -> bool:
+        with self.assertRaises((trl.InvalidParams, trl.Forbidden)):
+            client.call("system.delegate", no=1)
+        with self.assertRaises(trl.InvalidRequest):
+            client.call("system.disconnect", connection="c-1")
+        return True
+
+    def no_place(self, method: Callable[[str], Any]) -> bool:
+        # Over HTTP the client may be a token that is not an admin's.
+        with self.assertRaises((trl.RuntimeNotFound, trl.Forbidden)):
+            method("nowhere:1")
+        return True
+
     def test_every_method(self) -> None:
         def test(client: trl.Client) -> None:
             tag = os.urandom(4).hex()
@@ -387,11 +406,18 @@ class OnEachTransport(unittest.TestCase):
                     "system.stats": lambda: client.stats()["execs_running"] >= 1,
                     # Without the field it would be accepted.
                     "system.upgrade": lambda: self.upgrade(client),
+                    "system.delegate": lambda: self.delegate(client),
+                    "system.disconnect": lambda: self.delegate(client),
                     "session.list": lambda: [x["session_id"] for x in client.sessions(tag=tag)] == [s.id],
                     "session.info": lambda: client.session_info(s.id)["state"] == "running",
                     "exec.output": lambda: self.output(client, e),
                     "exec.info": lambda: client.exec_info(e).running,
                     "exec.list": lambda: [x.exec_id for x in client.execs(s.id)] == [e],
+                    "place.list": lambda: client.places() == [],
+                    "place.add": lambda: self.no_place(client.add_place),
+                    "place.check": lambda: self.no_place(client.check_place),
+                    "place.remove": lambda: self.no_place(client.remove_place),
+                    "place.upgrade": lambda: self.no_place(client.upgrade_place),
                     "stream.close": lambda: client.call("stream.close", stream_id="st-0000000000")["closed"] is False,
                     "exec.signal": lambda: client.signal(e, signal.SIGTERM) == 1,
                     "exec.attach": lambda: client.attach(e).wait().outcome in ("signaled", "exited"),
@@ -412,7 +438,7 @@ class OnEachTransport(unittest.TestCase):
                     self.assertTrue(act(), method)
             # The types list what exists.
             info = client.call("system.info")
-            self.assertLessEqual(set(trl.types.SystemInfo.__annotations__), set(info))
+            self.assertLessEqual(set(trl.types.SystemInfo.__annotations__) - {"places"}, set(info))
 
         self.each(test)
 

@@ -250,6 +250,35 @@ export class Client implements AsyncDisposable {
     return this.call("system.stats", {}, options);
   }
 
+  /** Lists the places where sessions can run besides the daemon's machine. */
+  async places(options: CallOptions = {}): Promise<api.Place[]> {
+    return (await this.call("place.list", {}, options)).places;
+  }
+
+  /** Adds a place such as `docker:web` or `ssh:host` and connects to it. */
+  addPlace(runtime: string, options: CallOptions = {}): Promise<api.Place> {
+    return this.call("place.add", { runtime }, options);
+  }
+
+  /** Connects to a place now. One that can't be reached is returned too, with the reason. */
+  checkPlace(runtime: string, options: CallOptions = {}): Promise<api.Place> {
+    return this.call("place.check", { runtime }, options);
+  }
+
+  /**
+   * Removes a place and everything TRL put there. `force` ends its sessions
+   * first. `forget` does nothing there: for a place that is gone for good.
+   */
+  removePlace(runtime: string, options: { force?: boolean; forget?: boolean } & CallOptions = {}): Promise<api.PlaceRemoveResult> {
+    const { force, forget, ...call } = options;
+    return this.call("place.remove", { runtime, ...toWire({ force, forget }) }, call);
+  }
+
+  /** Replaces the TRL of a place with the daemon's version. The sessions in it continue. */
+  upgradePlace(runtime: string, options: CallOptions = {}): Promise<api.Place> {
+    return this.call("place.upgrade", { runtime }, options);
+  }
+
   /** Closes the connections. Pending calls and streams fail; sessions and commands continue. */
   async close(): Promise<void> {
     this.#transport.close();

@@ -33,6 +33,7 @@ export const readOnly: ReadonlySet<string> = new Set<keyof Methods>([
   "exec.output",
   "exec.info",
   "exec.list",
+  "place.list",
 ]);
 
 /** The connection that a feed reads from, which it can pause. */

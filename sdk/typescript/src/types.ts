@@ -39,6 +39,58 @@ export interface ProcessSupport {
   subreaper: boolean;
 }
 
+/** PlaceState says whether a place can be used now. */
+export type PlaceState =
+  /** it answers */
+  | "connected"
+  /** not connected; the next call connects */
+  | "idle"
+  /** an attempt is under way */
+  | "connecting"
+  /** the last attempt failed; `reason` says why */
+  | "unreachable";
+
+/**
+ * Place is somewhere else that sessions can run: a TRL in a container, on another machine, or
+ * behind a command.
+ */
+export interface Place {
+  /** part of the ids of its sessions and execs; drawn when it is added */
+  name: string;
+  /** what `session.create` takes */
+  runtime: string;
+  /** whether it can be used now */
+  state: PlaceState;
+  /** it is named in the configuration */
+  configured?: boolean;
+  /** as the place last said; absent: it was never connected */
+  os?: string;
+  /** as Go names it: `amd64`, `arm64` */
+  arch?: string;
+  /** whose processes run there */
+  user?: string;
+  /** of the TRL there */
+  version?: string;
+  /** SHA-256 of its program, in hex */
+  digest?: string;
+  /** supported shells found there */
+  shells?: Array<string>;
+  /** limits that can be enforced there */
+  limits?: Array<string>;
+  /** isolations that can be enforced there */
+  isolation?: Array<string>;
+  /** when it got its state */
+  since?: string;
+  /** for `unreachable`: why, in one word */
+  reason?: string;
+  /** for `unreachable`: why, with the last words of the program that connects */
+  message?: string;
+  /** for `unreachable`: what to do */
+  hint?: string;
+  /** for `unreachable`: when the daemon tries again, if a call needs the place */
+  retry_after_ms?: number;
+}
+
 /** SystemInfo describes the daemon and what it can enforce on its machine. */
 export interface SystemInfo {
   /** of the daemon */
@@ -53,7 +105,10 @@ export interface SystemInfo {
   pid: number;
   /** every setting in effect, by key, and `config_file` if one was read; no secrets */
   config: Record<string, unknown>;
-  /** `["host"]` */
+  /**
+   * what `session.create` takes as `runtime` without adding a place: `host`, unless this daemon
+   * has no sessions of its own, and the runtimes of its places
+   */
   runtimes: Array<string>;
   /** which of sh, dash, ash, bash, zsh, mksh are on this host now and supported */
   shells: Array<string>;
@@ -63,6 +118,16 @@ export interface SystemInfo {
   limits: Array<string>;
   /** isolations that can be enforced; empty now */
   isolation: Array<string>;
+  /** its name in ids: the setting `node` */
+  node?: string;
+  /** whose daemon it is */
+  user?: string;
+  /** SHA-256 of the program that it runs, in hex */
+  digest?: string;
+  /** another value than before means that all earlier sessions are gone */
+  boot?: string;
+  /** as `place.list` lists them; absent: none */
+  places?: Array<Place>;
 }
 
 /** SystemStats counts what the daemon does and holds. */
@@ -101,6 +166,26 @@ export interface UpgradeResult {
   version: string;
 }
 
+/** DelegateResult is the answer to system.delegate. */
+export interface DelegateResult {
+  /** how many connections of callers the requests of this connection may name at once */
+  max_connections: number;
+}
+
+/** DisconnectParams names the connection of a caller that has left. */
+export interface DisconnectParams {
+  /** the name, of at most 200 bytes */
+  connection: string;
+}
+
+/** DisconnectResult is the answer to system.disconnect. */
+export interface DisconnectResult {
+  /** the name */
+  connection: string;
+  /** it was connected until now; false: no request has named it, or it has ended already */
+  disconnected: boolean;
+}
+
 /** TTYSize is the size of a terminal in characters. */
 export interface TTYSize {
   /** height in characters */
@@ -118,7 +203,10 @@ export interface SessionCreateParams {
   shell?: string;
   /** instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path */
   argv?: Array<string>;
-  /** where it starts; default the daemon's directory */
+  /**
+   * where it starts; default the directory of the daemon that runs it. In a place it is a
+   * directory of the place
+   */
   cwd?: string;
   /** added to the inherited variables; `null` removes a variable */
   env?: Record<string, string | null>;
@@ -151,7 +239,7 @@ export interface SessionCreateParams {
   limits?: Record<string, unknown>;
   /** not served yet: `LIMITS_UNAVAILABLE` */
   isolation?: Record<string, unknown>;
-  /** `host` or left out; otherwise `RUNTIME_NOT_FOUND` */
+  /** where it runs; left out: the setting `default_runtime`, which is `host` unless set */
   runtime?: string;
   /** makes a repeat safe: the first session is returned */
   key?: string;
@@ -258,7 +346,7 @@ export interface Session {
    * a daemon older than owners created it
    */
   owner?: string;
-  /** `host` */
+  /** where it runs: `host`, or the runtime of its place */
   runtime: string;
   /** where it is in its lifecycle */
   state: State;
@@ -322,10 +410,29 @@ export interface SessionListParams {
   runtime?: string;
 }
 
+/** Unreachable is a place that did not answer: its sessions may still run there. */
+export interface Unreachable {
+  /** of the place */
+  name: string;
+  /** of the place */
+  runtime: string;
+  /** why, in one word */
+  reason: string;
+  /** why, for people */
+  message?: string;
+  /** since when */
+  since?: string;
+}
+
 /** SessionListResult is the answer to session.list, oldest session first. */
 export interface SessionListResult {
   /** the matching sessions */
   sessions: Array<Session>;
+  /**
+   * the places whose sessions are missing from the list, because they did not answer; absent:
+   * none is missing
+   */
+  unreachable?: Array<Unreachable>;
 }
 
 /** SessionParams names one session. */
@@ -518,6 +625,10 @@ export interface SessionDestroyResult {
 export interface SessionWatchParams {
   /** only this session; default all */
   session_id?: string;
+  /** begin with the sessions that there are */
+  snapshot?: boolean;
+  /** report commands too, and whether they wait for input */
+  execs?: boolean;
 }
 
 /** SessionWatchResult names the stream of events that follows. */
@@ -819,8 +930,10 @@ export type ChunkType =
   | "gap"
   /** the terminal has another size from here on; only with `times` */
   | "resize"
-  /** the exec is over; always the last of a stream, and only there */
-  | "exit";
+  /** the exec is over; the last of a stream, and only there */
+  | "exit"
+  /** instead of the exit: the place of the exec has forgotten it, `error` says why */
+  | "error";
 
 /** ExecOutputParams reads an exec's journal by polling. */
 export interface ExecOutputParams {
@@ -847,6 +960,102 @@ export interface ExecOutputParams {
 }
 
 /**
+ * ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
+ * with it is for JSON-RPC libraries.
+ */
+export type ErrorCode =
+  /** the line is not JSON */
+  | "PARSE_ERROR"
+  /**
+   * not a JSON-RPC 2.0 request, a batch, a line that is too long, an `actor` that is invalid or
+   * not expected (`data.field`); also `exec.cancel` of an idle session
+   */
+  | "INVALID_REQUEST"
+  /** there is no such method (`data.method`) */
+  | "METHOD_NOT_FOUND"
+  /** a field is unknown, missing or invalid (`data.field`) */
+  | "INVALID_PARAMS"
+  /** a failure of the daemon itself; the call may have had effects */
+  | "INTERNAL"
+  /** the pool is full (`data.max_sessions`) */
+  | "MAX_SESSIONS_REACHED"
+  /** no such shell or program, or not a supported shell (`data.shell`); nothing was created */
+  | "SHELL_NOT_FOUND"
+  /** the directory does not exist or can't be entered (`data.cwd`); nothing was created or run */
+  | "CWD_NOT_FOUND"
+  /**
+   * the shell died while starting, or did not answer and was killed (`data.exit_code`,
+   * `data.signal`, `data.stderr`); nothing is left behind
+   */
+  | "SHELL_CRASHED"
+  /** it never existed, or is past its retention */
+  | "SESSION_NOT_FOUND"
+  /** it never existed, or is past its retention */
+  | "EXEC_NOT_FOUND"
+  /**
+   * the session runs another command (`data.exec_id`) and the call did not set `wait`; always
+   * for a direct session, and while a session is being created (without `data.exec_id`)
+   */
+  | "SESSION_BUSY"
+  /** the session has ended (`data.reason`), or is ending */
+  | "SESSION_TERMINATED"
+  /**
+   * the output of this exec is no longer kept at all (`data.first_offset`); a part that quota
+   * dropped is a `gap` chunk instead
+   */
+  | "OUTPUT_GONE"
+  /**
+   * on the socket: the peer's user may not use this daemon; the connection is closed after it.
+   * Over HTTP: the token is missing, unknown or expired. Over a connection that acts for others:
+   * the request has no actor
+   */
+  | "UNAUTHORIZED"
+  /**
+   * the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its
+   * token is bound to a tag (`data.tag`) and `session.create` requested a session without it, or
+   * a method that is about the whole daemon was called; or the setting `allowed_runtimes`
+   * excludes the runtime (`data.runtime`); or an actor's scope exceeds its connection's
+   */
+  | "FORBIDDEN"
+  /**
+   * there is no such runtime (`data.runtime`): its kind is unknown, or its name is not in the
+   * configuration
+   */
+  | "RUNTIME_NOT_FOUND"
+  /**
+   * a place is out of reach (`data.runtime`, `data.reason`, `data.sent`, `data.since`,
+   * `data.retry_after_ms`). Over HTTP also: too many requests with this token
+   * (`data.retry_after_ms`). The command line uses it when it finds no daemon
+   */
+  | "RUNTIME_UNAVAILABLE"
+  /**
+   * `limits` or `isolation` was requested, which this daemon can't enforce. Never silently
+   * ignored
+   */
+  | "LIMITS_UNAVAILABLE"
+  /**
+   * the daemon is ending its sessions: no new session, no new command. It still accepts
+   * connections until the sessions have ended, and clients may read
+   */
+  | "SHUTTING_DOWN"
+  /**
+   * another client has the session's keyboard (`data.holder`, `data.since`), or the given
+   * `lease` has ended
+   */
+  | "SESSION_HELD"
+  /**
+   * the daemon can't read the state that an earlier daemon left of the session; `session.info`
+   * lists its processes, `session.destroy` kills them. It has its own name because the session
+   * is neither busy nor ended
+   */
+  | "SESSION_UNREADABLE"
+  /**
+   * `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`,
+   * `data.input_buffer_bytes`); nothing was written
+   */
+  | "INPUT_FULL";
+
+/**
  * Chunk is a piece of a journal. Offset is the journal offset of its first byte. A gap chunk
  * stands for Bytes bytes that the quota dropped. A chunk of a stream names the stream and its
  * exec; a chunk of exec.output does not. When times are requested, AtMS is the time at which
@@ -857,7 +1066,7 @@ export interface Chunk {
   stream_id?: string;
   /** its exec; absent in `exec.output` */
   exec_id?: string;
-  /** its stream, or a gap, or the exit */
+  /** its stream, or a gap, or the end */
   type: ChunkType;
   /** of its first byte in the journal */
   offset: number;
@@ -878,6 +1087,8 @@ export interface Chunk {
   tty?: TTYSize;
   /** for an exit: how the exec ended, without output */
   result?: ExecResult;
+  /** for an error: why the stream ends */
+  error?: ErrorObject;
 }
 
 /**
@@ -990,6 +1201,39 @@ export interface ExecListResult {
   execs: Array<ExecResult>;
 }
 
+/** PlaceListResult is the answer to place.list, in the order of the runtimes. */
+export interface PlaceListResult {
+  /** all of them */
+  places: Array<Place>;
+}
+
+/** PlaceParams names a place by its runtime or its name. */
+export interface PlaceParams {
+  /** a runtime, or the name of a place */
+  runtime: string;
+}
+
+/**
+ * PlaceRemoveParams removes a place. A place with live sessions is removed only with Force,
+ * which ends them. With Forget nothing is done there: for a place that is gone for good.
+ */
+export interface PlaceRemoveParams {
+  /** a runtime, or the name of a place */
+  runtime: string;
+  /** end its sessions first */
+  force?: boolean;
+  /** do nothing there: for a place that is gone for good */
+  forget?: boolean;
+}
+
+/** PlaceRemoveResult says what was removed. */
+export interface PlaceRemoveResult {
+  /** the name it had */
+  name: string;
+  /** its runtime */
+  runtime: string;
+}
+
 /** StreamCloseParams names a stream that was opened over the same connection. */
 export interface StreamCloseParams {
   /** the stream */
@@ -1025,7 +1269,28 @@ export type SessionEventType =
   /** the terminal has the size `tty` */
   | "resized"
   /** the watcher was too slow, and missed `missed` events */
-  | "gap";
+  | "gap"
+  /**
+   * with `snapshot`: the session is in this state. Not `created`: it was created before the
+   * watch began
+   */
+  | "snapshot"
+  /** with `snapshot`: all sessions were sent */
+  | "snapshot_end"
+  /** with `execs`: the command `exec_id` begins; after the `state` of its session */
+  | "exec_started"
+  /** with `execs`: the command `exec_id` is over; before the `state` of its session */
+  | "exec_ended"
+  /**
+   * with `execs`: the command `exec_id` waits for the input `waiting`. It is repeated after
+   * every input that the command still waits after, since that may be the next question
+   */
+  | "waiting"
+  /**
+   * with `execs`: the command `exec_id` no longer waits, and goes on. An `exec_ended` says so
+   * too
+   */
+  | "waiting_ended";
 
 /** SessionEvent is one event of a session. */
 export interface SessionEvent {
@@ -1033,7 +1298,7 @@ export interface SessionEvent {
   stream_id: string;
   /** what happened */
   type: SessionEventType;
-  /** the session; absent in a gap */
+  /** the session; absent in a gap and in a `snapshot_end` */
   session_id?: string;
   /** of the session */
   name?: string;
@@ -1041,112 +1306,58 @@ export interface SessionEvent {
   tags?: Array<string>;
   /** of the session */
   owner?: string;
-  /** the session's new state */
+  /** the session's new state; in a `snapshot` its state */
   state?: State;
-  /** the running exec, for a session that became `running` */
+  /**
+   * the running exec, for a session that is or became `running`; the exec of an event that is
+   * about one
+   */
   exec_id?: string;
   /** its label */
   exec_label?: string;
-  /** when it happened */
+  /** for `exec_ended`: how it ended */
+  outcome?: Outcome;
+  /** for `exec_ended`: its exit code, if it has one */
+  exit_code?: number;
+  /** for `waiting`: what it waits for */
+  waiting?: Waiting;
+  /**
+   * when it happened; in a `snapshot` when it was taken, and in the `exec_started` of a snapshot
+   * when the command began
+   */
   at: string;
   /** for `destroyed`: why, as in Terminated */
   reason?: string;
-  /** for `held`: who has the keyboard now */
+  /** for `held`: who has the keyboard now; in a `snapshot`, if a client has it */
   holder?: string;
-  /** for `resized`: the size of the terminal now */
+  /** for `resized` and `snapshot`: the size of the terminal now */
   tty?: TTYSize;
   /** for a gap: how many events are missing, of any session */
   missed?: number;
 }
 
 /**
- * ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
- * with it is for JSON-RPC libraries.
+ * Hello is what the relay of a place (`trl connect`) sends first: which TRL is at the far end.
+ * It is the params of the notification system.hello.
  */
-export type ErrorCode =
-  /** the line is not JSON */
-  | "PARSE_ERROR"
-  /**
-   * not a JSON-RPC 2.0 request, a batch, a line that is too long; also `exec.cancel` of an idle
-   * session
-   */
-  | "INVALID_REQUEST"
-  /** there is no such method (`data.method`) */
-  | "METHOD_NOT_FOUND"
-  /** a field is unknown, missing or invalid (`data.field`) */
-  | "INVALID_PARAMS"
-  /** a failure of the daemon itself; the call may have had effects */
-  | "INTERNAL"
-  /** the pool is full (`data.max_sessions`) */
-  | "MAX_SESSIONS_REACHED"
-  /** no such shell or program, or not a supported shell (`data.shell`); nothing was created */
-  | "SHELL_NOT_FOUND"
-  /** the directory does not exist or can't be entered (`data.cwd`); nothing was created or run */
-  | "CWD_NOT_FOUND"
-  /**
-   * the shell died while starting, or did not answer and was killed (`data.exit_code`,
-   * `data.signal`, `data.stderr`); nothing is left behind
-   */
-  | "SHELL_CRASHED"
-  /** it never existed, or is past its retention */
-  | "SESSION_NOT_FOUND"
-  /** it never existed, or is past its retention */
-  | "EXEC_NOT_FOUND"
-  /**
-   * the session runs another command (`data.exec_id`) and the call did not set `wait`; always
-   * for a direct session, and while a session is being created (without `data.exec_id`)
-   */
-  | "SESSION_BUSY"
-  /** the session has ended (`data.reason`), or is ending */
-  | "SESSION_TERMINATED"
-  /**
-   * the output of this exec is no longer kept at all (`data.first_offset`); a part that quota
-   * dropped is a `gap` chunk instead
-   */
-  | "OUTPUT_GONE"
-  /**
-   * on the socket: the peer's user may not use this daemon; the connection is closed after it.
-   * Over HTTP: the token is missing, unknown or expired
-   */
-  | "UNAUTHORIZED"
-  /**
-   * the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its
-   * token is bound to a tag (`data.tag`) and `session.create` requested a session without it
-   */
-  | "FORBIDDEN"
-  /** a runtime other than `host` was requested */
-  | "RUNTIME_NOT_FOUND"
-  /**
-   * over HTTP: too many requests with this token (`data.retry_after_ms`). Otherwise reserved for
-   * places out of reach; the command line uses it when it finds no daemon
-   */
-  | "RUNTIME_UNAVAILABLE"
-  /**
-   * `limits` or `isolation` was requested, which this daemon can't enforce. Never silently
-   * ignored
-   */
-  | "LIMITS_UNAVAILABLE"
-  /**
-   * the daemon is ending its sessions: no new session, no new command. It still accepts
-   * connections until the sessions have ended, and clients may read
-   */
-  | "SHUTTING_DOWN"
-  /**
-   * another client has the session's keyboard (`data.holder`, `data.since`), or the given
-   * `lease` has ended
-   */
-  | "SESSION_HELD"
-  /**
-   * the daemon can't read the state that an earlier daemon left of the session; `session.info`
-   * lists its processes, `session.destroy` kills them. It has its own name because the session
-   * is neither busy nor ended
-   */
-  | "SESSION_UNREADABLE"
-  /**
-   * `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`,
-   * `data.input_buffer_bytes`); nothing was written
-   */
-  | "INPUT_FULL";
+export interface Hello {
+  /** of the daemon there */
+  version: string;
+  /** 1 */
+  protocol: number;
+  /** SHA-256 of the program that the daemon runs, in hex */
+  digest?: string;
+  /** as Go names it: `linux` */
+  os: string;
+  /** as Go names it: `amd64`, `arm64` */
+  arch: string;
+  /** the name in the ids of its sessions */
+  node?: string;
+  /** another value than before means that all earlier sessions there are gone */
+  boot?: string;
+  /** whose processes run there */
+  user?: string;
+}
 
 /** The data of an error besides its message; each detail has its own name. */
 export interface ErrorData {
@@ -1187,6 +1398,16 @@ export interface Methods {
    * can, before the takeover. Scope: admin.
    */
   "system.upgrade": { params: NoParams; result: UpgradeResult };
+  /**
+   * Make this connection act for others: every later request must name the caller for whom it is
+   * made, as its actor. Scope: admin.
+   */
+  "system.delegate": { params: NoParams; result: DelegateResult };
+  /**
+   * Report that a caller has closed its connection to the program that acts for it; sessions
+   * that end with that connection follow. Scope: read.
+   */
+  "system.disconnect": { params: DisconnectParams; result: DisconnectResult };
   /**
    * Start a session: a long-lived shell whose directory, variables and functions persist from
    * command to command. Scope: run.
@@ -1257,6 +1478,28 @@ export interface Methods {
   /** List a session's commands, oldest first, without output. Scope: read. */
   "exec.list": { params: SessionParams; result: ExecListResult };
   /**
+   * List the places where sessions can run besides this machine, such as containers and SSH
+   * hosts, and whether each can be used now. Scope: read.
+   */
+  "place.list": { params: NoParams; result: PlaceListResult };
+  /** Add a place and connect to it; delivers TRL there if necessary. Scope: admin. */
+  "place.add": { params: PlaceParams; result: Place };
+  /**
+   * Connect to a place now and describe it; a place that can't be reached is described with the
+   * reason. Scope: admin.
+   */
+  "place.check": { params: PlaceParams; result: Place };
+  /**
+   * Remove a place and everything TRL put there; with force, end the sessions in it first.
+   * Scope: admin.
+   */
+  "place.remove": { params: PlaceRemoveParams; result: PlaceRemoveResult };
+  /**
+   * Replace the TRL of a place with this daemon's version; the sessions in it continue. Scope:
+   * admin.
+   */
+  "place.upgrade": { params: PlaceParams; result: Place };
+  /**
    * Stop receiving a stream that was opened over this connection; the command or session it
    * follows continues. Scope: read.
    */
@@ -1267,4 +1510,5 @@ export interface Methods {
 export interface Notifications {
   "exec.chunk": Chunk;
   "session.event": SessionEvent;
+  "system.hello": Hello;
 }

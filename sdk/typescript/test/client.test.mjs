@@ -2,13 +2,16 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect as dial, createServer } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 
 import * as trl from "../dist/index.js";
 import { defaultSocket } from "../dist/address.js";
+import { LineSplitter } from "../dist/lines.js";
 import { readOnly } from "../dist/transport.js";
 import { sdk, startDaemon, until } from "./daemon.mjs";
 import { checkPausedReader } from "./paused-reader.mjs";
@@ -566,4 +569,43 @@ describe("a lost connection", () => {
     await client.close();
     await own.stop();
   });
+});
+
+test("a call that may have been executed is repeated only if that is safe", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "sdk-away-"));
+  const path = join(dir, "d.sock");
+  let sent, calls;
+  const server = createServer((socket) => {
+    const lines = new LineSplitter();
+    socket.on("error", () => {});
+    socket.on("data", (part) =>
+      lines.push(part, (line) => {
+        const { id, method } = JSON.parse(line);
+        const away = method !== "system.ping" && calls++ === 0;
+        const error = { code: -32013, message: "away", data: { code: "RUNTIME_UNAVAILABLE", retry_after_ms: 1, ...sent } };
+        socket.write(JSON.stringify({ jsonrpc: "2.0", id, ...(away ? { error } : { result: { protocol: 1 } }) }) + "\n");
+      }),
+    );
+  }).listen(path);
+  await once(server, "listening");
+  const client = await connect(path);
+  try {
+    const run = { session_id: "s-1", command: "x" };
+    for (const [details, method, params, want] of [
+      [{ sent: "maybe" }, "exec.run", run, 1],
+      [{ sent: "maybe" }, "exec.run", { ...run, key: "k" }, 2],
+      [{ sent: "maybe" }, "exec.signal", { exec_id: "e-1", signal: "INT" }, 1],
+      [{ sent: "maybe" }, "session.list", {}, 2],
+      [{ sent: "no" }, "exec.run", { ...run, key: "k" }, 2],
+      [{}, "session.list", {}, 2],
+    ]) {
+      [sent, calls] = [details, 0];
+      await client.call(method, params).catch((error) => assert.ok(error instanceof trl.RuntimeUnavailableError, error));
+      assert.equal(calls, want, `${method} ${JSON.stringify(details)}`);
+    }
+  } finally {
+    await client.close();
+    server.close();
+    rmSync(dir, { recursive: true });
+  }
 });

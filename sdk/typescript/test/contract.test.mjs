@@ -53,11 +53,16 @@ const calls = {
   "exec.cancel": (client) => Promise.allSettled([client.open("s").cancel(), client.exec("e").cancel()]),
   "exec.info": (client) => client.exec("e").info(),
   "exec.list": (client) => client.open("s").execs(),
+  "place.list": (client) => client.places(),
+  "place.add": (client) => client.addPlace("nowhere:1"),
+  "place.check": (client) => client.checkPlace("nowhere:1"),
+  "place.remove": (client) => client.removePlace("nowhere:1", options("place.remove", "runtime")),
+  "place.upgrade": (client) => client.upgradePlace("nowhere:1"),
   "system.upgrade": (client) => client.call("system.upgrade"), // last, for it replaces the daemon
 };
 
-// The client closes the connection of a stream instead.
-const unused = ["stream.close"];
+// The client closes the connection of a stream instead, and makes requests for its own user only.
+const unused = ["stream.close", "system.delegate", "system.disconnect"];
 
 describe("the contract", () => {
   let daemon, relay, client;

@@ -61,10 +61,13 @@ class Backoff:
         await self._io.sleep(min(pause, left))
 
 
-def _retry_after(error: RuntimeUnavailable) -> float:
-    """Returns the seconds to wait before a retry, or raises an error that does not ask for one."""
+def _retry_after(error: RuntimeUnavailable, safe: bool) -> float:
+    """Returns the seconds to wait before a retry, or raises an error that does not ask for one.
+
+    A call that may have been executed is repeated only if that is safe.
+    """
     after = error.details.get("retry_after_ms")
-    if not isinstance(after, (int, float)):
+    if not isinstance(after, (int, float)) or (error.details.get("sent") == "maybe" and not safe):
         raise error
     return after / 1000
 
@@ -97,7 +100,7 @@ class Core:
                     raise
                 await backoff.wait(error, deadline)
             except RuntimeUnavailable as error:
-                await backoff.wait(error, deadline, _retry_after(error))
+                await backoff.wait(error, deadline, _retry_after(error, repeatable(method, params)))
 
 
 class Follow:
@@ -121,6 +124,7 @@ class Follow:
 
     async def _attempt(self, deadline: Optional[float]) -> None:
         first = self.position.exec_id is None and not self._backoff.failing
+        safe = self.position.exec_id is not None or repeatable("exec.stream", self.position.start or {})
         try:
             self._feed = await self._core.transport.follow(self.position, deadline)
             self._backoff.connected()
@@ -129,11 +133,11 @@ class Follow:
                 raise
             await self._backoff.wait(error, deadline)
         except ConnectionLost as error:
-            if self.position.exec_id is None and not repeatable("exec.stream", self.position.start or {}):
+            if not safe:
                 raise
             await self._backoff.wait(error, deadline)
         except RuntimeUnavailable as error:
-            await self._backoff.wait(error, deadline, _retry_after(error))
+            await self._backoff.wait(error, deadline, _retry_after(error, safe))
 
     async def next(self) -> Optional[Chunk]:
         """Returns the next chunk, or None after the exit."""

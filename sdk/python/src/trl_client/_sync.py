@@ -125,6 +125,31 @@ class Client(_Closing):
         """Lets the binary that is now at the daemon's path take over its sessions. Only over a Unix socket."""
         return drive(self._inner.upgrade())
 
+    # --- places ---
+
+    def places(self) -> List[types.Place]:
+        """Lists the places where sessions can run besides the daemon's machine."""
+        return drive(self._inner.places())
+
+    def add_place(self, runtime: str) -> types.Place:
+        """Adds a place such as ``docker:web`` or ``ssh:host`` and connects to it."""
+        return drive(self._inner.add_place(runtime))
+
+    def check_place(self, runtime: str) -> types.Place:
+        """Connects to a place now. One that can't be reached is returned too, with the reason."""
+        return drive(self._inner.check_place(runtime))
+
+    def remove_place(self, runtime: str, *, force: bool = False, forget: bool = False) -> types.PlaceRemoveResult:
+        """Removes a place and everything TRL put there.
+
+        ``force`` ends its sessions first. ``forget`` does nothing there: for a place that is gone for good.
+        """
+        return drive(self._inner.remove_place(runtime, force=force, forget=forget))
+
+    def upgrade_place(self, runtime: str) -> types.Place:
+        """Replaces the TRL of a place with the daemon's version. The sessions in it continue."""
+        return drive(self._inner.upgrade_place(runtime))
+
     # --- sessions ---
 
     @documented

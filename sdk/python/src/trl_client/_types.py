@@ -52,9 +52,60 @@ class ProcessSupport(_ProcessSupportRequired, total=False):
     reason: str
 
 
-class SystemInfo(TypedDict):
-    """SystemInfo describes the daemon and what it can enforce on its machine."""
+PlaceState = Literal[
+    "connected",  # it answers
+    "idle",  # not connected; the next call connects
+    "connecting",  # an attempt is under way
+    "unreachable",  # the last attempt failed; `reason` says why
+]
+"""PlaceState says whether a place can be used now."""
 
+
+class _PlaceRequired(TypedDict):
+    #: part of the ids of its sessions and execs; drawn when it is added
+    name: str
+    #: what `session.create` takes
+    runtime: str
+    #: whether it can be used now
+    state: PlaceState
+
+
+class Place(_PlaceRequired, total=False):
+    """Place is somewhere else that sessions can run: a TRL in a container, on another machine, or
+    behind a command.
+    """
+
+    #: it is named in the configuration
+    configured: bool
+    #: as the place last said; absent: it was never connected
+    os: str
+    #: as Go names it: `amd64`, `arm64`
+    arch: str
+    #: whose processes run there
+    user: str
+    #: of the TRL there
+    version: str
+    #: SHA-256 of its program, in hex
+    digest: str
+    #: supported shells found there
+    shells: List[str]
+    #: limits that can be enforced there
+    limits: List[str]
+    #: isolations that can be enforced there
+    isolation: List[str]
+    #: when it got its state
+    since: str
+    #: for `unreachable`: why, in one word
+    reason: str
+    #: for `unreachable`: why, with the last words of the program that connects
+    message: str
+    #: for `unreachable`: what to do
+    hint: str
+    #: for `unreachable`: when the daemon tries again, if a call needs the place
+    retry_after_ms: int
+
+
+class _SystemInfoRequired(TypedDict):
     #: of the daemon
     version: str
     #: 1
@@ -67,7 +118,8 @@ class SystemInfo(TypedDict):
     pid: int
     #: every setting in effect, by key, and `config_file` if one was read; no secrets
     config: Dict[str, Any]
-    #: `["host"]`
+    #: what `session.create` takes as `runtime` without adding a place: `host`, unless this daemon
+    #: has no sessions of its own, and the runtimes of its places
     runtimes: List[str]
     #: which of sh, dash, ash, bash, zsh, mksh are on this host now and supported
     shells: List[str]
@@ -77,6 +129,21 @@ class SystemInfo(TypedDict):
     limits: List[str]
     #: isolations that can be enforced; empty now
     isolation: List[str]
+
+
+class SystemInfo(_SystemInfoRequired, total=False):
+    """SystemInfo describes the daemon and what it can enforce on its machine."""
+
+    #: its name in ids: the setting `node`
+    node: str
+    #: whose daemon it is
+    user: str
+    #: SHA-256 of the program that it runs, in hex
+    digest: str
+    #: another value than before means that all earlier sessions are gone
+    boot: str
+    #: as `place.list` lists them; absent: none
+    places: List[Place]
 
 
 class SystemStats(TypedDict):
@@ -117,6 +184,29 @@ class UpgradeResult(TypedDict):
     version: str
 
 
+class DelegateResult(TypedDict):
+    """DelegateResult is the answer to system.delegate."""
+
+    #: how many connections of callers the requests of this connection may name at once
+    max_connections: int
+
+
+class DisconnectParams(TypedDict):
+    """DisconnectParams names the connection of a caller that has left."""
+
+    #: the name, of at most 200 bytes
+    connection: str
+
+
+class DisconnectResult(TypedDict):
+    """DisconnectResult is the answer to system.disconnect."""
+
+    #: the name
+    connection: str
+    #: it was connected until now; false: no request has named it, or it has ended already
+    disconnected: bool
+
+
 class TTYSize(TypedDict):
     """TTYSize is the size of a terminal in characters."""
 
@@ -134,7 +224,8 @@ class SessionCreateParams(TypedDict, total=False):
     shell: str
     #: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH or a path
     argv: List[str]
-    #: where it starts; default the daemon's directory
+    #: where it starts; default the directory of the daemon that runs it. In a place it is a
+    #: directory of the place
     cwd: str
     #: added to the inherited variables; `null` removes a variable
     env: Dict[str, Optional[str]]
@@ -161,7 +252,7 @@ class SessionCreateParams(TypedDict, total=False):
     limits: Dict[str, Any]
     #: not served yet: `LIMITS_UNAVAILABLE`
     isolation: Dict[str, Any]
-    #: `host` or left out; otherwise `RUNTIME_NOT_FOUND`
+    #: where it runs; left out: the setting `default_runtime`, which is `host` unless set
     runtime: str
     #: makes a repeat safe: the first session is returned
     key: str
@@ -245,7 +336,7 @@ class Terminated(_TerminatedRequired, total=False):
 class _SessionRequired(TypedDict):
     #: its id: `s-` and ten letters and digits; with the setting `node`, `s-NODE-` and the ten
     session_id: str
-    #: `host`
+    #: where it runs: `host`, or the runtime of its place
     runtime: str
     #: where it is in its lifecycle
     state: State
@@ -320,11 +411,35 @@ class SessionListParams(TypedDict, total=False):
     runtime: str
 
 
-class SessionListResult(TypedDict):
-    """SessionListResult is the answer to session.list, oldest session first."""
+class _UnreachableRequired(TypedDict):
+    #: of the place
+    name: str
+    #: of the place
+    runtime: str
+    #: why, in one word
+    reason: str
 
+
+class Unreachable(_UnreachableRequired, total=False):
+    """Unreachable is a place that did not answer: its sessions may still run there."""
+
+    #: why, for people
+    message: str
+    #: since when
+    since: str
+
+
+class _SessionListResultRequired(TypedDict):
     #: the matching sessions
     sessions: List[Session]
+
+
+class SessionListResult(_SessionListResultRequired, total=False):
+    """SessionListResult is the answer to session.list, oldest session first."""
+
+    #: the places whose sessions are missing from the list, because they did not answer; absent:
+    #: none is missing
+    unreachable: List[Unreachable]
 
 
 class SessionParams(TypedDict):
@@ -524,6 +639,10 @@ class SessionWatchParams(TypedDict, total=False):
 
     #: only this session; default all
     session_id: str
+    #: begin with the sessions that there are
+    snapshot: bool
+    #: report commands too, and whether they wait for input
+    execs: bool
 
 
 class SessionWatchResult(TypedDict):
@@ -854,7 +973,8 @@ ChunkType = Literal[
     "tty",  # bytes of a terminal, which has one stream
     "gap",  # bytes that were not kept, because of a quota or a full disk
     "resize",  # the terminal has another size from here on; only with `times`
-    "exit",  # the exec is over; always the last of a stream, and only there
+    "exit",  # the exec is over; the last of a stream, and only there
+    "error",  # instead of the exit: the place of the exec has forgotten it, `error` says why
 ]
 """ChunkType says which stream a chunk belongs to, or what else it reports."""
 
@@ -884,8 +1004,59 @@ class ExecOutputParams(_ExecOutputParamsRequired, _ExecOutputParamsKeywords, tot
     times: bool
 
 
+ErrorCode = Literal[
+    "PARSE_ERROR",  # the line is not JSON
+    "INVALID_REQUEST",  # not a JSON-RPC 2.0 request, a batch, a line that is too long, an `actor` that is invalid or not expected (`data.field`); also `exec.cancel` of an idle session
+    "METHOD_NOT_FOUND",  # there is no such method (`data.method`)
+    "INVALID_PARAMS",  # a field is unknown, missing or invalid (`data.field`)
+    "INTERNAL",  # a failure of the daemon itself; the call may have had effects
+    "MAX_SESSIONS_REACHED",  # the pool is full (`data.max_sessions`)
+    "SHELL_NOT_FOUND",  # no such shell or program, or not a supported shell (`data.shell`); nothing was created
+    "CWD_NOT_FOUND",  # the directory does not exist or can't be entered (`data.cwd`); nothing was created or run
+    "SHELL_CRASHED",  # the shell died while starting, or did not answer and was killed (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
+    "SESSION_NOT_FOUND",  # it never existed, or is past its retention
+    "EXEC_NOT_FOUND",  # it never existed, or is past its retention
+    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the call did not set `wait`; always for a direct session, and while a session is being created (without `data.exec_id`)
+    "SESSION_TERMINATED",  # the session has ended (`data.reason`), or is ending
+    "OUTPUT_GONE",  # the output of this exec is no longer kept at all (`data.first_offset`); a part that quota dropped is a `gap` chunk instead
+    "UNAUTHORIZED",  # on the socket: the peer's user may not use this daemon; the connection is closed after it. Over HTTP: the token is missing, unknown or expired. Over a connection that acts for others: the request has no actor
+    "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` requested a session without it, or a method that is about the whole daemon was called; or the setting `allowed_runtimes` excludes the runtime (`data.runtime`); or an actor's scope exceeds its connection's
+    "RUNTIME_NOT_FOUND",  # there is no such runtime (`data.runtime`): its kind is unknown, or its name is not in the configuration
+    "RUNTIME_UNAVAILABLE",  # a place is out of reach (`data.runtime`, `data.reason`, `data.sent`, `data.since`, `data.retry_after_ms`). Over HTTP also: too many requests with this token (`data.retry_after_ms`). The command line uses it when it finds no daemon
+    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was requested, which this daemon can't enforce. Never silently ignored
+    "SHUTTING_DOWN",  # the daemon is ending its sessions: no new session, no new command. It still accepts connections until the sessions have ended, and clients may read
+    "SESSION_HELD",  # another client has the session's keyboard (`data.holder`, `data.since`), or the given `lease` has ended
+    "SESSION_UNREADABLE",  # the daemon can't read the state that an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` kills them. It has its own name because the session is neither busy nor ended
+    "INPUT_FULL",  # `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing was written
+]
+"""ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
+with it is for JSON-RPC libraries.
+"""
+
+
+class _ErrorDataRequired(TypedDict):
+    #: The stable name: switch on this.
+    code: ErrorCode
+
+
+class ErrorData(_ErrorDataRequired, total=False):
+    """The data of an error besides its message; each detail has its own name."""
+
+    #: A sentence for a model: the next call to make.
+    hint: str
+
+
+class ErrorObject(TypedDict):
+    """The JSON-RPC error object."""
+
+    #: The JSON-RPC number.
+    code: int
+    message: str
+    data: ErrorData
+
+
 class _ChunkRequired(TypedDict):
-    #: its stream, or a gap, or the exit
+    #: its stream, or a gap, or the end
     type: ChunkType
     #: of its first byte in the journal
     offset: int
@@ -917,6 +1088,8 @@ class Chunk(_ChunkRequired, total=False):
     tty: TTYSize
     #: for an exit: how the exec ended, without output
     result: ExecResult
+    #: for an error: why the stream ends
+    error: ErrorObject
 
 
 class ExecOutputResult(TypedDict):
@@ -1037,6 +1210,45 @@ class ExecListResult(TypedDict):
     execs: List[ExecResult]
 
 
+class PlaceListResult(TypedDict):
+    """PlaceListResult is the answer to place.list, in the order of the runtimes."""
+
+    #: all of them
+    places: List[Place]
+
+
+class PlaceParams(TypedDict):
+    """PlaceParams names a place by its runtime or its name."""
+
+    #: a runtime, or the name of a place
+    runtime: str
+
+
+class _PlaceRemoveParamsRequired(TypedDict):
+    #: a runtime, or the name of a place
+    runtime: str
+
+
+class PlaceRemoveParams(_PlaceRemoveParamsRequired, total=False):
+    """PlaceRemoveParams removes a place. A place with live sessions is removed only with Force,
+    which ends them. With Forget nothing is done there: for a place that is gone for good.
+    """
+
+    #: end its sessions first
+    force: bool
+    #: do nothing there: for a place that is gone for good
+    forget: bool
+
+
+class PlaceRemoveResult(TypedDict):
+    """PlaceRemoveResult says what was removed."""
+
+    #: the name it had
+    name: str
+    #: its runtime
+    runtime: str
+
+
 class StreamCloseParams(TypedDict):
     """StreamCloseParams names a stream that was opened over the same connection."""
 
@@ -1063,6 +1275,12 @@ SessionEventType = Literal[
     "released",  # the keyboard is free
     "resized",  # the terminal has the size `tty`
     "gap",  # the watcher was too slow, and missed `missed` events
+    "snapshot",  # with `snapshot`: the session is in this state. Not `created`: it was created before the watch began
+    "snapshot_end",  # with `snapshot`: all sessions were sent
+    "exec_started",  # with `execs`: the command `exec_id` begins; after the `state` of its session
+    "exec_ended",  # with `execs`: the command `exec_id` is over; before the `state` of its session
+    "waiting",  # with `execs`: the command `exec_id` waits for the input `waiting`. It is repeated after every input that the command still waits after, since that may be the next question
+    "waiting_ended",  # with `execs`: the command `exec_id` no longer waits, and goes on. An `exec_ended` says so too
 ]
 """SessionEventType says what happened to a session."""
 
@@ -1072,14 +1290,15 @@ class _SessionEventRequired(TypedDict):
     stream_id: str
     #: what happened
     type: SessionEventType
-    #: when it happened
+    #: when it happened; in a `snapshot` when it was taken, and in the `exec_started` of a snapshot
+    #: when the command began
     at: str
 
 
 class SessionEvent(_SessionEventRequired, total=False):
     """SessionEvent is one event of a session."""
 
-    #: the session; absent in a gap
+    #: the session; absent in a gap and in a `snapshot_end`
     session_id: str
     #: of the session
     name: str
@@ -1087,71 +1306,53 @@ class SessionEvent(_SessionEventRequired, total=False):
     tags: List[str]
     #: of the session
     owner: str
-    #: the session's new state
+    #: the session's new state; in a `snapshot` its state
     state: State
-    #: the running exec, for a session that became `running`
+    #: the running exec, for a session that is or became `running`; the exec of an event that is
+    #: about one
     exec_id: str
     #: its label
     exec_label: str
+    #: for `exec_ended`: how it ended
+    outcome: Outcome
+    #: for `exec_ended`: its exit code, if it has one
+    exit_code: int
+    #: for `waiting`: what it waits for
+    waiting: Waiting
     #: for `destroyed`: why, as in Terminated
     reason: str
-    #: for `held`: who has the keyboard now
+    #: for `held`: who has the keyboard now; in a `snapshot`, if a client has it
     holder: str
-    #: for `resized`: the size of the terminal now
+    #: for `resized` and `snapshot`: the size of the terminal now
     tty: TTYSize
     #: for a gap: how many events are missing, of any session
     missed: int
 
 
-ErrorCode = Literal[
-    "PARSE_ERROR",  # the line is not JSON
-    "INVALID_REQUEST",  # not a JSON-RPC 2.0 request, a batch, a line that is too long; also `exec.cancel` of an idle session
-    "METHOD_NOT_FOUND",  # there is no such method (`data.method`)
-    "INVALID_PARAMS",  # a field is unknown, missing or invalid (`data.field`)
-    "INTERNAL",  # a failure of the daemon itself; the call may have had effects
-    "MAX_SESSIONS_REACHED",  # the pool is full (`data.max_sessions`)
-    "SHELL_NOT_FOUND",  # no such shell or program, or not a supported shell (`data.shell`); nothing was created
-    "CWD_NOT_FOUND",  # the directory does not exist or can't be entered (`data.cwd`); nothing was created or run
-    "SHELL_CRASHED",  # the shell died while starting, or did not answer and was killed (`data.exit_code`, `data.signal`, `data.stderr`); nothing is left behind
-    "SESSION_NOT_FOUND",  # it never existed, or is past its retention
-    "EXEC_NOT_FOUND",  # it never existed, or is past its retention
-    "SESSION_BUSY",  # the session runs another command (`data.exec_id`) and the call did not set `wait`; always for a direct session, and while a session is being created (without `data.exec_id`)
-    "SESSION_TERMINATED",  # the session has ended (`data.reason`), or is ending
-    "OUTPUT_GONE",  # the output of this exec is no longer kept at all (`data.first_offset`); a part that quota dropped is a `gap` chunk instead
-    "UNAUTHORIZED",  # on the socket: the peer's user may not use this daemon; the connection is closed after it. Over HTTP: the token is missing, unknown or expired
-    "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` requested a session without it
-    "RUNTIME_NOT_FOUND",  # a runtime other than `host` was requested
-    "RUNTIME_UNAVAILABLE",  # over HTTP: too many requests with this token (`data.retry_after_ms`). Otherwise reserved for places out of reach; the command line uses it when it finds no daemon
-    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was requested, which this daemon can't enforce. Never silently ignored
-    "SHUTTING_DOWN",  # the daemon is ending its sessions: no new session, no new command. It still accepts connections until the sessions have ended, and clients may read
-    "SESSION_HELD",  # another client has the session's keyboard (`data.holder`, `data.since`), or the given `lease` has ended
-    "SESSION_UNREADABLE",  # the daemon can't read the state that an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` kills them. It has its own name because the session is neither busy nor ended
-    "INPUT_FULL",  # `exec.input` with `whole` got more than `input_buffer_bytes` (`data.bytes`, `data.input_buffer_bytes`); nothing was written
-]
-"""ErrorCode is the stable name of an error. Clients switch on it; the JSON-RPC number sent
-with it is for JSON-RPC libraries.
-"""
+class _HelloRequired(TypedDict):
+    #: of the daemon there
+    version: str
+    #: 1
+    protocol: int
+    #: as Go names it: `linux`
+    os: str
+    #: as Go names it: `amd64`, `arm64`
+    arch: str
 
 
-class _ErrorDataRequired(TypedDict):
-    #: The stable name: switch on this.
-    code: ErrorCode
+class Hello(_HelloRequired, total=False):
+    """Hello is what the relay of a place (`trl connect`) sends first: which TRL is at the far end.
+    It is the params of the notification system.hello.
+    """
 
-
-class ErrorData(_ErrorDataRequired, total=False):
-    """The data of an error besides its message; each detail has its own name."""
-
-    #: A sentence for a model: the next call to make.
-    hint: str
-
-
-class ErrorObject(TypedDict):
-    """The JSON-RPC error object."""
-
-    #: The JSON-RPC number.
-    code: int
-    message: str
-    data: ErrorData
+    #: SHA-256 of the program that the daemon runs, in hex
+    digest: str
+    #: the name in the ids of its sessions
+    node: str
+    #: another value than before means that all earlier sessions there are gone
+    boot: str
+    #: whose processes run there
+    user: str
 
 
 #: The JSON-RPC number of each error code.
@@ -1187,6 +1388,8 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
     "system.info": ("NoParams", "SystemInfo", "read"),
     "system.stats": ("NoParams", "SystemStats", "read"),
     "system.upgrade": ("NoParams", "UpgradeResult", "admin"),
+    "system.delegate": ("NoParams", "DelegateResult", "admin"),
+    "system.disconnect": ("DisconnectParams", "DisconnectResult", "read"),
     "session.create": ("SessionCreateParams", "Session", "run"),
     "session.list": ("SessionListParams", "SessionListResult", "read"),
     "session.info": ("SessionParams", "SessionInfo", "read"),
@@ -1205,6 +1408,11 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
     "exec.cancel": ("ExecCancelParams", "ExecCancelResult", "run"),
     "exec.info": ("ExecParams", "ExecResult", "read"),
     "exec.list": ("SessionParams", "ExecListResult", "read"),
+    "place.list": ("NoParams", "PlaceListResult", "read"),
+    "place.add": ("PlaceParams", "Place", "admin"),
+    "place.check": ("PlaceParams", "Place", "admin"),
+    "place.remove": ("PlaceRemoveParams", "PlaceRemoveResult", "admin"),
+    "place.upgrade": ("PlaceParams", "Place", "admin"),
     "stream.close": ("StreamCloseParams", "StreamCloseResult", "read"),
 }
 
@@ -1212,6 +1420,7 @@ METHODS: Dict[str, Tuple[str, str, str]] = {
 NOTIFICATIONS: Dict[str, str] = {
     "exec.chunk": "Chunk",
     "session.event": "SessionEvent",
+    "system.hello": "Hello",
 }
 
 
@@ -1223,7 +1432,8 @@ class SessionOptions(TypedDict, total=False):
             busybox ash, bash, zsh and mksh
         argv: instead of `shell`: one direct command. `argv[0]` is a name on the session's PATH
             or a path
-        cwd: where it starts; default the daemon's directory
+        cwd: where it starts; default the directory of the daemon that runs it. In a place it is
+            a directory of the place
         env: added to the inherited variables; `None` removes a variable
         inherit_env: `base` (default): PATH, HOME, USER, LOGNAME, SHELL, LANG, LANGUAGE, TERM,
             TZ, TMPDIR and `LC_*`; `all`; or `none`. The daemon's own `TRL_*` are never passed on
@@ -1240,7 +1450,8 @@ class SessionOptions(TypedDict, total=False):
             daemon's `idle_ttl_ms`
         limits: not served yet: `LIMITS_UNAVAILABLE`
         isolation: not served yet: `LIMITS_UNAVAILABLE`
-        runtime: `host` or left out; otherwise `RUNTIME_NOT_FOUND`
+        runtime: where it runs; left out: the setting `default_runtime`, which is `host` unless
+            set
         key: makes a repeat safe: the first session is returned
         create_timeout (seconds): how long the shell may take to start, and then its login
             files; 0 or left out: 10 s

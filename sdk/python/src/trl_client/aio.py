@@ -199,6 +199,32 @@ class Client(_Opening):
         """Lets the binary that is now at the daemon's path take over its sessions. Only over a Unix socket."""
         return cast(types.UpgradeResult, await self._core.call("system.upgrade", {}))
 
+    # --- places ---
+
+    async def places(self) -> List[types.Place]:
+        """Lists the places where sessions can run besides the daemon's machine."""
+        return cast(List[types.Place], (await self._core.call("place.list", {}))["places"])
+
+    async def add_place(self, runtime: str) -> types.Place:
+        """Adds a place such as ``docker:web`` or ``ssh:host`` and connects to it."""
+        return cast(types.Place, await self._core.call("place.add", {"runtime": runtime}))
+
+    async def check_place(self, runtime: str) -> types.Place:
+        """Connects to a place now. One that can't be reached is returned too, with the reason."""
+        return cast(types.Place, await self._core.call("place.check", {"runtime": runtime}))
+
+    async def remove_place(self, runtime: str, *, force: bool = False, forget: bool = False) -> types.PlaceRemoveResult:
+        """Removes a place and everything TRL put there.
+
+        ``force`` ends its sessions first. ``forget`` does nothing there: for a place that is gone for good.
+        """
+        params = given(runtime=runtime, force=force or None, forget=forget or None)
+        return cast(types.PlaceRemoveResult, await self._core.call("place.remove", params))
+
+    async def upgrade_place(self, runtime: str) -> types.Place:
+        """Replaces the TRL of a place with the daemon's version. The sessions in it continue."""
+        return cast(types.Place, await self._core.call("place.upgrade", {"runtime": runtime}))
+
     # --- sessions ---
 
     @documented

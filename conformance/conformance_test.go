@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,74 +47,42 @@ func torture(t *testing.T, runner conformance.Runner) {
 		runner.Leftovers = leftovers
 	}
 
-	var work []job
-	for _, shell := range table.Shells() { // shell by shell, so that the same case rarely comes twice in a row
-		if _, ok := shells[shell]; !ok {
-			continue
+	var names []string
+	for _, shell := range table.Shells() {
+		if _, ok := shells[shell]; ok {
+			names = append(names, shell)
 		}
-		for _, c := range cases {
-			if c.AppliesTo(shell) && (!runner.Terminal || c.OnTerminal()) {
-				work = append(work, job{c, shell})
-			}
-		}
+	}
+	work := conformance.Jobs(cases, names)
+	if runner.Terminal {
+		work = slices.DeleteFunc(work, func(j conformance.Job) bool { return !j.Case.OnTerminal() })
 	}
 	if len(work) == 0 {
 		t.Fatal("no case to run")
 	}
 
 	tally := newTally()
-	alone := map[string]*sync.Mutex{} // by case name: some cases count processes by name
-	for _, c := range cases {
-		alone[c.Name] = new(sync.Mutex)
-	}
-	queue := make(chan job)
-	var workers sync.WaitGroup
-	for range jobs(t) {
-		// Not t.Parallel, which would run as many as there are cores: most
-		// cases wait, and the table is meant to run concurrently.
-		workers.Go(func() {
-			for j := range queue {
-				alone[j.c.Name].Lock()
-				t.Run(j.shell+"/"+j.c.Name, func(t *testing.T) {
-					verdict := runner.Run(t.Context(), j.c, j.shell, newToken())
-					for try := 1; verdict.Late && try < lateTries; try++ {
-						t.Logf("%s/%s is retried: %s", j.shell, j.c.Name, verdict.Why)
-						verdict = runner.Run(t.Context(), j.c, j.shell, newToken())
-					}
-					tally.add(j.shell, verdict.State)
-					switch verdict.State {
-					case conformance.Pass:
-					case conformance.Degraded:
-						t.Logf("%s/%s degraded: %s", j.shell, j.c.Name, verdict.Why)
-					default:
-						t.Errorf("%s/%s: %s\ncommand: %.200q", j.shell, j.c.Name, verdict.Why, j.c.Command)
-					}
-				})
-				alone[j.c.Name].Unlock()
+	conformance.NewQueue(jobs(t)).Do(work, func(j conformance.Job) {
+		t.Run(j.Shell+"/"+j.Case.Name, func(t *testing.T) {
+			verdict := runner.RunPatiently(t.Context(), j, func(v conformance.Verdict) {
+				t.Logf("%s/%s is retried: %s", j.Shell, j.Case.Name, v.Why)
+			})
+			tally.add(j.Shell, verdict.State)
+			switch verdict.State {
+			case conformance.Pass:
+			case conformance.Degraded:
+				t.Logf("%s/%s degraded: %s", j.Shell, j.Case.Name, verdict.Why)
+			default:
+				t.Errorf("%s/%s: %s\ncommand: %.200q", j.Shell, j.Case.Name, verdict.Why, j.Case.Command)
 			}
 		})
-	}
-	for _, j := range work {
-		queue <- j
-	}
-	close(queue)
-	workers.Wait()
+	})
 	for _, line := range tally.lines(table.Shells()) {
 		t.Log(line)
 	}
 }
 
-// lateTries is how often a case may be late before it fails: other load on the
-// machine makes a result late but never wrong.
-const lateTries = 3
-
-type job struct {
-	c     conformance.Case
-	shell string
-}
-
-// jobs returns how many cases run concurrently. With more than six on two
-// cores, cases begin to miss their max_ms for lack of a processor.
+// jobs returns how many cases run concurrently.
 func jobs(t *testing.T) int {
 	text := os.Getenv("TRL_CONFORMANCE_JOBS")
 	if text == "" {
@@ -264,12 +231,6 @@ func leftovers(token string) []string {
 	}
 	return found
 }
-
-var tokens atomic.Int64
-
-// newToken returns a decimal token that is unique on this machine. All have the
-// same length, so that none is a prefix of another.
-func newToken() string { return fmt.Sprintf("%07d%06d", os.Getpid(), tokens.Add(1)) }
 
 // tally counts verdicts by shell.
 type tally struct {

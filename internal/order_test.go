@@ -31,7 +31,7 @@ import (
 const orderHeading = "Files, from top to bottom; a file refers only to those below it:"
 
 // orderedPackages must have such a list. Others are checked if they have one.
-var orderedPackages = []string{"console", "exec", "session", "shell", "terminal"}
+var orderedPackages = []string{"console", "exec", "route", "session", "shell", "terminal"}
 
 // upwardReferences are those that may point up, by package and then as they are
 // reported, without the line, each with its reason.

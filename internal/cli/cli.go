@@ -71,6 +71,8 @@ func Main(args []string) int {
 		a.heldDaemon, args = true, args[1:]
 	case len(args) > 0 && args[0] == daemon.HolderSubcommand:
 		return a.resumeHolder(args[1:])
+	case len(args) == 1 && args[0] == removerCommand:
+		return removeDelivered()
 	case len(args) > 0 && args[0] == launcherCommand:
 		return a.launch(args[1:])
 	}

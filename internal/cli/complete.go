@@ -95,7 +95,7 @@ func (a *app) completePlaces(_ *cobra.Command, _ []string, prefix string) ([]str
 // completeRuntimes offers where a session can run: the places, and this machine.
 func (a *app) completeRuntimes(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	offers := placeCompletions(a.places(), prefix)
-	if strings.HasPrefix(api.RuntimeHost, prefix) {
+	if host := api.RuntimeHost; strings.HasPrefix(host, prefix) {
 		offers = append(offers, cobra.CompletionWithDesc(api.RuntimeHost, "the daemon's machine"))
 	}
 	return offers, cobra.ShellCompDirectiveNoFileComp

@@ -16,18 +16,31 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var file string
+	var file, place string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine and its daemon for problems",
 		Long: "Check this machine, and its daemon if one is running: kernel features, limits,\n" +
 			"permissions, directories, shells. It changes nothing.\n\n" +
 			"A note is good to know; a problem needs fixing and comes with a command to run.\n" +
-			"The exit status is 1 if there is a problem. Run it as the user who runs the daemon.",
-		Example: "  trl doctor\n  sudo -u trl trl --socket /run/trl/trl.sock doctor",
+			"The exit status is 1 if there is a problem. Run it as the user who runs the daemon.\n\n" +
+			"With --place it checks a place instead, from a session in it.",
+		Example: "  trl doctor\n  trl doctor --place docker:web\n  sudo -u trl trl --socket /run/trl/trl.sock doctor",
 	}
 	cmd.Flags().StringVar(&file, "config", "", "the daemon's configuration `FILE` (also TRL_CONFIG)")
+	cmd.Flags().StringVar(&place, "place", "", "check the place `RUNTIME`, such as docker:NAME or ssh:HOST")
+	must(cmd.RegisterFlagCompletionFunc("place", a.completeRuntimes))
 	cmd.RunE = action(exactArgs(), func(ctx context.Context, _ []string) error {
+		if place != "" {
+			if file != "" {
+				return usage("--config and --place exclude each other: a place has no configuration of its own")
+			}
+			found, err := a.examinePlace(ctx, place)
+			if err != nil {
+				return err
+			}
+			return a.showFindings(found)
+		}
 		return a.showFindings(a.examine(ctx, file))
 	})
 	return cmd

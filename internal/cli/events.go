@@ -118,6 +118,9 @@ func (a *app) printEvent(event *api.SessionEvent) error {
 // eventLine returns an event as a line for people.
 func eventLine(event *api.SessionEvent) string {
 	line := event.At.Local().Format(timestampLayout)
+	if event.Type == api.EventGap && event.Reason == api.ReasonDisconnected {
+		return line + " events may be missing: the connection to a place was lost; `trl session list` shows the sessions"
+	}
 	if event.Type == api.EventGap {
 		return line + fmt.Sprintf(" %d events are missing: they came too fast; `trl session list` shows the sessions", event.Missed)
 	}

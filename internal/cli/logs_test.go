@@ -202,7 +202,8 @@ func TestEventLines(t *testing.T) {
 		` s-1 - held by \x1bx`:                                          {Type: api.EventHeld, Holder: "\x1bx"},
 		" s-1 - released":                                               {Type: api.EventReleased},
 		" s-1 - resized to 24x80":                                       {Type: api.EventResized, TTY: &api.TTYSize{Rows: 24, Cols: 80}},
-		" 7 events are missing: they came too fast; `trl session list` shows the sessions": {Type: api.EventGap, Missed: 7},
+		" 7 events are missing: they came too fast; `trl session list` shows the sessions":                  {Type: api.EventGap, Missed: 7},
+		" events may be missing: the connection to a place was lost; `trl session list` shows the sessions": {Type: api.EventGap, Reason: api.ReasonDisconnected},
 	} {
 		event.At, event.SessionID = api.Time{Time: at}, "s-1"
 		if got := eventLine(&event); got != stamp+want {

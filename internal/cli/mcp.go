@@ -114,6 +114,7 @@ func (a *app) mcpConfig(o mcpOptions) (mcp.Config, error) {
 	for name, value := range added {
 		cfg.Env[name] = value
 	}
+	cfg.PlaceEnv = added
 	if a.daemonAddress() != "" {
 		cfg.Cwd, cfg.Env = "", added // paths of this machine mean nothing there
 	}

@@ -22,7 +22,8 @@ func (a *app) placeCommand() *cobra.Command {
 			"  docker:NAME, podman:NAME                a running container\n" +
 			"  docker-image:IMAGE, podman-image:IMAGE  a container made for the sessions\n" +
 			"  ssh:HOST, ssh:USER@HOST                 another machine\n" +
-			"  cmd:NAME, trl:NAME                      [place.NAME] in the configuration\n\n" +
+			"  cmd:NAME                                behind a command in the configuration\n" +
+			"  trl:URL                                 another daemon, over HTTP\n\n" +
 			"`trl run --place RUNTIME` adds a place that is new, and delivers TRL to it. The\n" +
 			"sessions live there: they survive a lost connection and a restart of this daemon.",
 		Example: "  trl run --place docker:web -- ls /app\n" +
@@ -210,10 +211,6 @@ func (a *app) reportUnreachable(places []api.Unreachable, now time.Time) {
 		if age := sinceText(p.Since, now); age != "" {
 			text += " for " + age
 		}
-		text += ", so its sessions are not listed: " + p.Reason
-		if p.Message != "" {
-			text += " (" + p.Message + ")"
-		}
-		a.remark(visible(text + fmt.Sprintf("; `trl place check %s` tries again", quote(p.Runtime))))
+		a.remark(visible(fmt.Sprintf("%s (%s), so its sessions are not listed; `trl place check %s` tries again and says more", text, p.Reason, quote(p.Runtime))))
 	}
 }

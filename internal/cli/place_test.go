@@ -93,19 +93,19 @@ func TestSessionsInPlaces(t *testing.T) {
 
 func TestUnreachablePlaces(t *testing.T) {
 	away := []api.Unreachable{
-		{Runtime: "docker:web", Reason: "not_running", Message: "no such\ncontainer", Since: &api.Time{Time: listTime.Add(-time.Hour)}},
-		{Runtime: "ssh:a b", Reason: "unreachable"},
+		{Runtime: "docker:web", Reason: "not_running", Since: &api.Time{Time: listTime.Add(-time.Hour)}},
+		{Runtime: "ssh:a\nb", Reason: "unreachable"},
 	}
 	var remarks bytes.Buffer
 	(&app{stderr: &remarks}).reportUnreachable(away, listTime)
 	want := "" +
-		"trl: docker:web is out of reach for 1h00m, so its sessions are not listed: not_running (no such\\ncontainer); `trl place check docker:web` tries again\n" +
-		"trl: ssh:a b is out of reach, so its sessions are not listed: unreachable; `trl place check 'ssh:a b'` tries again\n"
+		"trl: docker:web is out of reach for 1h00m (not_running), so its sessions are not listed; `trl place check docker:web` tries again and says more\n" +
+		"trl: ssh:a\\nb is out of reach (unreachable), so its sessions are not listed; `trl place check 'ssh:a\\nb'` tries again and says more\n"
 	if diff := cmp.Diff(want, remarks.String()); diff != "" {
 		t.Error(diff)
 	}
 	err := api.AsError(sessionOutOfReach("build", away))
-	if err.Code != api.CodeRuntimeUnavailable || err.Message != `no session "build" here; it may be in docker:web or ssh:a b, which can't be reached now (not_running)` {
+	if err.Code != api.CodeRuntimeUnavailable || err.Message != `no session "build" here; it may be in docker:web or ssh:a`+"\n"+`b, which can't be reached now (not_running)` {
 		t.Errorf("%v", err)
 	}
 }
@@ -119,6 +119,18 @@ func TestPlaceCompletions(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, placeCompletions(places, prefix)); diff != "" {
 			t.Errorf("%q: %s", prefix, diff)
+		}
+	}
+}
+
+func TestFindingsOfAPlace(t *testing.T) {
+	found, err := placeFindings("docker:web", &api.ExecResult{Stdout: `{"checks":[{"check":"kernel","grade":"ok","message":"x"}],"notes":0,"problems":0}`})
+	if err != nil || len(found) != 1 || found[0].Check != "kernel" {
+		t.Errorf("%v, %v", found, err)
+	}
+	for _, text := range []string{"", "{}", "sh: tr: not found\n"} {
+		if _, err := placeFindings("docker:web", &api.ExecResult{Stdout: text, Stderr: "no \x1b[2Jdoctor"}); !api.IsCode(err, api.CodeRuntimeUnavailable) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 func resultNames() map[string][]string {
 	return map[string][]string{
 		"attach":          nil,
+		"connect":         nil,
 		"docs man":        nil,
 		"doctor":          namesOf[doctor.Finding](),
 		"events":          namesOf[api.SessionEvent](),

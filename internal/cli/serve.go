@@ -77,7 +77,7 @@ func (a *app) serveCommand() *cobra.Command {
 		switch {
 		case a.checkOnly:
 			return daemon.Check(cfg, opts)
-		case !stdio && !a.heldDaemon && daemon.HasLocalPlace:
+		case !stdio && !a.heldDaemon && daemon.HasLocalPlace && (cfg.HostRuntime == daemon.HostRuntimeOn || a.resumedHolder):
 			return a.becomeHolder(cfg)
 		default:
 			return serveError(daemon.Serve(ctx, cfg, opts))

@@ -68,7 +68,7 @@ func httpAddress(config map[string]any) string {
 func (a *app) ensureDaemon(ctx context.Context) error {
 	if !daemon.HasLocalPlace { // it could not serve what it is started for
 		return localError{api.Errorf(api.CodeRuntimeUnavailable, "no daemon is running, and one on this machine would have no sessions: they need Linux").
-			WithHint("connect to a daemon on a Linux machine with --address")}
+			WithHint("set default_runtime to a place, such as docker:NAME or ssh:HOST, and run `trl serve`; or connect to a daemon on a Linux machine with --address")}
 	}
 	path, err := a.socketPath()
 	if err != nil {
@@ -214,7 +214,7 @@ const hintPrefix = "hint: "
 
 // daemonVariables returns the environment for a daemon that an agent starts. It
 // leaves out the agent's secrets: commands of the daemon can read its
-// environment.
+// environment. What only programs that reach places need has another name there.
 func daemonVariables(variables []string) (out []string) {
 	for _, variable := range variables {
 		name, _, _ := strings.Cut(variable, "=")
@@ -222,6 +222,8 @@ func daemonVariables(variables []string) (out []string) {
 		case strings.HasPrefix(name, secretPrefix), name == daemon.TokenVariable, name == daemon.AddressVariable:
 		case environ.IsBase(name), strings.HasPrefix(name, "XDG_"), strings.HasPrefix(name, "TRL_"):
 			out = append(out, variable)
+		case environ.IsForPlaces(name):
+			out = append(out, environ.PlacePrefix+variable)
 		}
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/terminal-runtime/trl/internal/place"
 )
 
 // user returns the environment of a user with the given variables and no files.
@@ -73,6 +75,8 @@ func TestEverySettingEverywhere(t *testing.T) {
 				value, want = "/a, /b", []string{"/a", "/b"}
 			case s.Key == "node":
 				value, want = "eu1-n7", "eu1-n7"
+			case s.Key == "default_runtime":
+				value, want = "cmd:pod", "cmd:pod"
 			case s.choices != nil:
 				value = s.choices[len(s.choices)-1]
 				want = value
@@ -139,6 +143,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		"node":             {Sources{File: writeFile(t, `node = "Eu_1"`)}, []string{"config.toml:1: node must be", `"eu1-n7" (got "Eu_1", which`}},
 		"node variable":    {Sources{Environment: user(t, "TRL_NODE=a.b")}, []string{"TRL_NODE", `"a.b"`}},
 		"node flag":        {Sources{Flags: map[string]string{"node": "a--b"}}, []string{"--node", "has an empty part"}},
+		"no runtime":       {Sources{Flags: map[string]string{"default_runtime": "pigeon:home"}}, []string{"--default-runtime must be host or", `(got "pigeon:home")`, "cmd:"}},
+		"no pattern":       {Sources{File: writeFile(t, `allowed_runtimes = ["docker:*", "ssh:[a"]`)}, []string{"config.toml:1: allowed_runtimes", `(got "ssh:[a")`}},
+		"no host":          {Sources{File: writeFile(t, "host_runtime = \"off\"\ndefault_runtime = \"host\"")}, []string{"default_runtime", "host_runtime is off"}},
+		"no place table":   {Sources{File: writeFile(t, `place = 1`)}, []string{"config.toml:1: place must be tables"}},
 		"no TOML":          {Sources{File: writeFile(t, "\n\nmax_sessions")}, []string{"config.toml:3: "}},
 		"no file":          {Sources{File: "/no/such/file.toml"}, []string{"/no/such/file.toml"}},
 		"variable":         {Sources{Environment: user(t, "TRL_GRACE_MS=soon")}, []string{"TRL_GRACE_MS", "soon"}},
@@ -301,5 +309,82 @@ func TestUnknownVariables(t *testing.T) {
 	env.warnUnknownVariables(slog.New(slog.NewTextHandler(&log, nil)))
 	if got := log.String(); !strings.Contains(got, "variable=TRL_MAX_SESIONS did_you_mean=TRL_MAX_SESSIONS\n") || !strings.Contains(got, "variable=TRL_SECRET_KEY\n") {
 		t.Errorf("the log says %s", got)
+	}
+}
+
+func TestPlaceTables(t *testing.T) {
+	cfg, err := Load(Sources{Environment: user(t), File: writeFile(t, `
+log_level = "warn"
+
+[place.pod]
+command = ["kubectl", "exec", "-i", "pod", "--"]
+deliver = true
+
+[place.build-2]
+url = "https://build.example.com:7040"
+token_file = "/etc/trl/build.token"
+`)})
+	want := map[string]place.Configured{
+		"pod":     {Command: []string{"kubectl", "exec", "-i", "pod", "--"}, Deliver: true},
+		"build-2": {URL: "https://build.example.com:7040", TokenFile: "/etc/trl/build.token"},
+	}
+	if diff := cmp.Diff(want, cfg.Places); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+// All mistakes in tables of places are reported at once, each with its line.
+func TestMistakesInPlaceTables(t *testing.T) {
+	file := writeFile(t, `[place.a]
+comand = ["x"]
+
+[place.b]
+command = "x"
+deliver = "yes"
+
+[place.c]
+
+[place.d]
+command = ["x"]
+url = "http://x"
+
+[place."E F"]
+command = ["x"]
+
+[place.g]
+url = "https://me@build"
+token_file = "secret"
+
+[place.h]
+command = ["x"]
+token_file = "/x"
+
+[place.i]
+url = "http://x"
+deliver = true
+`)
+	_, err := Load(Sources{Environment: user(t), File: file})
+	var wrong *ConfigError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got %v", err)
+	}
+	var got []string
+	for _, problem := range wrong.Problems {
+		got = append(got, strings.ReplaceAll(problem.Error(), file, "FILE"))
+	}
+	want := []string{
+		`FILE:2: place.a: unknown key "comand"; did you mean command?`,
+		`FILE:5: place.b: command must be an array of strings in quotes, such as ["kubectl", "exec", "-i", "pod", "--", "trl", "connect", "--wait"]`,
+		`FILE:6: place.b: deliver must be true or false`,
+		`FILE:8: place.c: must have either command or url`,
+		`FILE:10: place.d: must have either command or url`,
+		`FILE:14: place."E F" must have a name of 1 to 32 characters a-z, 0-9 and "-"`,
+		`FILE:18: place.g: url must be an address such as "https://build.example.com:7040", without a user`,
+		`FILE:19: place.g: token_file must be an absolute path in quotes`,
+		`FILE:23: place.h: token_file needs a url`,
+		`FILE:27: place.i: deliver needs a command`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -2,25 +2,27 @@
 // together, listens, and shuts everything down in order. Package front serves the
 // listeners.
 //
-// Sessions run on Linux. Elsewhere Serve runs a daemon without a local place for
-// sessions: a front and a router, see placeless.go.
+// Sessions run on Linux. Elsewhere, and where host_runtime is off, Serve runs a daemon
+// without a local place for sessions: a front and a router, see placeless.go.
 //
 // # Order of shutdown
 //
 // (*daemon).close carries out these steps:
 //
-//  1. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
+//  1. Close the connections to places. Calls that wait for a place end. The
+//     sessions in places live on.
+//  2. Destroy the sessions: new work is refused with SHUTTING_DOWN, every
 //     command gets its grace period, every process tree is verified empty.
 //     Connections stay open, so that clients waiting for a command learn how it
 //     ended, and new clients get SHUTTING_DOWN. (On a socket of a service
 //     manager the daemon stops accepting here: new clients wait in the queue
 //     for the next daemon.)
-//  2. Stop accepting, on the socket and over HTTP. The socket's path and its
+//  3. Stop accepting, on the socket and over HTTP. The socket's path and its
 //     lock stay, so that no second daemon starts while this one still runs.
-//  3. Answer the pending requests, and close the connections.
-//  4. Close the shell driver, then the process host. Output is released with
+//  4. Answer the pending requests, and close the connections.
+//  5. Close the shell driver, then the process host. Output is released with
 //     its session; the journals have nothing left to close.
-//  5. Remove the socket and its lock.
+//  6. Remove the socket and its lock.
 //
 // A daemon that lost its holder ends its sessions first, reports for ten seconds
 // that they are lost, and then goes through the same steps. If it cannot, the

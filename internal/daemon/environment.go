@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terminal-runtime/trl/internal/environ"
 	"github.com/terminal-runtime/trl/internal/locate"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
@@ -112,7 +113,7 @@ func (e Environment) UnknownVariables() (unknown []UnknownVariable) {
 	}
 	for _, entry := range e.Variables {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) {
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) && !environ.IsForPlaces(strings.TrimPrefix(name, environ.PlacePrefix)) {
 			meant, _ := spelling.Closest(name, known)
 			unknown = append(unknown, UnknownVariable{name, meant})
 		}

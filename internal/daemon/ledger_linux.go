@@ -66,6 +66,34 @@ func (d *daemon) checkListenState() error {
 	return d.holder.Sync()
 }
 
+// placesKey is the ledger key of the notes of places.
+const placesKey = "places"
+
+// loadPlaces returns what reads the copy of the notes of places; nil without a
+// ledger.
+func (d *daemon) loadPlaces() func() []byte {
+	if d.ledger == nil {
+		return nil
+	}
+	return func() []byte {
+		text, _ := d.ledger.Get(placesKey)
+		return text
+	}
+}
+
+// savePlaces returns what writes that copy; nil without a ledger.
+func (d *daemon) savePlaces() func([]byte) error {
+	if d.ledger == nil {
+		return nil
+	}
+	return func(text []byte) error {
+		if text == nil {
+			return d.ledger.Delete(placesKey)
+		}
+		return d.ledger.Put(placesKey, text)
+	}
+}
+
 // abandon ends this daemon when no daemon can take over the sessions. The holder
 // keeps their processes until it is stopped, and starts no daemon meanwhile; a
 // client that connects is refused instead of waiting for a daemon.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/spelling"
 	"github.com/terminal-runtime/trl/internal/trust"
 )
@@ -65,6 +66,9 @@ func Load(src Sources) (Config, error) {
 	note("socket:", err)
 	c.TokenFile, err = filepath.Abs(c.TokenFile)
 	note("token_file:", err)
+	if c.HostRuntime == HostRuntimeOff && c.DefaultRuntime == api.RuntimeHost {
+		note("default_runtime", errors.New("must be the runtime of a place, since host_runtime is off (got \"host\")"))
+	}
 	if len(problems) > 0 {
 		return Config{}, &ConfigError{problems}
 	}
@@ -109,6 +113,10 @@ func (c *Config) parse(text string) (problems []problem) {
 		return []problem{{1, err}}
 	}
 	for key, value := range values {
+		if key == placeTable {
+			problems = append(problems, c.parsePlaces(text, value)...)
+			continue
+		}
 		i := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
 		if i < 0 {
 			problems = append(problems, problem{lineOf(text, key), unknownKey(key)})
@@ -133,9 +141,9 @@ func lineOf(text, key string) int {
 }
 
 func unknownKey(key string) error {
-	keys := make([]string, len(settings))
-	for i, s := range settings {
-		keys[i] = s.Key
+	keys := []string{placeTable}
+	for _, s := range settings {
+		keys = append(keys, s.Key)
 	}
 	if near, ok := spelling.Closest(key, keys); ok {
 		return fmt.Errorf("unknown setting %q; did you mean %s?", key, near)

@@ -21,7 +21,13 @@ const OldLog = ".old"
 // background. Each socket has its own, which must not depend on the other
 // variables of the caller: a socket that is the default of a login is none for a
 // job of cron.
-func (e Environment) LogFile(socket string) string {
+func (e Environment) LogFile(socket string) string { return e.stateFile("daemon", socket, "log") }
+
+// placesFile returns the file with the notes of the places of a daemon on socket.
+func (e Environment) placesFile(socket string) string { return e.stateFile("places", socket, "json") }
+
+// stateFile returns the file of one kind for a daemon on socket.
+func (e Environment) stateFile(kind, socket, suffix string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case r == '/':
@@ -34,7 +40,7 @@ func (e Environment) LogFile(socket string) string {
 	}, strings.TrimPrefix(socket, "/"))
 	name = name[max(0, len(name)-maxLogName):]
 	sum := sha256.Sum256([]byte(socket)) // names alone may collide
-	return filepath.Join(e.stateDir(), fmt.Sprintf("daemon-%s-%x.log", name, sum[:4]))
+	return filepath.Join(e.stateDir(), fmt.Sprintf("%s-%s-%x.%s", kind, name, sum[:4], suffix))
 }
 
 // maxLogName is how many characters of a socket's path the name of its log has; a

@@ -16,16 +16,25 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/front"
+	"github.com/terminal-runtime/trl/internal/place"
 	"github.com/terminal-runtime/trl/internal/route"
 	"github.com/terminal-runtime/trl/internal/transport"
 )
 
 // This file is the daemon of a machine without a local place for sessions: a front
 // and a router, no holder and nothing to keep. Serve uses it where sessions cannot
-// run. It builds everywhere, so that it is tested everywhere.
+// run, and where host_runtime is off. It builds everywhere, so that it is tested everywhere.
 
 // noLocalPlace is how such a daemon announces itself.
-const noLocalPlace = "no local place: sessions need Linux"
+const noLocalPlace = "no local place"
+
+// whyPlaceless returns why no session runs on this machine itself.
+func whyPlaceless() string {
+	if HasLocalPlace {
+		return "host_runtime is off"
+	}
+	return "sessions need Linux"
+}
 
 // placeless is the state of such a daemon. servePlaceless owns it.
 type placeless struct {
@@ -39,6 +48,8 @@ type placeless struct {
 	http        *front.HTTP             // nil unless HTTP is configured
 	webListener net.Listener            // nil unless HTTP is served
 	front       *front.Front
+	places      *place.Registry
+	closed      chan struct{} // closed when everything else is
 }
 
 // servePlaceless runs such a daemon until ctx is done, a signal ends it, or, on
@@ -46,7 +57,7 @@ type placeless struct {
 func servePlaceless(ctx context.Context, cfg Config, opts Options) error {
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	log := newLogger(newBoundedLog(opts.Stderr, opts.Environment.LogFile(cfg.Socket)), cfg, terminal)
-	p := &placeless{identity: newIdentity(opts.Version), cfg: cfg, opts: opts, log: log}
+	p := &placeless{identity: newIdentity(opts.Version), cfg: cfg, opts: opts, log: log, closed: make(chan struct{})}
 	opts.Environment.warnUnknownVariables(p.log)
 	if !logsText(cfg, terminal) {
 		p.log.Info("starting", "event", "starting", "version", opts.Version, "pid", os.Getpid())
@@ -89,8 +100,12 @@ func (p *placeless) open() error {
 		p.webListener = l
 		p.cfg.HTTP = p.http.Use(l) // as system.info shows it
 	}
+	p.places = openPlaces(p.cfg, p.opts, p.log, nil, nil)
 	p.front = front.New(front.Config{
-		Handler: route.New(route.Config{System: p, Log: p.log, Observe: requestObserver(p.http)}), Version: p.opts.Version, Log: p.log,
+		Handler: route.New(route.Config{
+			System: p, Manage: p.places, Log: p.log, Observe: requestObserver(p.http),
+			Places: routedPlaces{p.places}, Node: p.cfg.Node, DefaultRuntime: p.cfg.DefaultRuntime,
+		}), Version: p.opts.Version, Log: p.log,
 		Socket: p.socket, Path: p.cfg.Socket, Stdin: p.opts.Stdin, Stdout: p.opts.Stdout,
 		HTTP: p.http, MaxRequestBytes: p.cfg.MaxRequestBytes, Go: p.tasks.start,
 	})
@@ -101,18 +116,23 @@ func (p *placeless) open() error {
 // text if the log is text, otherwise as log records.
 func (p *placeless) announce(terminal bool) {
 	if logsText(p.cfg, terminal) {
-		fmt.Fprintf(p.opts.Stderr, "trl: serving on %s; %s\n", p.front.Where(), noLocalPlace)
+		fmt.Fprintf(p.opts.Stderr, "trl: serving on %s; %s: %s\n", p.front.Where(), noLocalPlace, whyPlaceless())
 		return
 	}
-	p.log.Warn(noLocalPlace, "event", "no_local_place", "os", runtime.GOOS)
+	p.log.Warn(noLocalPlace+": "+whyPlaceless(), "event", "no_local_place", "os", runtime.GOOS)
 	p.log.Info("serving", "event", "ready", "on", p.front.Where(), "pid", os.Getpid(),
 		"version", p.opts.Version, "config_file", p.cfg.File)
 }
 
 // wait returns why the daemon must shut down.
 func (p *placeless) wait(ctx context.Context, signals <-chan os.Signal) (reason string, err error) {
+	noSessions := func() int { return 0 }
+	idle := whenIdle(milliseconds(p.cfg.DaemonTTLMS), noSessions, p.front.Clients, &p.tasks, p.closed)
 	for {
 		select {
+		case <-idle:
+			logIdleExit(p.log, p.cfg.DaemonTTLMS)
+			return "idle", nil
 		case <-ctx.Done():
 			return context.Cause(ctx).Error(), nil
 		case received := <-signals:
@@ -127,7 +147,9 @@ func (p *placeless) wait(ctx context.Context, signals <-chan os.Signal) (reason 
 
 // close shuts down in the order of the package comment, as far as it applies.
 func (p *placeless) close() error {
+	close(p.closed)
 	front.StopAccepting(p.socket, p.webListener)
+	closePlaces(p.places, p.opts.Stdio)
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)
 	defer cancel()
 	if p.front != nil {

@@ -111,7 +111,7 @@ func TestServePlaceless(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"msg":"no local place: sessions need Linux","event":"no_local_place"`,
+		`"msg":"no local place: ` + whyPlaceless() + `","event":"no_local_place"`,
 		`"event":"ready","on":"` + cfg.Socket + ` and http://` + address + `"`,
 		`"event":"stopping","reason":"the test ends"`, `"event":"stopped"`,
 	} {

@@ -21,6 +21,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/ledger"
+	"github.com/terminal-runtime/trl/internal/place"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/route"
 	"github.com/terminal-runtime/trl/internal/service"
@@ -51,6 +52,7 @@ type daemon struct {
 	driver      *shell.Driver
 	store       *journal.Store
 	pool        *session.Pool
+	places      *place.Registry
 	http        *front.HTTP  // nil unless HTTP is configured
 	webListener net.Listener // nil unless HTTP is served
 	front       *front.Front
@@ -71,6 +73,9 @@ type daemon struct {
 // Serve runs a daemon until ctx is done, a signal ends it, or, on stdio, its one
 // connection ends. It returns nil after a clean shutdown.
 func Serve(ctx context.Context, cfg Config, opts Options) error {
+	if cfg.HostRuntime == HostRuntimeOff && !opts.HasHolder {
+		return servePlaceless(ctx, cfg, opts)
+	}
 	terminal := term.IsTerminal(int(opts.Stderr.Fd()))
 	d := &daemon{
 		cfg: cfg, opts: opts, log: newLogger(newBoundedLog(opts.Stderr, opts.Environment.LogFile(cfg.Socket)), cfg, terminal),
@@ -92,6 +97,10 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 			return err
 		}
 	}
+	if cfg.HostRuntime == HostRuntimeOff {
+		d.log.Error("host_runtime = off has no effect while a holder keeps sessions of this machine; run `trl stop` and start the daemon again",
+			"event", "host_runtime_ignored")
+	}
 	d.manager = newManager(opts.Environment, d.holderPID(), d.log)
 	stop, cut := d.catchSignals(ctx)
 	if err := d.open(); err != nil {
@@ -109,8 +118,11 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 	d.front.Serve(ctx)
 	d.front.Notify(d.manager, stop.Done())
 
+	idle := whenIdle(milliseconds(d.cfg.DaemonTTLMS), d.liveSessions, d.front.Clients, &d.tasks, d.closed)
 	var failed error
 	select {
+	case <-idle:
+		logIdleExit(d.log, d.cfg.DaemonTTLMS)
 	case <-stop.Done():
 		d.log.Info("shutting down", "event", "stopping", "reason", context.Cause(stop).Error())
 	case mode := <-d.exitRequests:
@@ -256,9 +268,12 @@ func (d *daemon) open() error {
 		// Keeping the sessions is more important than HTTP.
 		d.log.Error("HTTP is not served until the next restart", "error", err)
 	}
-	table := service.New(service.Config{Sessions: d.pool, Execs: d.pool, System: newSystem(d), Log: d.log, Observe: requestObserver(d.http)})
+	d.places = openPlaces(d.cfg, d.opts, d.log, d.loadPlaces(), d.savePlaces())
+	table := service.New(service.Config{Sessions: d.pool, Execs: d.pool, System: newSystem(d), Places: d.places, Log: d.log, Observe: requestObserver(d.http)})
 	d.front = front.New(front.Config{
-		Handler: route.New(route.Config{Local: table}), Version: d.opts.Version, Log: d.log,
+		Handler: route.New(route.Config{
+			Local: table, Places: routedPlaces{d.places}, Node: d.cfg.Node, DefaultRuntime: d.cfg.DefaultRuntime,
+		}), Version: d.opts.Version, Log: d.log,
 		Socket: d.listener, Path: d.cfg.Socket, Stdin: d.opts.Stdin, Stdout: d.opts.Stdout,
 		HTTP: d.http, State: d.state, MaxRequestBytes: d.cfg.MaxRequestBytes, Go: d.tasks.start,
 	})
@@ -317,14 +332,18 @@ func (d *daemon) adopt() {
 	d.driver.Start()
 	resume(func() { d.dropUnclaimedSlots(unclaimed) })
 	d.host.KillUnadopted()
-	live := 0
+	d.log.Info("took over the sessions of the previous daemon", "event", "adopted",
+		"sessions", d.liveSessions(), "duration_ms", time.Since(began).Milliseconds())
+}
+
+// liveSessions returns how many sessions there are that have not ended.
+func (d *daemon) liveSessions() (live int) {
 	for state, n := range d.pool.Stats().SessionsByState {
 		if state != api.StateTerminated {
 			live += n
 		}
 	}
-	d.log.Info("took over the sessions of the previous daemon", "event", "adopted",
-		"sessions", live, "duration_ms", time.Since(began).Milliseconds())
+	return live
 }
 
 // inMemory reports whether dir is on a file system in memory.
@@ -521,6 +540,7 @@ func (d *daemon) close(cut context.Context) error {
 	if d.listener != nil && d.listener.Inherited() {
 		front.StopAccepting(d.listener, d.webListener) // new clients wait in the queue for the next daemon
 	}
+	closePlaces(d.places, d.opts.Stdio) // calls that wait for a place end
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
 	}

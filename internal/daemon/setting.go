@@ -23,7 +23,7 @@ type Setting struct {
 	choices  []string
 	min      int64
 	optional bool               // "" is allowed
-	valid    func(string) error // further check of a string that is not ""; nil: none
+	valid    func(string) error // further check of a string that is not "", or of each in a list; nil: none
 	field    func(*Config) any  // *string, *int64, *bool or *[]string
 }
 
@@ -230,13 +230,13 @@ func (s Setting) assign(c *Config, value any) error {
 		}
 	case []any:
 		if field, ok := s.field(c).(*[]string); ok {
-			return s.assignList(field, value)
+			return s.assignList(c, field, value)
 		}
 	}
 	return s.mismatch(value)
 }
 
-func (s Setting) assignList(field *[]string, values []any) error {
+func (s Setting) assignList(c *Config, field *[]string, values []any) error {
 	*field = nil
 	for _, value := range values {
 		word, ok := value.(string)
@@ -245,7 +245,7 @@ func (s Setting) assignList(field *[]string, values []any) error {
 		}
 		*field = append(*field, word)
 	}
-	return nil
+	return s.check(c)
 }
 
 // Check returns an error if text is not a valid value of the setting.
@@ -267,6 +267,15 @@ func (s Setting) check(c *Config) error {
 		}
 		if s.valid != nil && value != "" {
 			return s.valid(value)
+		}
+	case []string:
+		if s.valid == nil {
+			return nil
+		}
+		for _, word := range value {
+			if err := s.valid(word); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -3,6 +3,9 @@ package daemon
 import (
 	"fmt"
 	"strings"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/place"
 )
 
 // Config has every setting of a daemon. Defaults returns it filled in; Load applies
@@ -44,6 +47,16 @@ type Config struct {
 	InsecureHTTP       bool
 	TokenFile          string
 
+	DefaultRuntime  string // "": host
+	HostRuntime     string
+	AllowedRuntimes []string
+	PlaceTTLMS      int64
+	DaemonTTLMS     int64
+
+	// Places are the tables [place.NAME] of the file, by name. They are not settings:
+	// no flag and no variable has them.
+	Places map[string]place.Configured
+
 	// File is the configuration file that was read, "" if there was none. It is not
 	// a setting itself.
 	File string
@@ -60,6 +73,9 @@ const (
 
 	LabelsOn  = "on"
 	LabelsOff = "off"
+
+	HostRuntimeOn  = "on"
+	HostRuntimeOff = "off" // sessions run in places only
 )
 
 // What to do with the processes of a session that cannot be taken over from an
@@ -76,6 +92,7 @@ const (
 	groupOutput   = "Input and output"
 	groupLog      = "Log"
 	groupHTTP     = "HTTP"
+	groupPlaces   = "Places"
 )
 
 // settings is the table of all keys. Defaults has their defaults.
@@ -89,6 +106,11 @@ var settings = []Setting{
 		Key: "node", Group: groupDaemon, Takes: "NAME",
 		Usage: "name of this node in the ids of new sessions and commands, such as eu1-n7", optional: true, valid: checkNode,
 		field: func(c *Config) any { return &c.Node },
+	},
+	{
+		Key: "daemon_ttl_ms", Group: groupDaemon,
+		Usage: "exit after this time without live sessions and clients; 0 means never",
+		field: func(c *Config) any { return &c.DaemonTTLMS },
 	},
 	{
 		Key: "max_sessions", Group: groupSessions,
@@ -245,6 +267,26 @@ var settings = []Setting{
 		Usage: "file with the hashes of the tokens; only its owner may read it",
 		field: func(c *Config) any { return &c.TokenFile },
 	},
+	{
+		Key: "default_runtime", Group: groupPlaces, Takes: "RUNTIME",
+		Usage: "where sessions run that name no runtime, such as docker:web; host if it is empty", optional: true, valid: checkRuntime,
+		field: func(c *Config) any { return &c.DefaultRuntime },
+	},
+	{
+		Key: "host_runtime", Group: groupPlaces, Takes: "MODE",
+		Usage: "on, or off to run no session on this machine itself, only in places", choices: []string{HostRuntimeOn, HostRuntimeOff},
+		field: func(c *Config) any { return &c.HostRuntime },
+	},
+	{
+		Key: "allowed_runtimes", Group: groupPlaces, Takes: "PATTERNS",
+		Usage: "places that sessions may use, such as docker:* or ssh:build*; empty means all", valid: checkPattern,
+		field: func(c *Config) any { return &c.AllowedRuntimes },
+	},
+	{
+		Key: "place_ttl_ms", Group: groupPlaces,
+		Usage: "how long the daemon that TRL starts in a place waits without live sessions and clients before it exits; 0 means for ever",
+		field: func(c *Config) any { return &c.PlaceTTLMS },
+	},
 }
 
 // minRequestBytes keeps a daemon usable: a request with an id, a method and a short
@@ -299,6 +341,9 @@ func Defaults(env Environment) Config {
 		// The same as for one connection to the socket.
 		HTTPMaxConcurrent: 1_024,
 		TokenFile:         env.defaultTokenFile(),
+		HostRuntime:       HostRuntimeOn,
+		// Starting it again takes less than a second.
+		PlaceTTLMS: 60 * 60 * 1000,
 	}
 }
 
@@ -333,6 +378,25 @@ func checkNode(name string) error {
 	}
 	return fmt.Errorf("must be 1 to %d parts of 1 to %d characters a-z and 0-9, joined by \"-\", such as \"eu1-n7\" (got %q, which %s)",
 		maxNodeParts, maxNodePart, name, wrong)
+}
+
+// checkRuntime returns an error if no session can have the runtime.
+func checkRuntime(runtime string) error {
+	if runtime == api.RuntimeHost {
+		return nil
+	}
+	if err := place.CheckRuntime(runtime); err != nil {
+		return fmt.Errorf("must be host or the runtime of a place (got %q): %w", runtime, err)
+	}
+	return nil
+}
+
+// checkPattern returns an error if no runtime can match the pattern.
+func checkPattern(pattern string) error {
+	if err := place.CheckPattern(pattern); err != nil {
+		return fmt.Errorf("must have patterns such as \"docker:*\" (got %q): %w", pattern, err)
+	}
+	return nil
 }
 
 // Public returns the configuration as system.info shows it. No setting is secret; if

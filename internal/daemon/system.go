@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	account "os/user"
+	osuser "os/user"
 	"runtime"
 	"sync"
 	"time"
@@ -49,7 +49,7 @@ func (i identity) describe(cfg Config, stdio bool) *api.SystemInfo {
 
 // userName returns the name of this process's user, or "" if it has none.
 var userName = sync.OnceValue(func() string {
-	u, err := account.Current()
+	u, err := osuser.Current()
 	if err != nil {
 		return ""
 	}

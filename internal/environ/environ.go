@@ -1,5 +1,5 @@
 // Package environ says which environment variables a session may have, of the
-// daemon or of the client that creates it.
+// daemon or of the client that creates it, and which ones reach places.
 package environ
 
 import (
@@ -39,4 +39,28 @@ var toolchain = []string{
 // own environment: one of IsCallers, or one that selects a toolchain.
 func IsFromHere(name string) bool {
 	return IsCallers(name) || slices.Contains(toolchain, name)
+}
+
+// places lists the variables by which ssh, docker, podman and kubectl find the
+// user's keys, engines and clusters.
+var places = []string{
+	"SSH_AUTH_SOCK", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY",
+	"CONTAINER_HOST", "KUBECONFIG",
+}
+
+// PlacePrefix begins the names of variables that a daemon in the background has only
+// for the programs that reach places. No session inherits a name with this prefix.
+const PlacePrefix = "TRL_FOR_PLACES_"
+
+// IsForPlaces reports whether programs that reach places need the variable.
+func IsForPlaces(name string) bool { return slices.Contains(places, name) }
+
+// ForPlaces returns the variables for programs that reach places: those of the
+// daemon, in which the names with PlacePrefix have their real names again.
+func ForPlaces(variables []string) []string {
+	out := make([]string, len(variables))
+	for i, variable := range variables {
+		out[i] = strings.TrimPrefix(variable, PlacePrefix)
+	}
+	return out
 }

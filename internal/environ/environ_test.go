@@ -40,3 +40,13 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestForPlaces(t *testing.T) {
+	if !IsForPlaces("DOCKER_HOST") || IsForPlaces("AWS_SECRET_ACCESS_KEY") {
+		t.Error("IsForPlaces is wrong")
+	}
+	got := ForPlaces([]string{"HOME=/root", PlacePrefix + "SSH_AUTH_SOCK=/a=b", "TRL_SOCKET=/s"})
+	if want := []string{"HOME=/root", "SSH_AUTH_SOCK=/a=b", "TRL_SOCKET=/s"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

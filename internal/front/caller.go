@@ -30,11 +30,11 @@ func (h handlerCaller) Call(ctx context.Context, method string, params, result a
 	if err != nil || result == nil {
 		return err
 	}
-	switch answer := got.(type) {
-	case json.RawMessage:
+	if opened, ok := got.(*service.OpenedStream); ok { // its feed is not started, and so holds nothing
+		got = opened.Result
+	}
+	if answer, ok := got.(json.RawMessage); ok {
 		return json.Unmarshal(answer, result)
-	case *service.OpenedStream: // its feed is not started, and so holds nothing
-		got = answer.Result
 	}
 	reflect.ValueOf(result).Elem().Set(reflect.ValueOf(got).Elem())
 	return nil
@@ -58,21 +58,39 @@ func (h handlerCaller) Attach(ctx context.Context, params api.ExecAttachParams, 
 		case *notify.RawChunk:
 			return fn(&c.Chunk, c.Raw), nil
 		case *api.Chunk:
-			if err := c.Err(); err != nil {
+			return pass(c, fn)
+		case *notify.Passed:
+			var chunk api.Chunk
+			if err := chunk.ParseJSON(c.JSON); err != nil {
 				return false, err
 			}
-			data, err := api.DecodeBytes(c.Data, c.Encoding)
-			return err == nil && fn(c, data), err
+			return pass(&chunk, fn)
 		}
 		return true, nil
 	})
 }
 
+// pass calls fn with a chunk and its content, or returns the error that it is.
+func pass(c *api.Chunk, fn func(*api.Chunk, []byte) bool) (more bool, err error) {
+	if err := c.Err(); err != nil {
+		return false, err
+	}
+	data, err := c.Content()
+	return err == nil && fn(c, data), err
+}
+
 // Watch calls fn with each event until fn returns false.
 func (h handlerCaller) Watch(ctx context.Context, params api.SessionWatchParams, fn func(*api.SessionEvent) bool) error {
 	return h.follow(ctx, api.MethodSessionWatch, params, func(n notify.Notification) (bool, error) {
-		event, ok := n.(*api.SessionEvent)
-		return !ok || fn(event), nil
+		switch event := n.(type) {
+		case *api.SessionEvent:
+			return fn(event), nil
+		case *notify.Passed:
+			var decoded api.SessionEvent
+			err := json.Unmarshal(event.JSON, &decoded)
+			return err == nil && fn(&decoded), err
+		}
+		return true, nil
 	})
 }
 

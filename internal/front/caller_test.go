@@ -27,6 +27,7 @@ func TestHandlerCallerResults(t *testing.T) {
 		"value":  &api.PingResult{Version: "test"},
 		"raw":    json.RawMessage(`{"version":"test","later":1}`),
 		"stream": &service.OpenedStream{Result: &api.PingResult{Version: "test"}},
+		"passed": &service.OpenedStream{Result: json.RawMessage(`{"version":"test"}`)},
 	} {
 		var actor access.Actor
 		var got string
@@ -72,17 +73,18 @@ func TestHandlerCallerStreams(t *testing.T) {
 	c := streams(
 		&notify.RawChunk{Chunk: api.Chunk{Type: api.ChunkStdout}, Raw: []byte("one")},
 		&api.Chunk{Type: api.ChunkStdout, Data: "/w==", Encoding: api.Base64},
+		&notify.Passed{Name: api.NotifyExecChunk, JSON: []byte(`{"stream_id":"st-1","type":"stdout","offset":4,"data":"two","next":7}`)},
 		&api.Chunk{Type: api.ChunkExit},
 	)
 	var got []string
 	add := func(c *api.Chunk, data []byte) bool {
 		got = append(got, string(c.Type)+" "+string(data))
-		return len(got) < 3
+		return len(got) < 4
 	}
 	if err := c.Attach(t.Context(), api.ExecAttachParams{}, add); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"stdout one", "stdout \xff", "exit "}, got); diff != "" {
+	if diff := cmp.Diff([]string{"stdout one", "stdout \xff", "stdout two", "exit "}, got); diff != "" {
 		t.Error(diff)
 	}
 	broken := streams(&api.Chunk{Data: "?", Encoding: api.Base64})
@@ -93,7 +95,11 @@ func TestHandlerCallerStreams(t *testing.T) {
 	if err := forgotten.Attach(t.Context(), api.ExecAttachParams{}, add); !api.IsCode(err, api.CodeExecNotFound) {
 		t.Error(err)
 	}
-	events := streams(&api.SessionEvent{SessionID: "s-1"}, &api.SessionEvent{SessionID: "s-2"}, &api.SessionEvent{SessionID: "s-3"})
+	passed := streams(&notify.Passed{JSON: []byte(`{"type":"error","offset":0,"next":0,"error":{"code":-32006,"message":"forgotten"}}`)})
+	if err := passed.Attach(t.Context(), api.ExecAttachParams{}, add); !api.IsCode(err, api.CodeExecNotFound) {
+		t.Error(err)
+	}
+	events := streams(&api.SessionEvent{SessionID: "s-1"}, &notify.Passed{JSON: []byte(`{"session_id":"s-2"}`)}, &api.SessionEvent{SessionID: "s-3"})
 	var seen []string
 	if err := events.Watch(t.Context(), api.SessionWatchParams{}, func(e *api.SessionEvent) bool {
 		seen = append(seen, e.SessionID)

@@ -85,6 +85,17 @@ func (f *Front) Serve(ctx context.Context) {
 // nil if it was shut down, or its only client is gone.
 func (f *Front) Ended() <-chan error { return f.ended }
 
+// Clients returns how many connections and HTTP requests are open, and how many there
+// were since the start.
+func (f *Front) Clients() (now int, ever uint64) {
+	now, ever = f.server.Connections()
+	if f.http != nil {
+		requests, all := f.http.Requests()
+		now, ever = now+requests, ever+all
+	}
+	return now, ever
+}
+
 // Where describes the addresses that are served.
 func (f *Front) Where() string {
 	where := "stdin and stdout"

@@ -38,6 +38,9 @@ type Config struct {
 	Env map[string]string
 	// Shell runs new sessions. Default: bash if it is installed, else sh.
 	Shell string
+	// PlaceEnv applies to new sessions in places instead of Cwd, Env and Shell,
+	// which are of this machine.
+	PlaceEnv map[string]string
 	// Secrets are values that commands can receive, by name. Replies never
 	// contain them.
 	Secrets map[string]string

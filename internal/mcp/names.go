@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"slices"
@@ -69,8 +70,9 @@ func (s *server) isMine(session *api.Session, caller string) bool {
 	return api.Account(session.Owner) == caller
 }
 
-// ownSessions returns the sessions of the account and the scope, oldest first.
-func (s *server) ownSessions(ctx context.Context) ([]api.Session, error) {
+// ownSessions returns the sessions of the account and the scope, oldest first,
+// and the places whose sessions are missing.
+func (s *server) ownSessions(ctx context.Context) (*api.SessionListResult, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -79,69 +81,86 @@ func (s *server) ownSessions(ctx context.Context) ([]api.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Sessions, func(session api.Session) bool { return !s.isMine(&session, caller) }), nil
+	list.Sessions = slices.DeleteFunc(list.Sessions, func(session api.Session) bool { return !s.isMine(&session, caller) })
+	return list, nil
 }
 
 // sessionIDForm matches the id of a session, with or without the name of a node. Parts
 // of that name are shorter than the ten random characters at the end.
 var sessionIDForm = regexp.MustCompile(`^s-([a-z0-9]{1,8}-){0,4}[a-z0-9]{10}$`)
 
+// found is the result of a search for a session.
+type found struct {
+	session *api.Session // nil if there is none; it has ended only if no live one has the name
+	away    []api.Unreachable
+}
+
+// usable reports whether the session can run commands.
+func (f *found) usable() bool { return f.session != nil && f.session.State != api.StateTerminated }
+
 // find returns the session with the given name among its own sessions, or with the
-// given id among all. It returns an ended session only if no live one has the
-// name, and nil if there is none.
-func (s *server) find(ctx context.Context, word string) (*api.Session, error) {
+// given id among all. Of several with the name it prefers one in the given place,
+// if that is not "".
+func (s *server) find(ctx context.Context, word, place string) (*found, error) {
 	if sessionIDForm.MatchString(word) {
 		info, err := callMethod[api.SessionInfo](ctx, s, api.MethodSessionInfo, api.SessionParams{SessionID: word})
 		if err != nil {
 			return nil, err
 		}
-		return &info.Session, nil
+		return &found{session: &info.Session}, nil
 	}
-	sessions, err := s.ownSessions(ctx)
+	list, err := s.ownSessions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var ended *api.Session
-	for i, session := range sessions {
-		switch {
-		case session.Name != word:
-		case session.State == api.StateTerminated:
-			ended = &sessions[i]
-		default:
-			return &sessions[i], nil
+	f := &found{away: list.Unreachable}
+	named := slices.DeleteFunc(list.Sessions, func(session api.Session) bool { return session.Name != word })
+	for _, anywhere := range []bool{false, true} {
+		for i := range named {
+			if !f.usable() && (anywhere || named[i].Runtime == place) {
+				f.session = &named[i]
+			}
 		}
 	}
-	return ended, nil
+	return f, nil
 }
 
 // findExisting is like find, but returns an error if there is no session.
 func (s *server) findExisting(ctx context.Context, word string) (*api.Session, error) {
-	session, err := s.find(ctx, word)
-	if err == nil && session == nil {
-		err = api.Errorf(api.CodeSessionNotFound, "no session %q in this scope", word).
-			WithHint("the tool sessions lists the sessions; run creates one when you name it for the first time")
-	}
-	return session, err
-}
-
-// findOrCreate returns the session with the given name, and creates it if there is
-// none.
-func (s *server) findOrCreate(ctx context.Context, c *call, word string, tty bool) (*api.Session, error) {
-	session, err := s.find(ctx, word)
+	f, err := s.find(ctx, word, "")
 	switch {
 	case err != nil:
 		return nil, err
-	case session == nil, session.State == api.StateTerminated && !sessionIDForm.MatchString(word):
-		return s.create(ctx, c, word, tty)
-	case tty && session.TTY == nil:
+	case f.session != nil:
+		return f.session, nil
+	case len(f.away) > 0:
+		return nil, f.outOfReach(word)
+	}
+	return nil, api.Errorf(api.CodeSessionNotFound, "no session %q in this scope", word).
+		WithHint("the tool sessions lists the sessions; run creates one when you name it for the first time")
+}
+
+// findOrCreate returns the session with the given name, and creates it if there is
+// none. place is where it must run; "" means where it ran before, or the default.
+func (s *server) findOrCreate(ctx context.Context, c *call, word, place string, tty bool) (*api.Session, error) {
+	f, err := s.find(ctx, word, place)
+	switch {
+	case err != nil:
+		return nil, err
+	case !f.usable() && !sessionIDForm.MatchString(word):
+		return s.createAgain(ctx, c, word, place, tty, f)
+	case place != "" && f.session.Runtime != place:
+		return nil, api.Errorf(api.CodeInvalidParams, "session %q runs in %s", word, f.session.Runtime).
+			WithHint("give another session name for %s, or leave place out", place)
+	case tty && f.session.TTY == nil:
 		return nil, api.Errorf(api.CodeInvalidParams, "session %q has no terminal", word).
 			WithHint("give another session name with tty: true, or leave session out")
 	}
-	return session, nil
+	return f.session, nil
 }
 
-func (s *server) create(ctx context.Context, c *call, name string, tty bool) (*api.Session, error) {
-	params := api.SessionCreateParams{Name: name, Cwd: s.Cwd, Env: s.Env, Shell: s.Shell, Tags: s.newTags()}
+func (s *server) create(ctx context.Context, c *call, name, place string, tty bool) (*api.Session, error) {
+	params := api.SessionCreateParams{Name: name, Runtime: place, Tags: s.newTags()}
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -152,14 +171,16 @@ func (s *server) create(ctx context.Context, c *call, name string, tty bool) (*a
 	if tty {
 		params.TTY = &terminalSize
 	}
-	if params.Shell == "" {
-		info, err := callMethod[api.SystemInfo](ctx, s, api.MethodSystemInfo, nil)
-		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(info.Shells, "bash") {
-			params.Shell = "bash"
-		}
+	info, err := callMethod[api.SystemInfo](ctx, s, api.MethodSystemInfo, nil)
+	if err != nil {
+		return nil, err
+	}
+	if at := cmp.Or(place, defaultRuntime(info)); at != api.RuntimeHost {
+		return s.createInPlace(ctx, params)
+	}
+	params.Cwd, params.Env, params.Shell = s.Cwd, s.Env, s.Shell
+	if params.Shell == "" && slices.Contains(info.Shells, bash) {
+		params.Shell = bash
 	}
 	return callMethod[api.Session](ctx, s, api.MethodSessionCreate, params)
 }

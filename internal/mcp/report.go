@@ -23,6 +23,7 @@ type report struct {
 	ExitCode   *int      `json:"exit_code,omitempty" jsonschema:"once it has ended"`
 	Signal     string    `json:"signal,omitempty" jsonschema:"signal that ended it"`
 	Seconds    float64   `json:"seconds" jsonschema:"run time, so far or total"`
+	Place      string    `json:"place,omitempty" jsonschema:"where it runs, if not on this machine"`
 	Cwd        string    `json:"cwd,omitempty" jsonschema:"the session's directory after the command"`
 	Waiting    *waiting  `json:"waiting,omitempty" jsonschema:"on a terminal: what it waits for"`
 	Left       []process `json:"left_running,omitempty" jsonschema:"processes that it started and that still run"`
@@ -86,6 +87,7 @@ func (s *server) newReport(ctx context.Context, e *api.ExecResult) (*report, err
 	if r.Session, err = s.displayName(ctx, &session.Session); err != nil {
 		return nil, err
 	}
+	r.Place = placeOf(&session.Session)
 	if r.Cwd == "" {
 		r.Cwd = session.Cwd
 	}
@@ -268,6 +270,9 @@ func invoke(tool string, args ...any) string {
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, printable.Word(r.Session))
+	if r.Place != "" {
+		b.WriteString(" · " + printable.Word(r.Place))
+	}
 	if r.Cwd != "" {
 		b.WriteString(" · " + printable.Word(r.Cwd))
 	}

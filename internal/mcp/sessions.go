@@ -19,6 +19,7 @@ type sessionsArguments struct {
 // listing is the reply of the tool sessions.
 type listing struct {
 	Sessions []sessionEntry `json:"sessions" jsonschema:"live and recently ended sessions"`
+	Places   []placeEntry   `json:"places,omitempty" jsonschema:"where sessions can run, if not only on this machine"`
 	More     int            `json:"more,omitempty" jsonschema:"number of sessions that are not shown"`
 	Scope    string         `json:"scope,omitempty" jsonschema:"scope of these sessions"`
 }
@@ -28,6 +29,7 @@ type sessionEntry struct {
 	ID        string      `json:"id" jsonschema:"id of the session"`
 	Owner     string      `json:"owner,omitempty" jsonschema:"who created it, if not you"`
 	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: state of the session"`
+	Place     string      `json:"place,omitempty" jsonschema:"where it runs, if not on this machine"`
 	Cwd       string      `json:"cwd,omitempty" jsonschema:"its directory"`
 	TTY       bool        `json:"tty,omitempty" jsonschema:"it has a terminal"`
 	Holder    string      `json:"held_by,omitempty" jsonschema:"client that holds its keyboard"`
@@ -58,6 +60,7 @@ const (
 func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*listing, error) {
 	out := &listing{Sessions: []sessionEntry{}, Scope: s.Scope}
 	chosen, execs := []api.Session{}, fewExecs
+	var away []api.Unreachable
 	switch {
 	case a.Session != "":
 		session, err := s.findExisting(ctx, a.Session)
@@ -70,13 +73,19 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 		if err != nil {
 			return nil, err
 		}
-		chosen, out.Scope = list.Sessions, ""
+		chosen, away, out.Scope = list.Sessions, list.Unreachable, ""
 	default:
 		mine, err := s.ownSessions(ctx)
 		if err != nil {
 			return nil, err
 		}
-		chosen = mine
+		chosen, away = mine.Sessions, mine.Unreachable
+	}
+	if a.Session == "" {
+		var err error
+		if out.Places, err = s.placeEntries(ctx, away); err != nil {
+			return nil, err
+		}
 	}
 	// Live sessions come first, the most recently used first.
 	slices.SortStableFunc(chosen, func(a, b api.Session) int {
@@ -89,6 +98,9 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 		return b.LastActivityAt.Compare(a.LastActivityAt.Time)
 	})
 	room := c.room.all
+	for i := range out.Places {
+		room -= cost(out.Places[i].text()) + entryBytes
+	}
 	for i, session := range chosen {
 		if room <= 0 {
 			out.More = len(chosen) - i
@@ -99,8 +111,8 @@ func (s *server) sessions(ctx context.Context, c *call, a sessionsArguments) (*l
 			most = 1 // enough to ask for the others
 		}
 		e, err := s.entryOf(ctx, session.SessionID, most)
-		if api.IsCode(err, api.CodeSessionNotFound) {
-			continue // the daemon has removed it meanwhile
+		if api.IsCode(err, api.CodeSessionNotFound) || api.IsCode(err, api.CodeRuntimeUnavailable) && a.Session == "" {
+			continue // the daemon has removed it meanwhile, or its place is gone
 		}
 		if err != nil {
 			return nil, err
@@ -127,6 +139,7 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 	if e.Session, err = s.displayName(ctx, &info.Session); err != nil {
 		return nil, err
 	}
+	e.Place = placeOf(&info.Session)
 	if caller, err := s.caller(ctx); err != nil || api.Account(info.Owner) != caller {
 		e.Owner = info.Owner
 	}
@@ -156,10 +169,13 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 }
 
 func (l *listing) text() string {
-	if len(l.Sessions) == 0 {
-		return "no sessions yet: run creates one"
-	}
 	var b strings.Builder
+	for i := range l.Places {
+		b.WriteString(l.Places[i].text())
+	}
+	if len(l.Sessions) == 0 {
+		b.WriteString("no sessions yet: run creates one")
+	}
 	for _, s := range l.Sessions {
 		b.WriteString(s.text())
 	}
@@ -174,6 +190,9 @@ func (s *sessionEntry) text() string {
 	fmt.Fprintf(&b, "%s · %s", printable.Word(s.Session), s.State)
 	if s.Ended != "" {
 		fmt.Fprintf(&b, " (%s)", s.Ended)
+	}
+	if s.Place != "" {
+		b.WriteString(" · " + printable.Word(s.Place))
 	}
 	if s.Cwd != "" {
 		b.WriteString(" · " + printable.Word(s.Cwd))

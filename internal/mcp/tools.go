@@ -278,6 +278,7 @@ var toolWords = strings.NewReplacer(
 	api.MethodSessionCreate, "run with a new session name", api.MethodSessionList, "the tool sessions",
 	api.MethodSessionInfo, "the tool sessions", api.MethodExecList, "the tool sessions", api.MethodExecInfo, "the tool output",
 	api.MethodSessionDestroy, "the tool stop", api.MethodExecCancel, "the tool stop", api.MethodExecSignal, "the tool stop with signal",
+	api.MethodPlaceList, "the tool sessions", api.MethodSystemInfo, "the tool sessions",
 	api.MethodExecRun, "the tool run", api.MethodExecStream, "the tool run", api.MethodExecOutput, "the tool output",
 	api.MethodExecAttach, "the tool output", api.MethodExecInput, "the tool input", api.MethodSessionScreen, "the tool screen",
 	"stdin_open: true", "open_stdin: true", `tty: {"rows": 24, "cols": 80}`, "tty: true", "exec_id", "exec", "session_id", "session",

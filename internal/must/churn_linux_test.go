@@ -17,6 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -76,7 +77,7 @@ func TestMustSurviveChurn(t *testing.T) {
 	for _, line := range losses[:min(len(losses), 20)] {
 		t.Errorf("unexpected log line: %s", line)
 	}
-	figures(t, "%d clients ran %d commands in %d sessions in %s, under %d kill -9 and %d upgrades, with %d ended sessions kept: %d wrong results, %d losses in the log, %d commands rolled back, and reported; holder and daemon: %s at first, %s at the end, %s with the ended sessions",
+	gauge.Figures(t, "%d clients ran %d commands in %d sessions in %s, under %d kill -9 and %d upgrades, with %d ended sessions kept: %d wrong results, %d losses in the log, %d commands rolled back, and reported; holder and daemon: %s at first, %s at the end, %s with the ended sessions",
 		churnClients, ch.commands.Load(), ch.sessions.Load(), took.Round(time.Second), ch.kills.Load(), ch.upgrades.Load(), churnEnded, len(ch.wrong), len(losses), ch.rolledBack.Load(), first, last, kept)
 	if n := ch.rolledBack.Load(); n > ch.kills.Load()/churnRolledBack {
 		t.Errorf("%d commands were rolled back, want at most one in %d kills", n, churnRolledBack)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // The time limits of the lifecycle, with the default grace: whatever a command
@@ -77,7 +78,7 @@ func TestMustKeepTheClocks(t *testing.T) {
 		line = append(line, fmt.Sprintf("%s %.3f…%.3f s", c.name, lasted[c.name][0].Seconds(), lasted[c.name][len(shells)-1].Seconds()))
 	}
 	slices.Sort(next)
-	figures(t, "ended after the timeout by: %s; the next command took %v to %v", strings.Join(line, ", "),
+	gauge.Figures(t, "ended after the timeout by: %s; the next command took %v to %v", strings.Join(line, ", "),
 		next[0].Round(time.Microsecond), next[len(next)-1].Round(time.Microsecond))
 	r.stop()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -193,7 +194,7 @@ func diskFull(t *testing.T) {
 	if !strings.Contains(r.Log(), "no space left on device") {
 		t.Error("the log does not say that the disk is full")
 	}
-	figures(t, "a command wrote %d MiB where %d fit, in %v, and another session's commands took at most %v; the daemon was killed; all of the %d MiB written when there was room again are kept; the gap is %.1f of %d MiB",
+	gauge.Figures(t, "a command wrote %d MiB where %d fit, in %v, and another session's commands took at most %v; the daemon was killed; all of the %d MiB written when there was room again are kept; the gap is %.1f of %d MiB",
 		8*diskKept>>20, diskFree>>20, took.Round(time.Millisecond), slowest.Round(time.Millisecond), 2*diskKept>>20, mib(h.end-h.gap), h.size>>20)
 	c.Close()
 	r.reconnect()
@@ -243,7 +244,7 @@ func diskStorm(t *testing.T) {
 	if *info.ExitCode != 7 || h.size != info.StdoutBytes || h.size%diskKept != 0 || h.end == 0 {
 		t.Errorf("%d bytes are reported, %d can be read, %d at a time were written; exit code %d; gap %d", info.StdoutBytes, h.size, diskKept, *info.ExitCode, h.end-h.gap)
 	}
-	figures(t, "a command wrote %d MiB while the disk was filled and freed %d times and the daemon killed %d times: one gap, every other byte right, none twice",
+	gauge.Figures(t, "a command wrote %d MiB while the disk was filled and freed %d times and the daemon killed %d times: one gap, every other byte right, none twice",
 		h.size>>20, changes, kills)
 	c.Close()
 	r.reconnect()

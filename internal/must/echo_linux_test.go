@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // echoVariable turns this test binary into an echo server on the socket it names.
@@ -47,7 +48,7 @@ func runEcho() {
 }
 
 // startEcho starts the echo server and connects to it.
-func startEcho(t *testing.T) *lines {
+func startEcho(t *testing.T) *gauge.Lines {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "echo-")
 	if err != nil {
@@ -64,13 +65,13 @@ func startEcho(t *testing.T) *lines {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	var l *lines
+	var l *gauge.Lines
 	if err := eventually(trltest.Patience, func() (err error) {
-		l, err = dialLines(path)
+		l, err = gauge.DialLines(path)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.conn.Close() })
+	t.Cleanup(func() { l.Conn.Close() })
 	return l
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // endTime is how soon after the death of holder and daemon the processes of their
@@ -189,7 +190,7 @@ func (c *crowd) killAndAwaitNext(who func(holder int) int) {
 
 // measured runs a subtest whose time is a goal like others: see tries.
 func measured(t *testing.T, name string, measure func(t *testing.T) error) {
-	t.Run(name, func(t *testing.T) { tries(t, measure) })
+	t.Run(name, func(t *testing.T) { gauge.Tries(t, measure) })
 }
 
 // gone checks that nothing is left of the daemon, and returns an error if it was
@@ -209,7 +210,7 @@ func (c *crowd) gone(who string) error {
 
 func (c *crowd) tell(who string) {
 	c.t.Helper()
-	figures(c.t, "%d processes of %d sessions gone %d ms after the death of %s",
+	gauge.Figures(c.t, "%d processes of %d sessions gone %d ms after the death of %s",
 		len(c.victims), len(c.sessions), time.Since(c.killed).Milliseconds(), who)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -38,8 +39,8 @@ func flood(t *testing.T, command string) error {
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
-	speed, grown := ratio(plain, took), p.bytes-before
-	figures(t, "1 GiB of `%s` in %v, %.0f MiB/s = %.2f × through cat (%v); the daemon grew by %.1f MiB (%d samples)",
+	speed, grown := gauge.Ratio(plain, took), p.bytes-before
+	gauge.Figures(t, "1 GiB of `%s` in %v, %.0f MiB/s = %.2f × through cat (%v); the daemon grew by %.1f MiB (%d samples)",
 		command, took.Round(time.Millisecond), floodBytes/took.Seconds()/(1<<20), speed, plain.Round(time.Millisecond),
 		float64(grown)/(1<<20), p.samples)
 	if speed < floodRate || grown > floodMemory {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -91,7 +92,7 @@ func TestMustSurviveGarbage(t *testing.T) {
 	if res := r.run(s, `echo "$kept"`); res.Stdout != "yes\n" {
 		t.Errorf("the session has %q, want its earlier state", res.Stdout)
 	}
-	figures(t, "%d lines on %d connections, %d cut in a line, %d in an answer; every other answered; fds %d → %d, goroutines %d → %d",
+	gauge.Figures(t, "%d lines on %d connections, %d cut in a line, %d in an answer; every other answered; fds %d → %d, goroutines %d → %d",
 		g.lines, g.conns, g.cutLine, g.cutAnswer, before.fds.held, after.fds.held, before.goroutines, after.goroutines)
 	r.destroy(s.SessionID)
 	r.stop()
@@ -168,12 +169,12 @@ func (g *garbage) atRest() error {
 
 // connection opens one connection, sends lines over it and ends it.
 func (g *garbage) connection(rng *rand.Rand, count int) error {
-	l, err := dialLines(g.Socket)
+	l, err := gauge.DialLines(g.Socket)
 	if err != nil {
 		return err
 	}
-	defer l.conn.Close()
-	if err := l.conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	defer l.Conn.Close()
+	if err := l.Conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	end := rng.IntN(4)
@@ -186,7 +187,7 @@ func (g *garbage) connection(rng *rand.Rand, count int) error {
 	switch end {
 	case 0: // cut in the middle of a line
 		batch.Truncate(batch.Len() - 1 - rng.IntN(10))
-		_, err := l.conn.Write(batch.Bytes())
+		_, err := l.Conn.Write(batch.Bytes())
 		g.count(&g.cutLine, 1)
 		return err
 	case 1: // cut in the middle of an answer that is longer than the socket buffer
@@ -221,14 +222,14 @@ func (g *garbage) bigAnswer() string {
 
 // sendAndRead writes while it reads, until enough returns true for a line. Every
 // line must be JSON.
-func (g *garbage) sendAndRead(l *lines, text []byte, enough func(line []byte) bool) error {
+func (g *garbage) sendAndRead(l *gauge.Lines, text []byte, enough func(line []byte) bool) error {
 	sent := make(chan error, 1)
 	go func() {
-		_, err := l.conn.Write(text)
+		_, err := l.Conn.Write(text)
 		sent <- err
 	}()
 	for {
-		line, err := l.in.ReadBytes('\n')
+		line, err := l.In.ReadBytes('\n')
 		if err != nil {
 			return fmt.Errorf("the last request was not answered: %w", errors.Join(err, <-sent))
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -106,7 +107,7 @@ func holdSessions(t *testing.T) {
 		if best = min(best, d); best < heldAgain && len(took) >= 3 {
 			break
 		}
-		time.Sleep(fastPause) // pace: what slows the machine comes in bursts of seconds
+		time.Sleep(gauge.Pause) // pace: what slows the machine comes in bursts of seconds
 	}
 	after, err := residentOf(r.PID)
 	if err != nil {
@@ -119,7 +120,7 @@ func holdSessions(t *testing.T) {
 			t.Errorf("session %d returned %+v, %v", i, res, err)
 		}
 	}
-	figures(t, "%d sessions: the holder uses %s, and %s after %d deaths of the daemon; the next daemon answered for all after %v",
+	gauge.Figures(t, "%d sessions: the holder uses %s, and %s after %d deaths of the daemon; the next daemon answered for all after %v",
 		heldSessions, holder, after, len(took), took)
 	if max(holder.private, after.private) > heldMemory {
 		t.Errorf("the holder has %s and then %s resident, want at most %.0f MiB that are private", holder, after, mib(heldMemory))
@@ -216,31 +217,31 @@ func holdLatency(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare, err := dialLines(socket)
+	bare, err := gauge.DialLines(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bare.conn.Close()
-	conn, line := r.dialLines(), runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
-	bareLine := runLine(s.SessionID)
-	held := &series{n: 1, fn: func() error { return askTrue(conn, line) }}
-	lone := &series{n: 1, fn: func() error { return askTrue(bare, bareLine) }}
+	defer bare.Conn.Close()
+	conn, line := r.dialLines(), gauge.RunLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	bareLine := gauge.RunLine(s.SessionID)
+	held := &gauge.Series{N: 1, Do: func() error { return gauge.AskTrue(conn, line) }}
+	lone := &gauge.Series{N: 1, Do: func() error { return gauge.AskTrue(bare, bareLine) }}
 	var rounds turns
 	var quiet turn
-	for i := range fastRounds {
+	for i := range gauge.Rounds {
 		for range 100 {
-			if err := errors.Join(held.round(), lone.round()); err != nil {
+			if err := errors.Join(held.Round(), lone.Round()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		rounds = append(rounds, turn{median(held.all), median(lone.all)})
-		held.all, lone.all = held.all[:0], lone.all[:0]
-		if quiet = rounds.quietest(); i >= fastRoundsLeast && quiet.ratio() <= heldOver {
+		rounds = append(rounds, turn{gauge.Median(held.All), gauge.Median(lone.All)})
+		held.All, lone.All = held.All[:0], lone.All[:0]
+		if quiet = rounds.quietest(); i >= gauge.RoundsLeast && quiet.ratio() <= heldOver {
 			break
 		}
 	}
 	over := quiet.ratio()
-	figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.withHolder, quiet.withoutHolder, over, len(rounds))
+	gauge.Figures(t, "exec.run true p50 %v with a holder, %v without: %.2f × (in %d rounds)", quiet.withHolder, quiet.withoutHolder, over, len(rounds))
 	if over > heldOver {
 		t.Errorf("with a holder exec.run true takes %.2f × as long, want at most %.2f", over, heldOver)
 	}
@@ -253,7 +254,7 @@ func holdLatency(t *testing.T) {
 // turn holds the medians of one round of the same call with and without a holder.
 type turn struct{ withHolder, withoutHolder time.Duration }
 
-func (t turn) ratio() float64 { return ratio(t.withHolder, t.withoutHolder) }
+func (t turn) ratio() float64 { return gauge.Ratio(t.withHolder, t.withoutHolder) }
 
 type turns []turn
 

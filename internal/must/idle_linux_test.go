@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -72,7 +73,7 @@ func TestMustSleepWithItsCommands(t *testing.T) {
 		}
 		t.Log("missed: ", busy)
 	}
-	figures(t, "%d sessions that run a sleep each use %s; a daemon without sessions uses %s", sessions, busy, baseline)
+	gauge.Figures(t, "%d sessions that run a sleep each use %s; a daemon without sessions uses %s", sessions, busy, baseline)
 	if busy.cpu > idleCPU || busy.switches > idleSwitches {
 		t.Errorf("daemon and holder use %s, want at most %.1f %% of a core and %.0f wake-ups a second", busy, 100*idleCPU, idleSwitches)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // Roles of this test binary when started as another process.
@@ -94,7 +95,7 @@ func ages(lines string) (ages []time.Duration) {
 
 // TestMustStreamAtOnce measures how long a byte takes from a command to a client.
 func TestMustStreamAtOnce(t *testing.T) {
-	tries(t, func(t *testing.T) error {
+	gauge.Tries(t, func(t *testing.T) error {
 		relayed := relayTicks(t)
 		r := start(t)
 		s := r.create(api.SessionCreateParams{Env: map[string]string{tickVariable: "1"}})
@@ -120,9 +121,9 @@ func TestMustStreamAtOnce(t *testing.T) {
 		if len(streamed) != ticks || len(relayed) != ticks {
 			t.Fatalf("%d and %d lines, want %d", len(streamed), len(relayed), ticks)
 		}
-		over := ratio(median(streamed), median(relayed))
-		figures(t, "from a command's write to the chunk at the client p50 %v p99 %v = %.2f × a bare relay (%v)",
-			median(streamed), streamed[ticks*99/100], over, median(relayed))
+		over := gauge.Ratio(gauge.Median(streamed), gauge.Median(relayed))
+		gauge.Figures(t, "from a command's write to the chunk at the client p50 %v p99 %v = %.2f × a bare relay (%v)",
+			gauge.Median(streamed), streamed[ticks*99/100], over, gauge.Median(relayed))
 		if over > streamOfRelay {
 			return fmt.Errorf("a byte takes %.2f × as long as through a bare relay, want at most %.1f", over, streamOfRelay)
 		}
@@ -144,16 +145,16 @@ func relayTicks(t *testing.T) (relayed []time.Duration) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Wait() }()
-	var l *lines
+	var l *gauge.Lines
 	if err := eventually(trltest.Patience, func() (err error) {
-		l, err = dialLines(path)
+		l, err = gauge.DialLines(path)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	defer l.conn.Close()
+	defer l.Conn.Close()
 	for range ticks {
-		line, err := l.in.ReadString('\n')
+		line, err := l.In.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}

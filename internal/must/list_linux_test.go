@@ -11,6 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -48,7 +49,7 @@ func TestMustListFast(t *testing.T) {
 	}
 	bare := r.dialLines()
 	commands := map[string]int{"ps": listSessions + 1, "status": 10} // and how many lines it prints at least
-	tries(t, func(t *testing.T) error {
+	gauge.Tries(t, func(t *testing.T) error {
 		took := map[string][]time.Duration{}
 		for range listRounds { // by turns, so that other work slows all of them alike
 			begin := time.Now()
@@ -57,7 +58,7 @@ func TestMustListFast(t *testing.T) {
 			}
 			took["client"] = append(took["client"], time.Since(begin))
 			begin = time.Now()
-			if _, err := bare.ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"session.list"}` + "\n")); err != nil {
+			if _, err := bare.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"session.list"}` + "\n")); err != nil {
 				t.Fatal(err)
 			}
 			took["bare"] = append(took["bare"], time.Since(begin))
@@ -72,12 +73,12 @@ func TestMustListFast(t *testing.T) {
 				}
 			}
 		}
-		list, ps, status := median(took["client"]), median(took["ps"]), median(took["status"])
+		list, ps, status := gauge.Median(took["client"]), gauge.Median(took["ps"]), gauge.Median(took["status"])
 		slower := max(ps, status)
 		ratio := float64(slower) / float64(list)
-		figures(t, "%d sessions, %d of them busy: session.list %v, trl ps %v, trl status %v: at most %.1f ×, and %.1f × the answer before it is decoded",
+		gauge.Figures(t, "%d sessions, %d of them busy: session.list %v, trl ps %v, trl status %v: at most %.1f ×, and %.1f × the answer before it is decoded",
 			listSessions, listRunning, list.Round(listPrecision), ps.Round(listPrecision), status.Round(listPrecision),
-			ratio, float64(slower)/float64(median(took["bare"])))
+			ratio, float64(slower)/float64(gauge.Median(took["bare"])))
 		if ratio > listOver {
 			return fmt.Errorf("it takes %.1f × as long as session.list, want at most %.1f", ratio, listOver)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // TestMustBearLoad runs commands on many connections at once, in a daemon with
@@ -49,7 +50,7 @@ func TestMustBearLoad(t *testing.T) {
 			}); err != nil {
 				t.Error(err)
 			}
-			figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
+			gauge.Figures(t, "%d connections × %d commands over %s, with the race detector: no error; fds %d → %d, goroutines %d → %d; %.0f execs/s",
 				conns, execs, transport, before.FDs, after.FDs, before.Goroutines, after.Goroutines, conns*execs/took.Seconds())
 			r.client.Close()
 			if err := r.Stop(); err != nil { // a race shows in its exit status

@@ -18,6 +18,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // lossKinds describe twenty sessions; the last of them is idle.
@@ -71,7 +72,7 @@ func loseOne(t *testing.T, victim int) {
 	if err != nil {
 		t.Error(err)
 	}
-	figures(t, "one of %d sessions could not be read: it is reported, and the others continued (%d KiB, every byte once)", len(all), size>>10)
+	gauge.Figures(t, "one of %d sessions could not be read: it is reported, and the others continued (%d KiB, every byte once)", len(all), size>>10)
 	r.stop()
 }
 
@@ -108,7 +109,7 @@ func refuseRecord(t *testing.T, whole bool) {
 	if err != nil {
 		t.Error(err)
 	}
-	figures(t, "an upgrade that could not read one of %d sessions was refused, and all continued (%d KiB, every byte once): %s",
+	gauge.Figures(t, "an upgrade that could not read one of %d sessions was refused, and all continued (%d KiB, every byte once): %s",
 		len(all), size>>10, strings.TrimSpace(string(out)))
 	r.reconnect()
 	r.stop()
@@ -245,7 +246,7 @@ func restoreStalePage(t *testing.T, part int) {
 	if lost == 0 {
 		t.Errorf("nothing is lost: the page held no relevant state")
 	}
-	figures(t, "a stale page of the ledger was restored: %d of %d commands are lost and reported, no output is another command's", lost, len(all))
+	gauge.Figures(t, "a stale page of the ledger was restored: %d of %d commands are lost and reported, no output is another command's", lost, len(all))
 	r.stop()
 }
 

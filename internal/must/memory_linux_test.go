@@ -16,6 +16,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -152,7 +153,7 @@ func memoryOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := r.dialLines() // attaches, and reads no more
-	if _, err := l.ask(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"exec.attach","params":{"exec_id":%q}}`+"\n", started.ExecID)); err != nil {
+	if _, err := l.Ask(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"exec.attach","params":{"exec_id":%q}}`+"\n", started.ExecID)); err != nil {
 		t.Fatal(err)
 	}
 	stalled, err := r.stallHTTP(started.ExecID)
@@ -183,11 +184,11 @@ func memoryOutput(t *testing.T) {
 		}
 		peak, kills = fmt.Sprintf("of a limit of %d MiB for all at most %.1f were used, page cache included", memoryLimit>>20, mib(n)), k
 	}
-	figures(t, "a command wrote %d GiB past two stalled readers: the daemon uses %s, before %s; %s", int64(memoryWritten)>>30, after, before, peak)
+	gauge.Figures(t, "a command wrote %d GiB past two stalled readers: the daemon uses %s, before %s; %s", int64(memoryWritten)>>30, after, before, peak)
 	if kills > 0 || after.anonymous-before.anonymous > memoryGrowth {
 		t.Errorf("the OOM killer killed %d processes; the daemon uses %s, before %s", kills, after, before)
 	}
-	l.conn.Close()
+	l.Conn.Close()
 	stalled.Close()
 	r.end()
 }
@@ -250,7 +251,7 @@ func memoryKilled(t *testing.T) {
 	if kills == 0 || daemonOf(r.PID) == daemon {
 		t.Errorf("%d processes were killed, and the daemon is the same; the command wrote %q", kills, res.Stdout)
 	}
-	figures(t, "the OOM killer killed %d processes, the daemon among them: its session is alive, and its command ended with %s", kills, res.Outcome)
+	gauge.Figures(t, "the OOM killer killed %d processes, the daemon among them: its session is alive, and its command ended with %s", kills, res.Outcome)
 	c.Close()
 	r.end()
 }

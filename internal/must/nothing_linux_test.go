@@ -16,6 +16,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -156,7 +157,7 @@ func leaveNothing(t *testing.T, cgroup string) {
 	}
 	stopping := time.Now()
 	r.stop()
-	figures(t, "%d sessions, %d processes seen, %d storms: 0 processes, files and cgroups left; fds %d → %d, goroutines %d → %d; %.1f s, SIGTERM with %d processes %.1f s",
+	gauge.Figures(t, "%d sessions, %d processes seen, %d storms: 0 processes, files and cgroups left; fds %d → %d, goroutines %d → %d; %.1f s, SIGTERM with %d processes %.1f s",
 		nothingSessions, n.seen.Load(), n.stormy.Load(), n.before.fds.held, after.fds.held, n.before.goroutines, after.goroutines,
 		lived.Seconds(), last, time.Since(stopping).Seconds())
 }

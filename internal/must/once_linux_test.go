@@ -17,6 +17,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -90,7 +91,7 @@ func TestMustFeedThroughKills(t *testing.T) {
 	if torn == 0 {
 		t.Errorf("a naive writer sent %d lines and broke none: the test proves nothing", sent)
 	}
-	figures(t, "%d lines of %d KB to a program, the daemon killed %d times with -9: %d broken; by a writer without keys %d of %d",
+	gauge.Figures(t, "%d lines of %d KB to a program, the daemon killed %d times with -9: %d broken; by a writer without keys %d of %d",
 		lines, fedLine/1000, struck, broken, torn, sent)
 	r.reconnect()
 	r.stop()
@@ -196,7 +197,7 @@ func TestMustMakeOnce(t *testing.T) {
 	}
 	r.countStarts(started)
 	doubled, missing := r.countInputs(readers, files)
-	figures(t, "%d sessions and %d inputs with keys, sent %d times, %d connections cut, under %d kill -9: %d sessions, whose commands ran once, %d inputs missing, %d duplicated; %s",
+	gauge.Figures(t, "%d sessions and %d inputs with keys, sent %d times, %d connections cut, under %d kill -9: %d sessions, whose commands ran once, %d inputs missing, %d duplicated; %s",
 		onceMade, onceMade, sent, proxy.Cuts(), onceKills, len(made), missing, doubled, took.Round(time.Millisecond))
 	if doubled+missing > 0 {
 		t.Errorf("%d inputs are missing, %d are duplicated", missing, doubled)

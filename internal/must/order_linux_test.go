@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -29,7 +30,7 @@ func TestMustKeepTheOrder(t *testing.T) {
 	outOf := 0
 	for _, connections := range []int{1, 5} {
 		s := r.create(api.SessionCreateParams{Shell: "dash"})
-		var all []*lines
+		var all []*gauge.Lines
 		for range connections {
 			all = append(all, r.dialLines())
 		}
@@ -53,22 +54,22 @@ func TestMustKeepTheOrder(t *testing.T) {
 			}
 		}
 	}
-	figures(t, "%d trials of %d commands in one write, over one connection and over 5: %d out of order; %s", 2*orderTrials, orderSent, outOf, time.Since(began).Round(time.Millisecond))
+	gauge.Figures(t, "%d trials of %d commands in one write, over one connection and over 5: %d out of order; %s", 2*orderTrials, orderSent, outOf, time.Since(began).Round(time.Millisecond))
 	r.stop()
 }
 
 // sendInOrder sends commands that append their numbers to a file, and reads the
 // answers.
-func sendInOrder(l *lines, session, file string, connection, count int) error {
+func sendInOrder(l *gauge.Lines, session, file string, connection, count int) error {
 	var all bytes.Buffer
 	for n := range count {
 		fmt.Fprintf(&all, `{"jsonrpc":"2.0","id":%d,"method":"exec.run","params":{"session_id":%q,"wait":true,"command":"echo %d %d >>%s"}}`+"\n", n, session, connection, n, file)
 	}
-	if _, err := l.conn.Write(all.Bytes()); err != nil {
+	if _, err := l.Conn.Write(all.Bytes()); err != nil {
 		return err
 	}
 	for range count {
-		answer, err := l.in.ReadBytes('\n')
+		answer, err := l.In.ReadBytes('\n')
 		if err != nil || !bytes.Contains(answer, []byte(`"exit_code":0`)) {
 			return fmt.Errorf("%s, %w", answer, err)
 		}
@@ -131,6 +132,6 @@ func TestMustMergeInOrder(t *testing.T) {
 			}
 		}
 	}
-	figures(t, "%d merged commands that write to both streams alternately: %d out of order; %s", ran, outOf, time.Since(began).Round(time.Millisecond))
+	gauge.Figures(t, "%d merged commands that write to both streams alternately: %d out of order; %s", ran, outOf, time.Since(began).Round(time.Millisecond))
 	r.stop()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/pty"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // drainVariable turns this test binary into a process that runs a command on a
@@ -83,20 +84,20 @@ func TestMustNotSlowOthers(t *testing.T) {
 	r := start(t, "--exec-quota-bytes", strconv.Itoa(othersQuota))
 	flooded := r.create(api.SessionCreateParams{Shell: "dash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 	s := r.create(api.SessionCreateParams{Shell: "dash"})
-	l, line := r.dialLines(), runLine(s.SessionID)
-	runs := func() *series { return &series{n: 100, fn: func() error { return askTrue(l, line) }} }
+	l, line := r.dialLines(), gauge.RunLine(s.SessionID)
+	runs := func() *gauge.Series { return &gauge.Series{N: 100, Do: func() error { return gauge.AskTrue(l, line) }} }
 	alone, outside, inside := runs(), runs(), runs()
 	var slower float64
 	for i := range othersRounds {
-		if err := errors.Join(alone.round(), duringDrain(outside), r.duringFlood(flooded, inside)); err != nil {
+		if err := errors.Join(alone.Round(), duringDrain(outside), r.duringFlood(flooded, inside)); err != nil {
 			t.Fatal(err)
 		}
-		if slower = ratio(inside.best, outside.best); i >= othersRoundsLeast && slower <= othersSlower {
+		if slower = gauge.Ratio(inside.Best, outside.Best); i >= othersRoundsLeast && slower <= othersSlower {
 			break
 		}
 	}
-	figures(t, "exec.run true during `%s` on a terminal p50 %v (in all rounds %v) = %.2f × during the same load outside %v (%v); alone %v",
-		fmt.Sprintf(othersCommand, floodBytes), inside.best, median(inside.all), slower, outside.best, median(outside.all), alone.best)
+	gauge.Figures(t, "exec.run true during `%s` on a terminal p50 %v (in all rounds %v) = %.2f × during the same load outside %v (%v); alone %v",
+		fmt.Sprintf(othersCommand, floodBytes), inside.Best, gauge.Median(inside.All), slower, outside.Best, gauge.Median(outside.All), alone.Best)
 	if slower > othersSlower {
 		t.Errorf("a command takes %.2f × as long as under the same load outside, want at most %.1f", slower, othersSlower)
 	}
@@ -108,7 +109,7 @@ func TestMustNotSlowOthers(t *testing.T) {
 }
 
 // duringDrain runs a round while another process floods its own terminal.
-func duringDrain(s *series) error {
+func duringDrain(s *gauge.Series) error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), drainVariable+"="+fmt.Sprintf(othersCommand, floodBytes))
 	out, err := cmd.StdoutPipe()
@@ -119,7 +120,7 @@ func duringDrain(s *series) error {
 		return err
 	}
 	if _, err = out.Read(make([]byte, 1)); err == nil {
-		err = s.round()
+		err = s.Round()
 	}
 	_ = cmd.Process.Kill() // processes on its terminal get SIGHUP
 	_ = cmd.Wait()         // the error says that it was killed
@@ -127,7 +128,7 @@ func duringDrain(s *series) error {
 }
 
 // duringFlood runs a round while a session floods its terminal.
-func (r *rig) duringFlood(flooded *api.Session, s *series) error {
+func (r *rig) duringFlood(flooded *api.Session, s *gauge.Series) error {
 	res, err := r.client.Run(r.ctx, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: flooded.SessionID, Command: fmt.Sprintf(othersCommand, floodBytes)}, YieldMS: 1})
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (r *rig) duringFlood(flooded *api.Session, s *series) error {
 		}
 	}
 	if err == nil {
-		err = s.round()
+		err = s.Round()
 	}
 	_, cancelled := r.client.Cancel(r.ctx, api.ExecCancelParams{ExecID: res.ExecID})
 	return errors.Join(err, cancelled)
@@ -161,7 +162,7 @@ func (r *rig) checkQuota(flooded *api.Session) {
 	took, after := time.Since(began), r.stats()
 	grown := most.bytes - before.Memory
 	kept := after.JournalMemory + after.JournalSpilled - before.JournalMemory - before.JournalSpilled
-	figures(r.t, "%d MiB on the terminal in %v; of %d MiB that may be kept %.1f are; the daemon grew by %.1f MiB (%d samples)",
+	gauge.Figures(r.t, "%d MiB on the terminal in %v; of %d MiB that may be kept %.1f are; the daemon grew by %.1f MiB (%d samples)",
 		res.StdoutBytes>>20, took.Round(time.Millisecond), othersQuota>>20, float64(kept)/(1<<20), float64(grown)/(1<<20), most.samples)
 	// Every line is longer by a carriage return.
 	if *res.ExitCode != 0 || res.StdoutBytes != size/2*3 {

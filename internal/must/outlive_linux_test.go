@@ -21,6 +21,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // outlived returns how many sessions write how many bytes, and how often their
@@ -68,7 +69,7 @@ func TestMustOutliveTheDaemon(t *testing.T) {
 	wg.Wait()
 	<-enough
 	took := time.Since(began)
-	figures(t, "%d sessions, half of them on terminals, each wrote %d MiB, and %d others ran %d commands, while the daemon was killed %d times with -9: every byte once, every exit status right, no session lost; %s",
+	gauge.Figures(t, "%d sessions, half of them on terminals, each wrote %d MiB, and %d others ran %d commands, while the daemon was killed %d times with -9: every byte once, every exit status right, no session lost; %s",
 		sessions/2, size>>20, sessions/2, commands.Load(), kills, took.Round(time.Millisecond))
 	r.reconnect()
 	r.stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // TestMustServeSlowReaders checks that a stalled reader affects neither the
 // command nor other readers.
 func TestMustServeSlowReaders(t *testing.T) {
-	t.Run("rate", func(t *testing.T) { tries(t, slowReaderRate) })
+	t.Run("rate", func(t *testing.T) { gauge.Tries(t, slowReaderRate) })
 	t.Run("gap", slowReaderGap)
 }
 
@@ -46,8 +47,8 @@ func slowReaderRate(t *testing.T) error {
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
-	live, own := ratio(took[0], took[1]), ratio(ran[0], ran[1])
-	figures(t, "%d readers of %d MiB: %v alone, %v next to a stalled one, %.2f × the rate; the command %v and %v, %.2f ×; the daemon grew by %.1f MiB",
+	live, own := gauge.Ratio(took[0], took[1]), gauge.Ratio(ran[0], ran[1])
+	gauge.Figures(t, "%d readers of %d MiB: %v alone, %v next to a stalled one, %.2f × the rate; the command %v and %v, %.2f ×; the daemon grew by %.1f MiB",
 		liveReaders, liveBytes>>20, took[0], took[1], live, ran[0], ran[1], own, float64(grown)/(1<<20))
 	if live < streamLive || own < streamLive || grown > readerMemory {
 		return fmt.Errorf("live readers reach %.2f × their rate and the command %.2f × its own, want %.1f; the daemon grew by %d bytes, want at most %d",
@@ -79,15 +80,15 @@ func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 	attach := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"exec.attach","params":{"exec_id":%q}}`+"\n", started.ExecID)
 	if stalled {
 		l := r.dialLines()
-		if _, err := l.ask(attach); err != nil { // and reads no more
+		if _, err := l.Ask(attach); err != nil { // and reads no more
 			r.t.Fatal(err)
 		}
-		defer l.conn.Close()
+		defer l.Conn.Close()
 	}
-	conns := make([]*lines, liveReaders)
+	conns := make([]*gauge.Lines, liveReaders)
 	for i := range conns {
 		conns[i] = r.dialLines()
-		if _, err := conns[i].ask(attach); err != nil {
+		if _, err := conns[i].Ask(attach); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -98,10 +99,10 @@ func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 	var wg sync.WaitGroup
 	for _, l := range conns {
 		wg.Go(func() {
-			if err := l.untilExit(); err != nil {
+			if err := readToExit(l); err != nil {
 				r.t.Error(err)
 			}
-			l.conn.Close()
+			l.Conn.Close()
 		})
 	}
 	wg.Wait()
@@ -113,14 +114,14 @@ func (r *rig) readers(s *api.Session, stalled bool) (took, ran time.Duration) {
 	return took, time.Duration(info.DurationMS) * time.Millisecond
 }
 
-// untilExit reads chunks up to the exit. There must be no gap before it.
-func (l *lines) untilExit() error {
+// readToExit reads chunks up to the exit. There must be no gap before it.
+func readToExit(l *gauge.Lines) error {
 	var head [200]byte // contains the type; the data is ignored
 	for {
-		line, err := l.in.ReadSlice('\n')
+		line, err := l.In.ReadSlice('\n')
 		n := copy(head[:], line)
 		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = l.in.ReadSlice('\n')
+			_, err = l.In.ReadSlice('\n')
 		}
 		switch {
 		case err != nil:
@@ -183,7 +184,7 @@ func slowReaderGap(t *testing.T) {
 	if next != size || gaps == 0 || st.Result() == nil {
 		t.Errorf("the stream ended at %d after %d gaps, want %d after one or more", next, gaps, size)
 	}
-	figures(t, "a reader that slept through %d MiB with a quota of %d MiB: %d gaps of %.1f MiB in all, every other byte right",
+	gauge.Figures(t, "a reader that slept through %d MiB with a quota of %d MiB: %d gaps of %.1f MiB in all, every other byte right",
 		size>>20, quota>>20, gaps, float64(missed)/(1<<20))
 	c.Close()
 	r.client.Close()

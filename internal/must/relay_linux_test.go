@@ -10,6 +10,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // relayOverSocket is how much longer a command may take over `trl connect` than
@@ -22,20 +23,20 @@ const relayOverSocket = 2.0
 func TestMustRelayCheaply(t *testing.T) {
 	r := start(t)
 	direct, relayed := r.dialLines(), r.dialRelay()
-	directLine := runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
-	relayedLine := runLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
-	socket := &series{n: 100, fn: func() error { return askTrue(direct, directLine) }}
-	relay := &series{n: 100, fn: func() error { return askTrue(relayed, relayedLine) }}
+	directLine := gauge.RunLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	relayedLine := gauge.RunLine(r.create(api.SessionCreateParams{Shell: "dash"}).SessionID)
+	socket := &gauge.Series{N: 100, Do: func() error { return gauge.AskTrue(direct, directLine) }}
+	relay := &gauge.Series{N: 100, Do: func() error { return gauge.AskTrue(relayed, relayedLine) }}
 	var over float64
-	for i := range fastRounds {
-		if err := errors.Join(socket.round(), relay.round()); err != nil {
+	for i := range gauge.Rounds {
+		if err := errors.Join(socket.Round(), relay.Round()); err != nil {
 			t.Fatal(err)
 		}
-		if over = ratio(relay.best, socket.best); i >= fastRoundsLeast && over <= relayOverSocket {
+		if over = gauge.Ratio(relay.Best, socket.Best); i >= gauge.RoundsLeast && over <= relayOverSocket {
 			break
 		}
 	}
-	figures(t, "exec.run true over trl connect p50 %v = %.2f × over the socket (%v)", relay.best, over, socket.best)
+	gauge.Figures(t, "exec.run true over trl connect p50 %v = %.2f × over the socket (%v)", relay.Best, over, socket.Best)
 	if over > relayOverSocket {
 		t.Errorf("exec.run true over a relay takes %.2f × as long as over the socket, want at most %.1f", over, relayOverSocket)
 	}
@@ -46,7 +47,7 @@ func TestMustRelayCheaply(t *testing.T) {
 }
 
 // dialRelay starts `trl connect`, and reads its hello.
-func (r *rig) dialRelay() *lines {
+func (r *rig) dialRelay() *gauge.Lines {
 	r.t.Helper()
 	binary, err := trltest.Binary()
 	if err != nil {
@@ -62,8 +63,8 @@ func (r *rig) dialRelay() *lines {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
-	l := &lines{conn: relayPipes{WriteCloser: in}, in: bufio.NewReaderSize(out, 64<<10)}
-	if _, err := l.in.ReadBytes('\n'); err != nil {
+	l := &gauge.Lines{Conn: relayPipes{WriteCloser: in}, In: bufio.NewReaderSize(out, 64<<10)}
+	if _, err := l.In.ReadBytes('\n'); err != nil {
 		r.t.Fatal(err)
 	}
 	return l

@@ -12,6 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // TestMustRunOnce sends commands with keys, each one to four times at once, over
@@ -75,7 +76,7 @@ func TestMustRunOnce(t *testing.T) {
 	if proxy.Cuts() < 100 {
 		t.Errorf("only %d connections were cut", proxy.Cuts())
 	}
-	figures(t, "%d commands with keys, sent %d times, %d connections cut: %d executions; %v",
+	gauge.Figures(t, "%d commands with keys, sent %d times, %d connections cut: %d executions; %v",
 		commands, sent, proxy.Cuts(), strings.Count(string(text), "\n"), took.Round(time.Millisecond))
 	for _, c := range callers {
 		c.Close()

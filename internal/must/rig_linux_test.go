@@ -1,17 +1,13 @@
 package must
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +21,7 @@ import (
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // shells are the supported families.
@@ -329,49 +326,14 @@ func inParallel(n, atOnce int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// lines is a minimal client: it sends a line and reads a line.
-type lines struct {
-	conn net.Conn
-	in   *bufio.Reader
-}
-
-func (r *rig) dialLines() *lines {
+func (r *rig) dialLines() *gauge.Lines {
 	r.t.Helper()
-	l, err := dialLines(r.Socket)
+	l, err := gauge.DialLines(r.Socket)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { l.conn.Close() })
+	r.t.Cleanup(func() { l.Conn.Close() })
 	return l
-}
-
-func dialLines(socket string) (*lines, error) {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	return &lines{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}, nil
-}
-
-// ask writes a line, newline included, and returns the next line, which is valid
-// until the next ask.
-func (l *lines) ask(line []byte) ([]byte, error) {
-	if _, err := l.conn.Write(line); err != nil {
-		return nil, err
-	}
-	answer, err := l.in.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) {
-		var rest []byte
-		rest, err = l.in.ReadBytes('\n')
-		answer = append(bytes.Clone(answer), rest...)
-	}
-	return answer, err
-}
-
-// median returns the median of some durations, which it sorts.
-func median(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)/2]
 }
 
 // seeded returns a random source whose seed is logged; MUST_SEED sets it, to
@@ -387,12 +349,6 @@ func seeded(t *testing.T) *rand.Rand {
 	}
 	t.Logf("MUST_SEED=%d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
-}
-
-// figures prints the one line with the test's figures.
-func figures(t *testing.T, format string, args ...any) {
-	t.Helper()
-	fmt.Printf("must: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
 }
 
 func ms(n int64) *int64 { return &n }

@@ -9,6 +9,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -93,12 +94,12 @@ func TestMustScale(t *testing.T) {
 	var times []time.Duration
 	for range 5 {
 		begin := time.Now()
-		if _, err := bare.ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"session.list"}` + "\n")); err != nil {
+		if _, err := bare.Ask([]byte(`{"jsonrpc":"2.0","id":1,"method":"session.list"}` + "\n")); err != nil {
 			t.Fatal(err)
 		}
 		times = append(times, time.Since(begin))
 	}
-	listed := median(times)
+	listed := gauge.Median(times)
 	if listed > listTime {
 		t.Errorf("session.list took %v, want at most %v", listed, listTime)
 	}
@@ -110,7 +111,7 @@ func TestMustScale(t *testing.T) {
 		return err
 	})
 	rate := func(d time.Duration) float64 { return float64(n) / d.Seconds() }
-	figures(t, "%d sessions: %d bytes, %.2f fds, %.3f goroutines each; list %v; create %.0f/s, run %.0f/s, destroy %.0f/s",
+	gauge.Figures(t, "%d sessions: %d bytes, %.2f fds, %.3f goroutines each; list %v; create %.0f/s, run %.0f/s, destroy %.0f/s",
 		n, each, float64(idle.FDs-before.FDs)/float64(n), float64(idle.Goroutines-before.Goroutines)/float64(n),
 		listed.Round(time.Millisecond), rate(created), rate(ran), rate(destroyed))
 	r.stop()

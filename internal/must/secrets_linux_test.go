@@ -14,6 +14,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // TestMustKeepSecrets gives commands a secret in every possible way, and looks
@@ -24,7 +25,7 @@ func TestMustKeepSecrets(t *testing.T) {
 	since := time.Now().Add(-time.Second)
 	k := &keeper{rig: start(t, "--log-level", "debug"), secret: canary(), decoy: canary()}
 	k.search = newSearch(k.secret, k.decoy)
-	k.lines = k.dialLines()
+	k.conn = k.dialLines()
 	k.putDecoys()
 	for _, shell := range shells {
 		k.useSecret(shell)
@@ -51,7 +52,7 @@ func TestMustKeepSecrets(t *testing.T) {
 			t.Errorf("the decoy was not found in %s", place)
 		}
 	}
-	figures(t, "a secret in env, stdin and commands of %d shells, %d places searched: found in %d; the decoy in %d",
+	gauge.Figures(t, "a secret in env, stdin and commands of %d shells, %d places searched: found in %d; the decoy in %d",
 		len(shells), k.looked, len(k.found[k.secret]), len(k.found[k.decoy]))
 }
 
@@ -59,7 +60,7 @@ func TestMustKeepSecrets(t *testing.T) {
 type keeper struct {
 	*rig
 	*search
-	*lines
+	conn          *gauge.Lines
 	secret, decoy string
 	id            int
 	session       string // the session that was given the secret
@@ -68,7 +69,7 @@ type keeper struct {
 // line sends a raw line and searches the answer.
 func (k *keeper) line(what, line string) (result json.RawMessage, failed bool) {
 	k.t.Helper()
-	raw, err := k.lines.ask([]byte(line + "\n"))
+	raw, err := k.conn.Ask([]byte(line + "\n"))
 	if err != nil {
 		k.t.Fatalf("%s: %v", what, err)
 	}

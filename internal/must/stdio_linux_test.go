@@ -15,6 +15,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -59,7 +60,7 @@ func TestMustEndWithItsClient(t *testing.T) {
 		}
 		slowest[killed] = max(slowest[killed], took)
 	}
-	figures(t, "%d daemons on stdio, in %d states: nothing is left at most %s after kill -9, and %s after their client is gone",
+	gauge.Figures(t, "%d daemons on stdio, in %d states: nothing is left at most %s after kill -9, and %s after their client is gone",
 		rounds, len(stdioStates), slowest[true].Round(time.Millisecond), slowest[false].Round(time.Millisecond))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 // exactlyOnce returns how much is streamed and how often the connection is cut.
@@ -76,7 +77,7 @@ func TestMustStreamExactlyOnce(t *testing.T) {
 			if list, err := r.client.ExecList(r.ctx, api.SessionParams{SessionID: s.SessionID}); err != nil || len(list.Execs) != 1 {
 				t.Errorf("the command ran %d times, %v", len(list.Execs), err)
 			}
-			figures(t, "%d MiB of random bytes, %d connections cut: every byte once, in order, one exit; %.0f MiB/s",
+			gauge.Figures(t, "%d MiB of random bytes, %d connections cut: every byte once, in order, one exit; %.0f MiB/s",
 				size>>20, proxy.Cuts(), float64(size>>20)/took.Seconds())
 			c.Close()
 			proxy.Close()
@@ -151,7 +152,7 @@ func textCommand(size int64) string {
 func TestMustStreamFast(t *testing.T) {
 	for _, transport := range []string{"unix", "sse"} {
 		t.Run(transport, func(t *testing.T) {
-			tries(t, func(t *testing.T) error { return streamRate(t, transport) })
+			gauge.Tries(t, func(t *testing.T) error { return streamRate(t, transport) })
 		})
 	}
 }
@@ -189,11 +190,11 @@ func streamRate(t *testing.T, transport string) error {
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
-	goal, of := streamOfCat, ratio(cat, took)
+	goal, of := streamOfCat, gauge.Ratio(cat, took)
 	if transport != "unix" {
 		goal = streamOfCatSSE
 	}
-	figures(t, "%d MiB of text streamed in %v, %.0f MiB/s = %.2f × through cat (%v)", size>>20, took, float64(size>>20)/took.Seconds(), of, cat)
+	gauge.Figures(t, "%d MiB of text streamed in %v, %.0f MiB/s = %.2f × through cat (%v)", size>>20, took, float64(size>>20)/took.Seconds(), of, cat)
 	if of < goal {
 		return fmt.Errorf("streaming is %.2f × the rate through cat, want at least %.2f", of, goal)
 	}

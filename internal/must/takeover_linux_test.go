@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -31,12 +32,12 @@ func TestMustTakeOverAsFast(t *testing.T) {
 	for i := range takeoverRounds {
 		none.kill()
 		kept.kill()
-		if over = ratio(median(kept.took), median(none.took)); i+1 >= takeoverRoundsLeast && over <= takeoverOver {
+		if over = gauge.Ratio(gauge.Median(kept.took), gauge.Median(none.took)); i+1 >= takeoverRoundsLeast && over <= takeoverOver {
 			break
 		}
 	}
-	figures(t, "after kill -9 a command has run again after %v with %d ended sessions kept and %v with none, medians of %d: %.2f × (%v to %v, and %v to %v)",
-		median(kept.took), takeoverEnded, median(none.took), len(kept.took), over,
+	gauge.Figures(t, "after kill -9 a command has run again after %v with %d ended sessions kept and %v with none, medians of %d: %.2f × (%v to %v, and %v to %v)",
+		gauge.Median(kept.took), takeoverEnded, gauge.Median(none.took), len(kept.took), over,
 		kept.took[0], kept.took[len(kept.took)-1], none.took[0], none.took[len(none.took)-1])
 	if over > takeoverOver {
 		t.Errorf("with %d ended sessions it takes %.2f × as long, want at most %.2f", takeoverEnded, over, takeoverOver)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 // TestMustReadTerminals measures how fast a command on a terminal can write.
 func TestMustReadTerminals(t *testing.T) {
 	command := textCommand(terminalBytes)
-	tries(t, func(t *testing.T) error {
+	gauge.Tries(t, func(t *testing.T) error {
 		plain, err := drain(command, func() {})
 		if err != nil {
 			t.Fatal(err)
@@ -34,8 +35,8 @@ func TestMustReadTerminals(t *testing.T) {
 		if err := r.Stop(); err != nil {
 			t.Error(err)
 		}
-		rate := ratio(plain, took)
-		figures(t, "%d MiB on a terminal in %v, %.0f MiB/s = %.2f × a bare reader (%v)",
+		rate := gauge.Ratio(plain, took)
+		gauge.Figures(t, "%d MiB on a terminal in %v, %.0f MiB/s = %.2f × a bare reader (%v)",
 			terminalBytes>>20, took, (terminalBytes>>20)/took.Seconds(), rate, plain)
 		if rate < terminalRate {
 			return fmt.Errorf("%.2f × the rate of a bare reader, want at least %.1f", rate, terminalRate)

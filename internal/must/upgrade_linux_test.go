@@ -21,6 +21,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -102,7 +103,7 @@ func TestMustUpgrade(t *testing.T) {
 	if most := max(upgradePause, upgradeCalls*usual); longest[0] > most {
 		t.Errorf("a client waited %s, want at most %s; its median call took %s", longest[0], most, usual)
 	}
-	figures(t, "%d upgrades under %d sessions, %d of them streaming (%d KiB in all): every byte once, no session lost; the longest `exec.run true` took %s, the median %s",
+	gauge.Figures(t, "%d upgrades under %d sessions, %d of them streaming (%d KiB in all): every byte once, no session lost; the longest `exec.run true` took %s, the median %s",
 		upgrades, upgradedSessions, upgradedRunning, bytes>>10, longest[0].Round(time.Millisecond), usual.Round(10*time.Microsecond))
 	t.Log(strings.Join(told, "\n"))
 	r.client = r.dial()
@@ -250,7 +251,7 @@ func (r *rig) longestCalls(over <-chan struct{}) []time.Duration {
 		longest = max(longest, took[len(took)-1])
 		select {
 		case <-over:
-			return []time.Duration{longest, median(took)}
+			return []time.Duration{longest, gauge.Median(took)}
 		default:
 		}
 	}

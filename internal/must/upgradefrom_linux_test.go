@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
 )
 
 const (
@@ -119,7 +120,7 @@ func upgradeFrom(t *testing.T, name string) {
 	if !back {
 		way = fmt.Sprintf("and back refused (format %d, which it does not read)", now.newest)
 	}
-	figures(t, "%d upgrades from %.12s, %s, under %d sessions, half of them running a command (%d KiB): no session, command or byte lost; they took %v ms, all together %s",
+	gauge.Figures(t, "%d upgrades from %.12s, %s, under %d sessions, half of them running a command (%d KiB): no session, command or byte lost; they took %v ms, all together %s",
 		len(took), commit, way, len(all), bytes>>10, took, time.Since(began).Round(time.Millisecond))
 	r.reconnect()
 	r.stop()

@@ -9,7 +9,8 @@ import (
 )
 
 // Notification is a message that the daemon sends after the answer to a method
-// that opened a stream: an *api.Chunk, a *RawChunk or an *api.SessionEvent.
+// that opened a stream: an *api.Chunk, a *RawChunk, an *api.SessionEvent, or a
+// *Passed one of another TRL.
 type Notification interface {
 	Method() string
 	// AppendJSON appends the params of the notification.
@@ -30,3 +31,17 @@ type RawChunk struct {
 
 // AppendJSON appends the chunk, with its content as text or as base64.
 func (c *RawChunk) AppendJSON(b []byte) ([]byte, error) { return c.AppendJSONWith(b, c.Raw) }
+
+// Passed is a notification of another TRL that is passed on as it came. Its stream
+// has the id of the stream that passes it on.
+type Passed struct {
+	Name string // of the notification
+	JSON []byte // its params, one line; valid until send returns
+	Next int64  // of a chunk: the offset that follows it
+}
+
+// Method returns the name of the notification.
+func (p *Passed) Method() string { return p.Name }
+
+// AppendJSON appends the params.
+func (p *Passed) AppendJSON(b []byte) ([]byte, error) { return append(b, p.JSON...), nil }

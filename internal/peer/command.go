@@ -30,6 +30,22 @@ type Command struct {
 	HelloTimeout time.Duration
 	// MaxMessage limits a message in bytes; 0 means MaxMessage.
 	MaxMessage int
+	// Banner, if set, is called with each line before the hello, without its end.
+	Banner func(line []byte)
+}
+
+// CommandError is the error of a command that ended, or was silent for too long.
+type CommandError struct {
+	Message string // what happened
+	Status  int    // its exit status; -1 if a signal ended it or it has not ended
+	Stderr  string // the last words that it wrote to standard error, in one line
+}
+
+func (e *CommandError) Error() string {
+	if e.Stderr == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Stderr
 }
 
 const (
@@ -57,7 +73,7 @@ func StartCommand(ctx context.Context, cmd Command) (Wire, *api.Hello, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	hello, err := w.awaitHello(ctx, cmd.HelloTimeout)
+	hello, err := w.awaitHello(ctx, cmd)
 	if err != nil {
 		_ = w.Close()
 		return nil, nil, err
@@ -73,7 +89,7 @@ type commandWire struct {
 	in     io.WriteCloser
 	out    *os.File
 	lines  *Lines
-	stderr *tail
+	stderr *Tail
 	exited chan struct{} // closed when the process has been waited for
 
 	armed   time.Time // when the read deadline was last set
@@ -90,7 +106,7 @@ func startRelay(c Command) (*commandWire, error) {
 	if limit == 0 {
 		limit = MaxMessage
 	}
-	w := &commandWire{name: filepath.Base(c.Argv[0]), stderr: &tail{}, exited: make(chan struct{})}
+	w := &commandWire{name: filepath.Base(c.Argv[0]), stderr: &Tail{}, exited: make(chan struct{})}
 	w.cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
 	w.cmd.Env = c.Env
 	w.cmd.Stderr = w.stderr
@@ -121,7 +137,8 @@ func startRelay(c Command) (*commandWire, error) {
 }
 
 // awaitHello reads up to the hello.
-func (w *commandWire) awaitHello(ctx context.Context, timeout time.Duration) (*api.Hello, error) {
+func (w *commandWire) awaitHello(ctx context.Context, cmd Command) (*api.Hello, error) {
+	timeout := cmd.HelloTimeout
 	if timeout == 0 {
 		timeout = defaultHelloTimeout
 	}
@@ -143,6 +160,9 @@ func (w *commandWire) awaitHello(ctx context.Context, timeout time.Duration) (*a
 		if hello := parseHello(line); hello != nil {
 			return hello, nil
 		}
+		if cmd.Banner != nil {
+			cmd.Banner(bytes.TrimRight(line, "\r\n"))
+		}
 		if banner = append(banner, line...); len(banner) > maxBannerBytes {
 			return nil, fmt.Errorf("%s printed more than %d bytes that are not a TRL's hello%s", w.name, maxBannerBytes, quoted(banner))
 		}
@@ -163,7 +183,7 @@ func parseHello(line []byte) *api.Hello {
 
 // quoted returns the last line of a banner for an error.
 func quoted(banner []byte) string {
-	if words := lastWords(banner); words != "" {
+	if words := LastWords(banner); words != "" {
 		return fmt.Sprintf("; it printed %q", words)
 	}
 	return ""
@@ -222,17 +242,19 @@ const lastWordsTimeout = 500 * time.Millisecond
 
 // explain adds the exit status and the last words of a relay that has ended.
 func (w *commandWire) explain(err error) error {
+	e := &CommandError{Message: err.Error(), Status: -1}
 	select {
 	case <-w.exited:
-		if state := w.cmd.ProcessState; state != nil && !state.Success() {
-			err = fmt.Errorf("%w (%s)", err, state)
+		if state := w.cmd.ProcessState; state != nil {
+			e.Status = state.ExitCode()
+			if !state.Success() {
+				e.Message = fmt.Sprintf("%s (%s)", e.Message, state)
+			}
 		}
 	case <-time.After(lastWordsTimeout):
 	}
-	if words := w.stderr.String(); words != "" {
-		err = fmt.Errorf("%w: %s", err, words)
-	}
-	return err
+	e.Stderr = w.stderr.String()
+	return e
 }
 
 // Close kills the relay. Its caller waits for no answer any more, and the daemon
@@ -254,8 +276,9 @@ func (w *commandWire) Close() error {
 	return nil
 }
 
-// tail keeps the last bytes written to it. It is safe for concurrent use.
-type tail struct {
+// Tail keeps the last bytes written to it, such as the standard error of a command.
+// It is safe for concurrent use.
+type Tail struct {
 	mu   sync.Mutex
 	text []byte
 }
@@ -263,7 +286,7 @@ type tail struct {
 // tailBytes is how much of a relay's standard error is kept.
 const tailBytes = 4 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.text = append(t.text, b[max(0, len(b)-tailBytes):]...)
@@ -273,15 +296,22 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns the last words: what was written last, in one line.
-func (t *tail) String() string {
+// Text returns what was written last, as it is.
+func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return lastWords(t.text)
+	return string(t.text)
 }
 
-// lastWords returns the text in one line, without what a terminal would act on.
-func lastWords(text []byte) string {
+// String returns the last words: what was written last, in one line.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return LastWords(t.text)
+}
+
+// LastWords returns the text in one line, without what a terminal would act on.
+func LastWords(text []byte) string {
 	var words []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(printable.Text(strings.TrimRight(line, "\r\n"))); line != "" {

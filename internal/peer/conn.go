@@ -23,6 +23,9 @@ type Request struct {
 	// Actor is who makes the request, on a connection that acts for others. nil
 	// means that the connection acts for itself.
 	Actor json.RawMessage
+	// Sent is called, unless it is nil, once the call has its position among those
+	// of the connection: calls that are made later arrive later.
+	Sent func()
 }
 
 // Subscriber receives the notifications of a stream. The read goroutine calls it:
@@ -76,6 +79,13 @@ func (c *Conn) Ended() bool {
 	}
 }
 
+// Busy reports whether calls or streams use the connection.
+func (c *Conn) Busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) > 0 || len(c.subs) > 0
+}
+
 // Err returns why the connection has ended; nil while it has not.
 func (c *Conn) Err() error {
 	c.mu.Lock()
@@ -97,6 +107,9 @@ func (c *Conn) Call(ctx context.Context, q Request, sub Subscriber) ([]byte, err
 	}
 	select {
 	case c.lines <- line:
+		if q.Sent != nil {
+			q.Sent()
+		}
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s: %w", q.Method, ctx.Err())
 	case <-c.done:

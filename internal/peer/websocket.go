@@ -3,9 +3,11 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -15,8 +17,12 @@ import (
 type webSocket struct {
 	conn   *websocket.Conn
 	ctx    context.Context // ends Receive and Send
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	buf    []byte
+
+	// waiting is when Receive last got anything, or began to wait for it, in
+	// nanoseconds of the Unix time; 0 while it does not wait.
+	waiting atomic.Int64
 }
 
 // MaxMessage limits a message from a daemon: the largest result in base64, with
@@ -29,6 +35,9 @@ type WebOptions struct {
 	Token  string // "": none
 	// Refusal returns the error in a response that has an unexpected status.
 	Refusal func(*http.Response) error
+	// Heartbeats sends a ping every HeartbeatInterval. The connection ends if nothing
+	// arrives for SilenceLimit, not even the answer to a ping.
+	Heartbeats bool
 }
 
 // DialWebSocket connects to the daemon at addr, a ws or wss URL without a path.
@@ -37,7 +46,11 @@ func DialWebSocket(ctx context.Context, addr string, opts WebOptions) (Wire, err
 	if opts.Token != "" {
 		header.Set("Authorization", "Bearer "+opts.Token)
 	}
-	c, res, err := websocket.Dial(ctx, addr+"/ws", &websocket.DialOptions{HTTPHeader: header, HTTPClient: opts.Client})
+	w := &webSocket{}
+	c, res, err := websocket.Dial(ctx, addr+"/ws", &websocket.DialOptions{
+		HTTPHeader: header, HTTPClient: opts.Client,
+		OnPongReceived: func(context.Context, []byte) { w.waiting.Store(time.Now().UnixNano()) },
+	})
 	if err != nil {
 		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
 			return nil, opts.Refusal(res)
@@ -45,9 +58,33 @@ func DialWebSocket(ctx context.Context, addr string, opts WebOptions) (Wire, err
 		return nil, NoDaemon(addr, err)
 	}
 	c.SetReadLimit(MaxMessage)
-	w := &webSocket{conn: c}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.conn = c
+	w.ctx, w.cancel = context.WithCancelCause(context.Background())
+	if opts.Heartbeats {
+		go w.sendHeartbeats(HeartbeatInterval, SilenceLimit)
+	}
 	return w, nil
+}
+
+// sendHeartbeats sends a ping now and then, until the connection ends, and ends it
+// when Receive has waited for anything for longer than limit.
+func (w *webSocket) sendHeartbeats(interval, limit time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-w.ctx.Done():
+			return
+		}
+		if since := w.waiting.Load(); since != 0 && time.Since(time.Unix(0, since)) > limit {
+			w.cancel(fmt.Errorf("the connection was silent for %s", limit))
+			return
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, interval)
+		_ = w.conn.Ping(ctx) // a message may be being sent; Receive finds the end of the connection
+		cancel()
+	}
 }
 
 func (w *webSocket) Send(message []byte) error {
@@ -55,21 +92,37 @@ func (w *webSocket) Send(message []byte) error {
 }
 
 func (w *webSocket) Receive() ([]byte, error) {
+	w.waiting.Store(time.Now().UnixNano())
+	defer w.waiting.Store(0)
 	_, r, err := w.conn.Reader(w.ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		w.buf, err = AppendAll(w.buf[:0], &arriving{r, w})
 	}
-	w.buf, err = AppendAll(w.buf[:0], r)
+	if cause := context.Cause(w.ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
+		return nil, cause
+	}
 	return w.buf, err
 }
 
+// arriving reads a message, and records that it arrives.
+type arriving struct {
+	r io.Reader
+	w *webSocket
+}
+
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.r.Read(b)
+	a.w.waiting.Store(time.Now().UnixNano())
+	return n, err
+}
+
 func (w *webSocket) Close() error {
-	w.cancel()
+	w.cancel(nil)
 	return w.conn.CloseNow()
 }
 
 func (w *webSocket) SetReceiveTimeout(d time.Duration) bool {
-	time.AfterFunc(d, w.cancel)
+	time.AfterFunc(d, func() { w.cancel(nil) })
 	return true
 }
 

@@ -23,6 +23,7 @@ type transport interface {
 // target is what a transport needs to know about its place.
 type target struct {
 	name    string // of the place
+	id      string // random, drawn with the place: the name alone could be that of another daemon's place
 	node    string // name of the place's daemon, in its ids: this daemon's own, a dash and name
 	runtime string // such as docker:web, without the parts of a chain behind it
 	address string // what follows the colon: web
@@ -46,6 +47,7 @@ type reason string
 // The reasons.
 const (
 	notRunning  reason = "not_running" // the container is not running
+	paused      reason = "paused"      // the container is paused
 	noEngine    reason = "no_engine"   // neither the program nor its engine answers
 	badHostKey  reason = "host_key"    // SSH does not know the host, or another key
 	noAccess    reason = "auth"        // the place refuses the user

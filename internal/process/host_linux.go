@@ -67,10 +67,11 @@ type Host struct {
 	orphans  atomic.Int64
 	foreign  sync.Once // logs tags of other users' processes only once
 
-	scans scanner
-	sigs  chan os.Signal
-	stop  chan struct{}
-	wg    sync.WaitGroup
+	scans     scanner
+	strangers strangers
+	sigs      chan os.Signal
+	stop      chan struct{}
+	wg        sync.WaitGroup
 }
 
 // NewHost makes this OS process a subreaper, starts the reaper and finds out

@@ -55,7 +55,7 @@ func (h *Host) walk(wanted func(tree uint32) bool) []member {
 	var out []member
 	ours := map[int]bool{}
 	for _, pid := range allPIDs() {
-		host, tree, mark, ok := h.tag.read(pid)
+		host, tree, mark, ok := h.strangers.readTag(h.tag, pid)
 		if !ok || host != h.id || !wanted(tree) {
 			continue
 		}

@@ -69,15 +69,25 @@ func (t tagger) set(pid int, host uint16, tree, mark uint32) error {
 
 // read returns the tag of a process, including one that is dead but not reaped.
 func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
-	var rl unix.Rlimit
-	switch err := unix.Prlimit(pid, t.resource, nil, &rl); {
-	case err == unix.EPERM: // it changed its uid; every user can read the file
+	rl, err := t.limit(pid)
+	if err == unix.EPERM { // it changed its uid; every user can read the file
 		if rl, ok = t.readFile(pid); !ok {
 			return 0, 0, 0, false
 		}
-	case err != nil:
+	} else if err != nil {
 		return 0, 0, 0, false
 	}
+	return parseTag(rl)
+}
+
+// limit asks the kernel for the limit of a process. The error is EPERM for that of
+// another user.
+func (t tagger) limit(pid int) (rl unix.Rlimit, err error) {
+	err = unix.Prlimit(pid, t.resource, nil, &rl)
+	return rl, err
+}
+
+func parseTag(rl unix.Rlimit) (host uint16, tree, mark uint32, ok bool) {
 	if rl.Max&tagBit == 0 || rl.Max == unix.RLIM_INFINITY {
 		return 0, 0, 0, false
 	}
@@ -92,8 +102,8 @@ func (t tagger) read(pid int) (host uint16, tree, mark uint32, ok bool) {
 // lowered reports whether a process has a limit that is not a tag. It had one of
 // our tags then, and lost it.
 func (t tagger) lowered(pid int) bool {
-	var rl unix.Rlimit
-	return unix.Prlimit(pid, t.resource, nil, &rl) == nil && rl.Max != unix.RLIM_INFINITY && rl.Max&tagBit == 0
+	rl, err := t.limit(pid)
+	return err == nil && rl.Max != unix.RLIM_INFINITY && rl.Max&tagBit == 0
 }
 
 func (t tagger) readFile(pid int) (rl unix.Rlimit, ok bool) {

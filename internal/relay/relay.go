@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) error {
 	r := &relay{cfg: cfg, conn: conn, wroteAt: time.Now()}
 	r.heardAt.Store(time.Now().UnixNano())
 	if err := r.write(hello); err != nil {
-		return nil // nobody waits for it
+		return nil // the caller is gone
 	}
 	ended := make(chan error, 3)
 	go func() { ended <- r.fromCaller() }()
@@ -237,6 +237,6 @@ func (r *relay) beatOnce(now time.Time) error {
 		return nil
 	}
 	r.wroteAt = now
-	_, err := r.cfg.Stdout.Write([]byte("\n"))
+	_, err := r.cfg.Stdout.WriteString("\n")
 	return err
 }

@@ -80,7 +80,7 @@ func (r *rig) line(t *testing.T) string {
 
 func (r *rig) send(t *testing.T, text string) {
 	t.Helper()
-	if _, err := io.WriteString(r.in, text); err != nil {
+	if _, err := r.in.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -165,7 +165,9 @@ func TestEndsWithItsCaller(t *testing.T) {
 
 // The engine of a container may keep both pipes open although the caller is gone.
 func TestEndsWithoutHeartbeats(t *testing.T) {
-	quick := func(c *Config) { c.interval, c.silence, c.poll = 50*time.Millisecond, 300*time.Millisecond, 10*time.Millisecond }
+	quick := func(c *Config) {
+		c.interval, c.silence, c.poll = 50*time.Millisecond, 300*time.Millisecond, 10*time.Millisecond
+	}
 	r := start(t, quick)
 	r.line(t)
 	r.send(t, "\n")

@@ -72,13 +72,23 @@ func TestWithoutALocalPlace(t *testing.T) {
 	}
 }
 
-// recorder is a place that keeps what it was called with.
+// recorder is a table that keeps what it was called with.
 type recorder struct {
+	Table
 	ctx    context.Context
 	method string
 	params json.RawMessage
 	result any
 }
+
+func newRecorder() *recorder {
+	return &recorder{Table: service.New(service.Config{System: system{}})}
+}
+
+// noPlaces are places of which there are none.
+type noPlaces struct{ Places }
+
+func (noPlaces) Find(string) Place { return nil }
 
 func (r *recorder) Call(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	r.ctx, r.method, r.params = ctx, method, params
@@ -89,10 +99,11 @@ func (r *recorder) Call(ctx context.Context, method string, params json.RawMessa
 // it is.
 func TestLocalPlaceGetsTheCall(t *testing.T) {
 	opened := &service.OpenedStream{StreamID: "st-1"}
-	local := &recorder{result: opened}
+	local := newRecorder()
+	local.result = opened
 	params := json.RawMessage(`{"not even":JSON`)
 	ctx := as(t, access.ScopeRead)
-	got, err := New(Config{Local: local}).Call(ctx, "made.up", params)
+	got, err := New(Config{Local: local, Places: noPlaces{}}).Call(ctx, "made.up", params)
 	if err != nil || got != any(opened) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -102,18 +113,31 @@ func TestLocalPlaceGetsTheCall(t *testing.T) {
 }
 
 func TestLocalPlaceCostsNothing(t *testing.T) {
-	r := New(Config{Local: &recorder{}})
-	ctx, params := as(t, access.ScopeRead), json.RawMessage(`{}`)
-	if n := testing.AllocsPerRun(100, func() { _, _ = r.Call(ctx, api.MethodExecRun, params) }); n != 0 {
-		t.Errorf("%v allocations for a call", n)
+	for _, node := range []string{"", "eu1-n7"} {
+		r := New(Config{Local: newRecorder(), Places: noPlaces{}, Node: node})
+		ctx, params := as(t, access.ScopeRead), localParams(node)
+		if n := testing.AllocsPerRun(100, func() { _, _ = r.Call(ctx, api.MethodExecRun, params) }); n != 0 {
+			t.Errorf("%v allocations for a call", n)
+		}
 	}
 }
 
+func localParams(node string) json.RawMessage {
+	if node != "" {
+		node += "-"
+	}
+	return json.RawMessage(`{"session_id":"s-` + node + `0123456789","command":"make","env":{"A":"b"}}`)
+}
+
 func BenchmarkCall(b *testing.B) {
-	r := New(Config{Local: &recorder{}})
-	ctx := as(b, access.ScopeRead)
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = r.Call(ctx, api.MethodExecRun, nil)
+	for name, places := range map[string]Places{"alone": nil, "places": noPlaces{}} {
+		b.Run(name, func(b *testing.B) {
+			r := New(Config{Local: newRecorder(), Places: places, Node: "n7"})
+			ctx, params := as(b, access.ScopeRead), localParams("n7")
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = r.Call(ctx, api.MethodExecRun, params)
+			}
+		})
 	}
 }

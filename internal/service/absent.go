@@ -31,7 +31,7 @@ func (c *Config) lacks(method string) bool {
 // noPlace is the error of a method that needs sessions on this machine.
 func noPlace() *api.Error {
 	return api.Errorf(api.CodeRuntimeUnavailable, "this machine has no local place for sessions: TRL runs sessions on Linux").
-		WithHint("connect to a daemon on a Linux machine with --address")
+		WithHint("name a place as runtime, such as docker:NAME or ssh:HOST, or connect to a daemon on a Linux machine with --address")
 }
 
 // noSessions stands for Sessions that are nil. Only List is ever called, to

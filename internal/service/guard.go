@@ -113,7 +113,7 @@ func info(s System, p Places) func(context.Context, api.None) (*api.SystemInfo, 
 		// Listed one by one, so that a new field is not shown by mistake.
 		return &api.SystemInfo{
 			Version: all.Version, Protocol: all.Protocol, OS: all.OS, Arch: all.Arch,
-			Config: map[string]any{}, Runtimes: all.Runtimes, Shells: all.Shells,
+			Config: visibleConfig(all.Config), Runtimes: all.Runtimes, Shells: all.Shells,
 			Process: api.ProcessSupport{Tracking: all.Process.Tracking, Subreaper: all.Process.Subreaper},
 			Limits:  all.Limits, Isolates: all.Isolates, Places: all.Places,
 		}, nil

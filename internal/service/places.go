@@ -22,6 +22,18 @@ func visiblePlaces(ctx context.Context, p Places) []api.Place {
 	return out
 }
 
+// visibleConfig returns the settings that a tagged caller may see: where its
+// sessions run decides what it can ask for.
+func visibleConfig(config map[string]any) map[string]any {
+	out := map[string]any{}
+	if at, ok := config[defaultRuntime]; ok {
+		out[defaultRuntime] = at
+	}
+	return out
+}
+
+const defaultRuntime = "default_runtime"
+
 func listPlaces(p Places) func(context.Context, api.None) (*api.PlaceListResult, error) {
 	return func(ctx context.Context, _ api.None) (*api.PlaceListResult, error) {
 		result := &api.PlaceListResult{Places: visiblePlaces(ctx, p)}

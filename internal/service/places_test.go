@@ -96,9 +96,16 @@ func TestPlaceMethods(t *testing.T) {
 	}
 }
 
+// placedSystem runs sessions in a place by default.
+type placedSystem struct{ fakeSystem }
+
+func (placedSystem) SystemInfo(context.Context) *api.SystemInfo {
+	return &api.SystemInfo{Config: map[string]any{"socket": "secret", "default_runtime": "docker:web"}}
+}
+
 func TestTagSeesOnlyThatPlacesExist(t *testing.T) {
 	places := &fakePlaces{}
-	table := New(Config{Places: places, System: fullSystem{}})
+	table := New(Config{Places: places, System: placedSystem{}})
 	for _, method := range []string{api.MethodPlaceList, api.MethodSystemInfo} {
 		got, err := table.Call(as(t, access.ScopeRead, "red"), method, nil)
 		if err != nil {
@@ -110,6 +117,9 @@ func TestTagSeesOnlyThatPlacesExist(t *testing.T) {
 		}
 		if want := `"places":[{"name":"k7","runtime":"docker:web","state":"unreachable"}]`; !strings.Contains(string(text), want) {
 			t.Errorf("%s shows %s", method, text)
+		}
+		if method == api.MethodSystemInfo && !strings.Contains(string(text), `"config":{"default_runtime":"docker:web"}`) {
+			t.Errorf("system.info shows %s", text)
 		}
 	}
 	for method, params := range changing {

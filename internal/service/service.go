@@ -212,6 +212,7 @@ type Table struct {
 	methods  []Method
 	byName   map[string]*Method
 	sessions Sessions
+	who      *accounts
 	log      *slog.Logger
 	observe  func(method string, code api.Code, took time.Duration)
 }
@@ -229,7 +230,8 @@ func New(cfg Config) *Table {
 	if places == nil {
 		places = noPlaces{}
 	}
-	t := &Table{methods: methods(sessions, execs, places, cfg.System, newAccounts(cfg.UserName)), sessions: sessions, log: cfg.Log, observe: cfg.Observe}
+	t := &Table{sessions: sessions, who: newAccounts(cfg.UserName), log: cfg.Log, observe: cfg.Observe}
+	t.methods = methods(sessions, execs, places, cfg.System, t.who)
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -256,6 +258,12 @@ func (t *Table) Call(ctx context.Context, name string, params json.RawMessage) (
 	}
 	began, m := time.Now(), t.byName[name]
 	result, err = t.serve(ctx, m, name, params)
+	t.count(m, name, err, began)
+	return result, err
+}
+
+// count reports a call to the observer, which must not be nil.
+func (t *Table) count(m *Method, name string, err error, began time.Time) {
 	var code api.Code
 	if err != nil {
 		code = api.AsError(err).Code
@@ -264,7 +272,6 @@ func (t *Table) Call(ctx context.Context, name string, params json.RawMessage) (
 		name = "" // don't use client-supplied names as metric labels
 	}
 	t.observe(name, code, time.Since(began))
-	return result, err
 }
 
 func (t *Table) serve(ctx context.Context, m *Method, name string, params json.RawMessage) (result any, err error) {

@@ -447,7 +447,7 @@ func (s *Session) resume() {
 		queue[0].Admit()
 		s.execStarted(queue[0])
 	}
-	if running != nil {
+	if running != nil && s.term != nil {
 		s.shared.prompts.add(s, running)
 	}
 	s.mu.Unlock()

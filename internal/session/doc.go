@@ -30,6 +30,7 @@
 //	retain_linux.go        execs of a session
 //	transition_linux.go    persisting a session, changing its state
 //	session_linux.go       Session, and what sessions share
+//	prompts_linux.go       commands that wait for input
 //	config_linux.go        Config, Observer
 //	ledgerreader_linux.go  records to sessions
 //	stateformat_linux.go   what the ledger has of a session

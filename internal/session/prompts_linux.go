@@ -30,9 +30,17 @@ type prompts struct {
 	stopped  chan struct{}      // closed when it has ended
 }
 
+// prompting is the session of a command on a terminal.
+type prompting interface {
+	// waitingFor returns what the command waits for, nil if for nothing.
+	waitingFor(e *exec.Exec) *api.Waiting
+	// reportWaiting tells watchers what the command waits for after so many inputs.
+	reportWaiting(c *prompt, w *api.Waiting, inputs int)
+}
+
 // prompt is a running command on a terminal.
 type prompt struct {
-	session *Session
+	session prompting
 	exec    *exec.Exec
 
 	// Guarded by prompts.mu.
@@ -47,11 +55,8 @@ type prompt struct {
 	due      time.Time // of the next check, unless the command writes or a client types before
 }
 
-// add adds a command if it is on a terminal.
-func (p *prompts) add(s *Session, e *exec.Exec) {
-	if s.term == nil {
-		return
-	}
+// add adds a command that runs on a terminal.
+func (p *prompts) add(s prompting, e *exec.Exec) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.commands == nil {
@@ -186,52 +191,6 @@ func (p *prompts) check(c *prompt, now time.Time) {
 		c.session.reportWaiting(c, w, inputs)
 	}
 	c.due = now.Add(terminal.InputPollDelay(lastByte, !decided))
-}
-
-// lookNow checks a command of the session at once, unless watchers know already
-// that it waits.
-func (s *Session) lookNow() {
-	s.mu.Lock()
-	running := s.running
-	s.mu.Unlock()
-	if running == nil || s.term == nil {
-		return
-	}
-	p := &s.shared.prompts
-	p.mu.Lock()
-	c := p.commands[running]
-	if c == nil || c.reported != nil {
-		p.mu.Unlock()
-		return
-	}
-	inputs := c.inputs
-	p.mu.Unlock()
-	if w := s.waitingFor(running); w != nil {
-		s.reportWaiting(c, w, inputs)
-	}
-}
-
-// reportWaiting tells watchers that a command has begun to wait after so many
-// inputs, or that it no longer waits (nil), unless they know.
-func (s *Session) reportWaiting(c *prompt, w *api.Waiting, inputs int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running != c.exec {
-		return // it has ended
-	}
-	p := &s.shared.prompts
-	p.mu.Lock()
-	before, same := c.reported, c.reportedAt == inputs
-	c.reported, c.reportedAt = w, inputs
-	p.mu.Unlock()
-	e := api.SessionEvent{Type: api.EventWaiting, ExecID: c.exec.ID(), ExecLabel: c.exec.Label(), Waiting: w}
-	switch {
-	case w == nil && before == nil, w != nil && before != nil && same && w.PID == before.PID && w.For == before.For:
-		return
-	case w == nil:
-		e.Type = api.EventWaitingEnded
-	}
-	s.emit(e)
 }
 
 // reportedWaiting returns what watchers know that the command waits for.

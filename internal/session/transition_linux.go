@@ -85,7 +85,9 @@ func (s *Session) transitionTo(next api.State) {
 // execStarted tells watchers that e, the running exec, begins. The caller must hold
 // s.mu.
 func (s *Session) execStarted(e *exec.Exec) {
-	s.shared.prompts.add(s, e)
+	if s.term != nil {
+		s.shared.prompts.add(s, e)
+	}
 	s.emit(api.SessionEvent{Type: api.EventExecStarted, ExecID: e.ID(), ExecLabel: e.Label()})
 }
 

@@ -160,3 +160,49 @@ func (w *watcher) feed(ctx context.Context, send func(notify.Notification) error
 		}
 	}
 }
+
+// lookNow checks a command of the session at once, unless watchers know already
+// that it waits.
+func (s *Session) lookNow() {
+	s.mu.Lock()
+	running := s.running
+	s.mu.Unlock()
+	if running == nil || s.term == nil {
+		return
+	}
+	p := &s.shared.prompts
+	p.mu.Lock()
+	c := p.commands[running]
+	if c == nil || c.reported != nil {
+		p.mu.Unlock()
+		return
+	}
+	inputs := c.inputs
+	p.mu.Unlock()
+	if w := s.waitingFor(running); w != nil {
+		s.reportWaiting(c, w, inputs)
+	}
+}
+
+// reportWaiting tells watchers that a command has begun to wait after so many
+// inputs, or that it no longer waits (nil), unless they know.
+func (s *Session) reportWaiting(c *prompt, w *api.Waiting, inputs int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != c.exec {
+		return // it has ended
+	}
+	p := &s.shared.prompts
+	p.mu.Lock()
+	before, same := c.reported, c.reportedAt == inputs
+	c.reported, c.reportedAt = w, inputs
+	p.mu.Unlock()
+	e := api.SessionEvent{Type: api.EventWaiting, ExecID: c.exec.ID(), ExecLabel: c.exec.Label(), Waiting: w}
+	switch {
+	case w == nil && before == nil, w != nil && before != nil && same && w.PID == before.PID && w.For == before.For:
+		return
+	case w == nil:
+		e.Type = api.EventWaitingEnded
+	}
+	s.emit(e)
+}

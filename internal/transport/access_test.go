@@ -28,6 +28,7 @@ var (
 	allowAll         = [6]int{200, 200, 200, 200, 200, 200}
 	forRead          = [6]int{401, 401, 401, 200, 200, 200}
 	forRun           = [6]int{401, 401, 401, 403, 200, 200}
+	forAdmin         = [6]int{401, 401, 401, 403, 403, 200}
 	upgradeRequired  = [6]int{401, 401, 401, 426, 426, 426} // without upgrade headers
 	notFound         = [6]int{401, 401, 401, 404, 404, 404}
 	methodNotAllowed = [6]int{401, 401, 401, 405, 405, 405}
@@ -61,6 +62,12 @@ var methodAccess = map[string]struct {
 	api.MethodExecList:       {`{"session_id":"s-1"}`, forRead},
 	api.MethodStreamClose:    {`{"stream_id":"st-1"}`, forRead},
 	api.MethodSystemUpgrade:  {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // only on the Unix socket
+
+	api.MethodPlaceList:    {`{}`, forRead},
+	api.MethodPlaceAdd:     {`{"runtime":"docker:web"}`, forAdmin}, // this and the following: answered, with RUNTIME_NOT_FOUND
+	api.MethodPlaceCheck:   {`{"runtime":"docker:web"}`, forAdmin},
+	api.MethodPlaceRemove:  {`{"runtime":"docker:web"}`, forAdmin},
+	api.MethodPlaceUpgrade: {`{"runtime":"docker:web"}`, forAdmin},
 
 	api.MethodSystemDelegate:   {"{}", [6]int{401, 401, 401, 403, 403, 403}}, // only on the Unix socket and stdio
 	api.MethodSystemDisconnect: {`{"connection":"c-1"}`, forRead},            // answered, with INVALID_REQUEST

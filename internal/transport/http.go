@@ -82,9 +82,11 @@ type HTTPServer struct {
 	log  *slog.Logger
 	http *http.Server
 
-	mu      sync.Mutex
-	closed  bool           // no new requests
-	running sync.WaitGroup // requests, including WebSockets; Add is called under mu while not closed
+	mu       sync.Mutex
+	closed   bool           // no new requests
+	open     int            // requests that have not ended
+	requests uint64         // requests so far
+	running  sync.WaitGroup // requests, including WebSockets; Add is called under mu while not closed
 
 	keepAlive     time.Duration // keepAliveInterval, except in tests
 	bodyTime      time.Duration // bodyTimeout, except in tests
@@ -155,13 +157,29 @@ func (h *HTTPServer) Shutdown(ctx context.Context) error {
 	return err
 }
 
+// Requests returns how many requests are open, and how many there were.
+func (h *HTTPServer) Requests() (open int, ever uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.open, h.requests
+}
+
 func (h *HTTPServer) begin() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed {
 		h.running.Add(1)
+		h.open++
+		h.requests++
 	}
 	return !h.closed
+}
+
+func (h *HTTPServer) end() {
+	h.mu.Lock()
+	h.open--
+	h.mu.Unlock()
+	h.running.Done()
 }
 
 // health tells a monitor or a load balancer whether to send requests here.
@@ -180,7 +198,7 @@ func (h *HTTPServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.begin() {
 		panic(http.ErrAbortHandler) // the connection is already closed
 	}
-	defer h.running.Done()
+	defer h.end()
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.TransferEncoding != nil || !r.ProtoAtLeast(1, 1) {

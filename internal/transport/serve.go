@@ -62,6 +62,7 @@ type Server struct {
 
 	mu        sync.Mutex // guards the fields below; never held while waiting for a client or a handler
 	conns     map[*conn]struct{}
+	accepted  uint64 // connections so far
 	listeners map[net.Listener]struct{}
 	closing   bool
 	running   sync.WaitGroup // connections; Add is called under mu while not closing
@@ -165,6 +166,13 @@ func accept(ctx context.Context, l net.Listener, log *slog.Logger) (net.Conn, er
 	}
 }
 
+// Connections returns how many connections are open, and how many there were.
+func (s *Server) Connections() (open int, ever uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns), s.accepted
+}
+
 // run serves one connection to its end.
 func (s *Server) run(ctx context.Context, actor access.Actor, l link) error {
 	c := newConn(access.With(ctx, actor), s, l)
@@ -176,6 +184,7 @@ func (s *Server) run(ctx context.Context, actor access.Actor, l link) error {
 		return ErrServerClosed
 	}
 	s.conns[c] = struct{}{}
+	s.accepted++
 	s.running.Add(1)
 	s.mu.Unlock()
 	defer s.running.Done()

@@ -124,6 +124,8 @@ func (e *eventWriter) send(n notify.Notification) error {
 		next = chunk.Next
 	case *notify.RawChunk:
 		next = chunk.Next
+	case *notify.Passed:
+		next = chunk.Next
 	default:
 		return fmt.Errorf("transport: unexpected notification %T in a stream of chunks", n)
 	}

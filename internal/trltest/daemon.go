@@ -71,10 +71,15 @@ func compile(race bool, flags ...string) (string, error) {
 	built = append(built, dir)
 	binary := filepath.Join(dir, "trl")
 	args := append([]string{"build", "-buildvcs=false", "-o", binary}, flags...)
+	env := os.Environ()
 	if race {
 		args = append(args, "-race")
+	} else {
+		env = append(env, "CGO_ENABLED=0") // static, as it is shipped: it must run in any place
 	}
-	if output, err := exec.Command("go", append(args, command)...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", append(args, command)...)
+	cmd.Env = env
+	if output, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", command, err, output)
 	}
 	return binary, nil

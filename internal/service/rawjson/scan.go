@@ -12,7 +12,9 @@
 package rawjson
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -53,6 +55,9 @@ type Scanner struct {
 
 // Scan returns a scanner for data. Its results are subslices of data.
 func Scan(data []byte) Scanner { return Scanner{data: data} }
+
+// Offset returns how many bytes of the text have been read.
+func (s *Scanner) Offset() int { return s.pos }
 
 func (s *Scanner) fail(reason string) error {
 	return &SyntaxError{Offset: s.pos, Reason: reason}
@@ -278,7 +283,11 @@ func (s *Scanner) number() error {
 
 func (s *Scanner) string() error {
 	s.pos++
-	for s.pos < len(s.data) {
+	for {
+		s.pos += plainText(s.data[s.pos:])
+		if s.pos == len(s.data) {
+			break
+		}
 		c := s.data[s.pos]
 		switch {
 		case c == '"':
@@ -303,10 +312,35 @@ func (s *Scanner) string() error {
 	return s.fail("unterminated string")
 }
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// plainText returns how many bytes at the start of b are for certain ASCII
+// characters that stand for themselves in a string. It tests eight at a time:
+// nearly all bytes of a long string are.
+func plainText(b []byte) int {
+	n := 0
+	for len(b)-n >= 8 {
+		x := binary.LittleEndian.Uint64(b[n:])
+		quote, slash := x^(ones*'"'), x^(ones*'\\')
+		// The lowest bit that is set is that of the first byte that is not plain.
+		if m := (x | (x - ones*' ') | (quote - ones) | (slash - ones)) & highs; m != 0 {
+			return n + bits.TrailingZeros64(m)/8
+		}
+		n += 8
+	}
+	return n
+}
+
+// shortEscapes has the bytes that may follow a backslash by themselves.
+var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
 func (s *Scanner) escape() error {
 	s.pos++
 	switch {
-	case s.at(`"\/bfnrt`):
+	case s.pos < len(s.data) && shortEscapes[s.data[s.pos]]:
 		s.pos++
 		return nil
 	case s.at("u"):

@@ -31,10 +31,11 @@ var guests = []struct {
 	{BashGuest, "/bin/bash", 59999},
 }
 
-// addAccounts creates the accounts.
-func addAccounts() error {
-	users, err1 := os.ReadFile("/etc/passwd")
-	groups, err2 := os.ReadFile("/etc/group")
+// addAccounts creates the accounts in a copy of /etc.
+func addAccounts(etc string) error {
+	userFile, groupFile := filepath.Join(etc, "passwd"), filepath.Join(etc, "group")
+	users, err1 := os.ReadFile(userFile)
+	groups, err2 := os.ReadFile(groupFile)
 	err3 := os.MkdirAll(Home("root"), 0o755)
 	if err := errors.Join(err1, err2, err3, os.Chmod(Home("root"), 0o700)); err != nil {
 		return err
@@ -55,5 +56,5 @@ func addAccounts() error {
 			return err
 		}
 	}
-	return errors.Join(cover("/etc/passwd", []byte(passwd.String())), cover("/etc/group", []byte(group)))
+	return errors.Join(os.WriteFile(userFile, []byte(passwd.String()), 0o644), os.WriteFile(groupFile, []byte(group), 0o644))
 }

@@ -26,8 +26,8 @@ const (
 // cgroups returns the directories of the cgroups with a name, or a pattern of names,
 // in each hierarchy.
 func cgroups(name string) []string {
-	unified, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", name)) // the pattern is valid
-	split, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup/*", name))
+	unified, _ := filepath.Glob("/sys/fs/cgroup/" + name) // the pattern is valid
+	split, _ := filepath.Glob("/sys/fs/cgroup/*/" + name)
 	return append(unified, split...)
 }
 

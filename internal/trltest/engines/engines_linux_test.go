@@ -245,7 +245,7 @@ func TestHostilePlaces(t *testing.T) {
 
 func startHostile(t *testing.T, kind Hostility) (io.WriteCloser, *bufio.Reader) {
 	t.Helper()
-	argv := HostilePlace(t, kind, Ids{Session: "s-far-1"})
+	argv := HostilePlace(t, kind, IDs{Session: "s-far-1"})
 	cmd := exec.Command(argv[0], argv[1:]...)
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()

@@ -113,7 +113,7 @@ func runIsolated() (code int, err error) {
 	passOn(cmd.Process.Pid)
 	err = cmd.Wait()
 	if exited, ok := errors.AsType[*exec.ExitError](err); ok {
-		code = exitCode(syscall.WaitStatus(exited.Sys().(syscall.WaitStatus)))
+		code = exitCode(exited.Sys().(syscall.WaitStatus))
 	} else if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
@@ -172,10 +172,7 @@ func prepare() error {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
 	// Where engines write outside of the directories that they can be given.
-	for path, mode := range map[string]string{"/run": "755", "/var/log": "755", "/dev/shm": "1777", podmanConfig: "755"} {
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			continue // so is the engine that uses it
-		}
+	for path, mode := range map[string]string{"/run": "755", "/var/log": "755", "/dev/shm": "1777"} {
 		if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode="+mode); err != nil {
 			return fmt.Errorf("mount %s: %w", path, err)
 		}
@@ -185,17 +182,24 @@ func prepare() error {
 			return err
 		}
 	}
-	return errors.Join(trltest.RaiseLoopback(), addAccounts())
+	return errors.Join(trltest.RaiseLoopback(), replaceEtc())
 }
 
-// cover shows other content in the place of a file, in the namespace only.
-func cover(path string, content []byte) error {
-	instead := filepath.Join(dir, filepath.Base(path))
-	if err := errors.Join(os.WriteFile(instead, content, 0o600), os.Chmod(instead, 0o644)); err != nil {
+// replaceEtc replaces /etc by a copy with our accounts and without the machine's
+// configuration of podman, in the namespace only. Single files can't be covered: the
+// kernel removes the mount when the file is replaced outside, as useradd replaces
+// /etc/passwd.
+func replaceEtc() error {
+	const private = dir + "/etc"
+	if out, err := exec.Command("cp", "-a", "/etc", private).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy /etc: %w: %s", err, out)
+	}
+	podman := filepath.Join(private, filepath.Base(podmanConfig))
+	if err := errors.Join(addAccounts(private), os.RemoveAll(podman), os.Mkdir(podman, 0o755)); err != nil {
 		return err
 	}
-	if err := unix.Mount(instead, path, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("cover %s: %w", path, err)
+	if err := unix.Mount(private, "/etc", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount /etc: %w", err)
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ const (
 	Polite        Hostility = "polite"    // none: the others answer requests like this one
 )
 
-// Ids are what a hostile place puts into its messages. Empty ones are invented.
-type Ids struct {
+// IDs are what a hostile place puts into its messages. Empty ones are invented.
+type IDs struct {
 	Node    string // its own, in the hello
 	Session string
 	Exec    string
@@ -44,7 +44,7 @@ type Ids struct {
 
 // HostilePlace returns the command line of a program that speaks the protocol of
 // `trl connect` on its standard input and output, and misbehaves.
-func HostilePlace(t testing.TB, kind Hostility, ids Ids) (argv []string) {
+func HostilePlace(t testing.TB, kind Hostility, ids IDs) (argv []string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -70,7 +70,7 @@ const longLine = 1 << 30
 // hostile is a hostile place.
 type hostile struct {
 	kind Hostility
-	ids  Ids
+	ids  IDs
 	out  *bufio.Writer
 }
 

@@ -2,8 +2,10 @@ package engines
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -26,6 +28,10 @@ func TestLeaveEverything(t *testing.T) {
 		t.Skip("TestNothingIsLeft runs it")
 	}
 	d, p, s := Docker(t), Podman(t), SSHD(t)
+	accounts, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range []*Engine{&d.Engine, p} {
 		e.Run(t, "run", "--detach", "--network", "none", Busybox)
 	}
@@ -33,9 +39,15 @@ func TestLeaveEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("ready", os.Getenv(cgroupVariable))
-	_, _ = bufio.NewReader(os.Stdin).ReadByte() // the signal to go on, or the end
-	if end == "panic" {                         // as with -timeout
-		panic("it panics")
+	if end == "terminated" || end == "killed" {
+		_ = unix.Pause()
+	}
+	_, _ = io.ReadAll(os.Stdin) // until it may go on
+	if end == "panic" {
+		panic("as with -timeout")
+	}
+	if now, err := os.ReadFile("/etc/passwd"); err != nil || !bytes.Equal(now, accounts) {
+		t.Errorf("the accounts were\n%s\nand are, after a change outside, %v\n%s", accounts, err, now)
 	}
 }
 
@@ -78,10 +90,12 @@ func leave(t *testing.T, end string, kill unix.Signal) {
 			continue
 		}
 		cgroup, processes = name, trltest.Descendants(cmd.Process.Pid)
+		replaceAccounts(t)
 		if kill != 0 {
 			if err := cmd.Process.Signal(kill); err != nil {
 				t.Fatal(err)
 			}
+			break // processes that are left would keep the output open
 		} else if err := in.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +129,24 @@ func leave(t *testing.T, end string, kill unix.Signal) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("files left: %v, %v", left, err)
+	}
+}
+
+// replaceAccounts adds an account, as useradd does: it replaces /etc/passwd. The
+// kernel then removes what other namespaces have mounted there.
+func replaceAccounts(t *testing.T) {
+	t.Helper()
+	content, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := os.CreateTemp("/etc", "passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(changed, "%sother-%s:*:59997:59997::/:/bin/false\n", content, trltest.Token())
+	if err := errors.Join(err, changed.Chmod(0o644), changed.Close(), os.Rename(changed.Name(), "/etc/passwd")); err != nil {
+		t.Fatal(err)
 	}
 }
 

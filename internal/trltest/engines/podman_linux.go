@@ -14,8 +14,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// podmanConfig is where podman looks for its configuration. In the namespace it is
-// empty at first.
+// podmanConfig is where podman looks for its configuration. It is empty at first.
 const podmanConfig = "/etc/containers"
 
 // podmanWrapper is the podman on PATH.
@@ -27,16 +26,16 @@ var podman = Engine{Program: "podman"}
 
 // firstPodman finds a configuration with which podman works.
 var firstPodman = sync.OnceValue(func() error {
-	for _, program := range []string{"conmon", "busybox"} {
-		if _, err := exec.LookPath(program); err != nil {
+	for _, other := range []string{"conmon", "busybox"} {
+		if _, err := exec.LookPath(other); err != nil {
 			return err
 		}
 	}
-	real, err := exec.LookPath("podman")
+	program, err := exec.LookPath("podman")
 	if err != nil {
 		return err
 	}
-	wrapper := strings.NewReplacer("@PODMAN@", real, "@CGROUP@", "/"+os.Getenv(cgroupVariable)).Replace(podmanWrapper)
+	wrapper := strings.NewReplacer("@PODMAN@", program, "@CGROUP@", "/"+os.Getenv(cgroupVariable)).Replace(podmanWrapper)
 	path := filepath.Join(binDir, "podman")
 	if err := errors.Join(os.WriteFile(path, []byte(wrapper), 0o600), os.Chmod(path, 0o755)); err != nil {
 		return err

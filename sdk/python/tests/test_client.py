@@ -438,7 +438,7 @@ class OnEachTransport(unittest.TestCase):
                     self.assertTrue(act(), method)
             # The types list what exists.
             info = client.call("system.info")
-            self.assertLessEqual(set(trl.types.SystemInfo.__annotations__) - {"places"}, set(info))
+            self.assertLessEqual(set(trl.types.SystemInfo.__annotations__) - {"node", "places"}, set(info))
 
         self.each(test)
 
@@ -451,6 +451,12 @@ class OnEachTransport(unittest.TestCase):
             s.run("true")
             events = [next(watch), next(watch)]
         self.assertEqual([(e["type"], e["state"]) for e in events], [("state", "running"), ("state", "idle")])
+        with s.watch(snapshot=True, execs=True) as whole:
+            s.run("exit 3")
+            types = [next(whole)["type"] for _ in range(4)]
+            ended = next(whole)
+        self.assertEqual(types, ["snapshot", "snapshot_end", "state", "exec_started"])
+        self.assertEqual((ended["type"], ended["outcome"], ended["exit_code"]), ("exec_ended", "shell_exited", 3))
         return list(watch) == []
 
     def test_threads(self) -> None:

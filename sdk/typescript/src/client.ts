@@ -13,7 +13,7 @@ import { input, toWire, type Camel } from "./options.js";
 import { waitForPort } from "./port.js";
 import { resultFrom, type Result } from "./result.js";
 import { startDaemon } from "./start.js";
-import { EventStream, ExecStream, type FollowOptions } from "./stream.js";
+import { EventStream, ExecStream, type FollowOptions, type WatchOptions } from "./stream.js";
 import type * as api from "./types.js";
 
 /** The version of the contract that this client speaks. */
@@ -224,15 +224,20 @@ export class Client implements AsyncDisposable {
     return new Exec(this, execId);
   }
 
-  /** Lists sessions, oldest first. Every given field must match. */
+  /**
+   * Lists sessions, oldest first. Every given field must match. Those in places
+   * out of reach are missing; `unreachable` of `call("session.list", {})` names
+   * the places.
+   */
   async sessions(filter: api.SessionListParams = {}, options: CallOptions = {}): Promise<api.Session[]> {
     return (await this.call("session.list", filter, options)).sessions;
   }
 
   /** Follows the events of one session, or of all. */
-  watch(options: { sessionId?: string } & FollowOptions = {}): EventStream {
-    const { sessionId, ...follow } = options;
-    return new EventStream(this.#transport, this.#reconnect, toWire({ sessionId }) as api.SessionWatchParams, follow);
+  watch(options: { sessionId?: string } & WatchOptions = {}): EventStream {
+    const { sessionId, snapshot, execs, ...follow } = options;
+    const params = toWire({ sessionId, snapshot, execs }) as api.SessionWatchParams;
+    return new EventStream(this.#transport, this.#reconnect, params, follow);
   }
 
   /** Checks that the daemon answers. */
@@ -446,7 +451,7 @@ export class Session implements AsyncDisposable {
   }
 
   /** Follows its events. */
-  watch(options: FollowOptions = {}): EventStream {
+  watch(options: WatchOptions = {}): EventStream {
     return this.#client.watch({ ...options, sessionId: this.id });
   }
 

@@ -8,7 +8,7 @@ export type { Exec, OutputCallbacks, WaitOptions } from "./exec.js";
 export type { FileData, FileInfo, Files } from "./files.js";
 export type { TLSOptions } from "./address.js";
 export type { ReconnectPolicy } from "./transport.js";
-export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk } from "./stream.js";
+export type { EventStream, ExecStream, ExitChunk, FollowOptions, GapChunk, OutputChunk, StreamChunk, WatchOptions } from "./stream.js";
 export type { Result } from "./result.js";
 export * from "./errors.js";
 /** The objects of the contract, with the names of the contract. */

@@ -2,7 +2,7 @@
 
 import { inspect } from "node:util";
 
-import { Backoff, Feed, isTransient, type Transport, type ReconnectPolicy } from "./transport.js";
+import { Backoff, Feed, fromWire, isTransient, type Transport, type ReconnectPolicy } from "./transport.js";
 import { ProtocolError, TrlError } from "./errors.js";
 import { resultFrom, type Result } from "./result.js";
 import type { Chunk, ExecStreamParams, SessionEvent, SessionWatchParams } from "./types.js";
@@ -71,6 +71,7 @@ class Output implements OutputChunk {
   }
 }
 
+/** Converts a chunk. It throws the error of a chunk that ends a stream because the place of its command has forgotten it. */
 function chunkFrom(wire: Chunk): StreamChunk {
   const { offset } = wire;
   const next = wire.next ?? 0; // omitted when it is 0
@@ -82,6 +83,8 @@ function chunkFrom(wire: Chunk): StreamChunk {
       return { type: "exit", offset, next, data: none, text: "", result: resultFrom(wire.result) };
     case "gap":
       return { type: "gap", offset, next, data: none, text: "", bytes: wire.bytes ?? next - offset };
+    case "error":
+      throw wire.error === undefined ? new ProtocolError("the daemon sent an error chunk without an error") : fromWire(wire.error);
     case "resize":
       throw new ProtocolError("the daemon sent a resize chunk, which only exec.output returns");
     default:
@@ -94,6 +97,14 @@ export interface FollowOptions {
   signal?: AbortSignal;
   /** How to recover from a lost connection; see ConnectOptions. */
   reconnect?: Partial<ReconnectPolicy>;
+}
+
+/** What to watch, besides the sessions' own events. */
+export interface WatchOptions extends FollowOptions {
+  /** Begin with the sessions that there are: a `snapshot` event each, then `snapshot_end`. */
+  snapshot?: boolean;
+  /** Report commands too, and whether they wait for input. */
+  execs?: boolean;
 }
 
 /** A stream of items from the daemon. It has one reader, like any iterator. */

@@ -1282,8 +1282,8 @@ export type SessionEventType =
   /** with `execs`: the command `exec_id` is over; before the `state` of its session */
   | "exec_ended"
   /**
-   * with `execs`: the command `exec_id` waits for the input `waiting`. It is repeated after
-   * every input that the command still waits after, since that may be the next question
+   * with `execs`: the command `exec_id` waits for the input `waiting`. It is sent again when the
+   * command waits after another input, which may be the next question
    */
   | "waiting"
   /**

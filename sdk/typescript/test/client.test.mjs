@@ -185,6 +185,23 @@ describe("a client on the Unix socket", () => {
     assert.match(seen.join(", "), /^created.*state running, state idle, destroyed/);
   });
 
+  test("a watch begins with a snapshot and reports commands", async () => {
+    const session = await client.session();
+    const events = session.watch({ snapshot: true, execs: true });
+    await events.start();
+    await session.run("exit 3");
+    const seen = [];
+    for await (const event of events) {
+      seen.push(event.type);
+      if (event.type === "exec_ended") {
+        assert.deepEqual([event.outcome, event.exit_code], ["shell_exited", 3]);
+        break;
+      }
+    }
+    assert.deepEqual(seen, ["snapshot", "snapshot_end", "state", "exec_started", "exec_ended"]);
+    await session.destroy();
+  });
+
   test("every code of the contract has a class", async () => {
     const text = readFileSync(join(sdk, "..", "..", "docs", "protocol.md"), "utf8");
     const codes = [...text.matchAll(/^\| `([A-Z_]+)` \| -32\d+ \|/gm)].map((match) => match[1]);

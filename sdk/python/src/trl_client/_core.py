@@ -8,7 +8,7 @@ import time
 from typing import Any, Mapping, Optional
 
 from ._transport import Transport, Feed, HTTPTransport, Position, StdioTransport, UnixTransport
-from ._errors import ConnectionLost, NoDaemon, ProtocolError, RuntimeUnavailable, TRLError
+from ._errors import ConnectionLost, NoDaemon, ProtocolError, RuntimeUnavailable, TRLError, from_wire
 from ._io import IO
 from ._wire import Address, Chunk, Json, Retry, repeatable
 
@@ -115,6 +115,7 @@ class Follow:
         self._backoff = Backoff(core.io, core.retry)
         self.position = position
         self.finished = False
+        self._forgotten: Optional[TRLError] = None  # why the stream ended without an exit
 
     async def open(self, call_timeout: Optional[float] = None) -> None:
         """Waits until the daemon has accepted the command, or found it."""
@@ -141,12 +142,19 @@ class Follow:
 
     async def next(self) -> Optional[Chunk]:
         """Returns the next chunk, or None after the exit."""
+        if self._forgotten is not None:
+            raise self._forgotten
         while not self.finished:
             if self._feed is None:
                 await self._attempt(None)
                 continue
             try:
-                chunk = Chunk(await self._feed.next())
+                raw = await self._feed.next()
+                if raw["type"] == "error":
+                    # The place of the command no longer knows it, so there is nothing to resume.
+                    self._forgotten = from_wire(raw["error"])
+                    raise self._forgotten
+                chunk = Chunk(raw)
             except ConnectionLost as error:
                 self.abandon()
                 await self._backoff.wait(error)

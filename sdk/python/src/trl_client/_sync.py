@@ -175,7 +175,10 @@ class Client(_Closing):
         tag: Optional[str] = None,
         runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first; ``alive`` excludes those that have ended."""
+        """Lists sessions, oldest first; ``alive`` excludes those that have ended.
+
+        Those in places out of reach are missing; ``unreachable`` of ``call("session.list")`` names the places.
+        """
         return drive(self._inner.sessions(state=state, alive=alive, tag=tag, runtime=runtime))
 
     def session_info(self, session_id: str) -> types.SessionInfo:
@@ -218,9 +221,12 @@ class Client(_Closing):
         """Returns the contents of a session's terminal."""
         return drive(self._inner.screen(session_id, format=format, scrollback=scrollback))
 
-    def watch(self, session_id: Optional[str] = None) -> "Watch":
-        """Follows the events of one session, or of all, from now on."""
-        inner = self._inner.watch(session_id)
+    def watch(self, session_id: Optional[str] = None, *, snapshot: bool = False, execs: bool = False) -> "Watch":
+        """Follows the events of one session, or of all, from now on.
+
+        ``snapshot`` begins with the sessions that there are; ``execs`` also reports commands.
+        """
+        inner = self._inner.watch(session_id, snapshot=snapshot, execs=execs)
         drive(inner.open())
         return Watch(inner)
 
@@ -427,9 +433,9 @@ class Session:
         """Stops the running command."""
         return drive(self._inner.cancel())
 
-    def watch(self) -> "Watch":
-        """Follows its events from now on."""
-        return self.client.watch(self.id)
+    def watch(self, *, snapshot: bool = False, execs: bool = False) -> "Watch":
+        """Follows its events from now on; see ``Client.watch``."""
+        return self.client.watch(self.id, snapshot=snapshot, execs=execs)
 
     def destroy(self, *, force: bool = False) -> types.SessionDestroyResult:
         """Ends the session and all its processes."""

@@ -1279,7 +1279,7 @@ SessionEventType = Literal[
     "snapshot_end",  # with `snapshot`: all sessions were sent
     "exec_started",  # with `execs`: the command `exec_id` begins; after the `state` of its session
     "exec_ended",  # with `execs`: the command `exec_id` is over; before the `state` of its session
-    "waiting",  # with `execs`: the command `exec_id` waits for the input `waiting`. It is repeated after every input that the command still waits after, since that may be the next question
+    "waiting",  # with `execs`: the command `exec_id` waits for the input `waiting`. It is sent again when the command waits after another input, which may be the next question
     "waiting_ended",  # with `execs`: the command `exec_id` no longer waits, and goes on. An `exec_ended` says so too
 ]
 """SessionEventType says what happened to a session."""

@@ -264,7 +264,10 @@ class Client(_Opening):
         tag: Optional[str] = None,
         runtime: Optional[str] = None,
     ) -> List[types.Session]:
-        """Lists sessions, oldest first; ``alive`` excludes those that have ended."""
+        """Lists sessions, oldest first; ``alive`` excludes those that have ended.
+
+        Those in places out of reach are missing; ``unreachable`` of ``call("session.list")`` names the places.
+        """
         answer = await self._core.call("session.list", given(state=state, alive=alive or None, tag=tag, runtime=runtime))
         return cast(List[types.Session], answer["sessions"])
 
@@ -320,9 +323,12 @@ class Client(_Opening):
         params = given(session_id=session_id, format=format, scrollback=scrollback or None)
         return cast(types.SessionScreenResult, await self._core.call("session.screen", params))
 
-    def watch(self, session_id: Optional[str] = None) -> "Watch":
-        """Follows the events of one session, or of all, from now on."""
-        return Watch(self, given(session_id=session_id))
+    def watch(self, session_id: Optional[str] = None, *, snapshot: bool = False, execs: bool = False) -> "Watch":
+        """Follows the events of one session, or of all, from now on.
+
+        ``snapshot`` begins with the sessions that there are; ``execs`` also reports commands.
+        """
+        return Watch(self, given(session_id=session_id, snapshot=snapshot or None, execs=execs or None))
 
     # --- commands ---
 
@@ -606,9 +612,9 @@ class Session:
         """Stops the running command."""
         return await self.client.cancel(session_id=self.id)
 
-    def watch(self) -> "Watch":
-        """Follows its events from now on."""
-        return self.client.watch(self.id)
+    def watch(self, *, snapshot: bool = False, execs: bool = False) -> "Watch":
+        """Follows its events from now on; see ``Client.watch``."""
+        return self.client.watch(self.id, snapshot=snapshot, execs=execs)
 
     async def destroy(self, *, force: bool = False) -> types.SessionDestroyResult:
         """Ends the session and all its processes."""

@@ -1,0 +1,115 @@
+package place
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/peer"
+)
+
+// imageTTLMS is how long the container of an image lives without sessions and
+// connections. It has nothing that the next one would not have.
+const imageTTLMS = 60_000
+
+// imagePlace reaches a container that it makes from an image. Its first process is the
+// place's daemon, and the engine removes the container when that ends.
+type imagePlace struct {
+	bare
+	turn chan struct{} // held by the call that makes the container
+}
+
+// openImage returns the constructor of the transport for an engine's images.
+func openImage(program string) func(*Registry, target) transport {
+	return func(r *Registry, t target) transport {
+		t.ttlMS = imageTTLMS
+		return &imagePlace{
+			bare: bare{
+				engine: engine{program: program, env: t.env}, target: t, programs: r.delivery.programs,
+				container: strings.TrimPrefix(t.directory(), "."), // of this place alone: its id is random
+			},
+			turn: make(chan struct{}, 1),
+		}
+	}
+}
+
+func (i *imagePlace) connect(ctx context.Context) (peer.Wire, *api.Hello, error) {
+	select {
+	case i.turn <- struct{}{}:
+		defer func() { <-i.turn }()
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	// An earlier daemon of this user may have made it.
+	wire, hello, err := i.relay(ctx, "--wait")
+	switch {
+	case err == nil || ctx.Err() != nil || because(err, noEngine) || because(err, noAccess) || because(err, paused):
+		return wire, hello, err
+	case !because(err, notRunning) && i.running(ctx):
+		return nil, nil, err
+	}
+	if err := i.make(ctx); err != nil {
+		return nil, nil, err
+	}
+	return i.relay(ctx, "--wait")
+}
+
+// make makes the container and starts it.
+func (i *imagePlace) make(ctx context.Context) error {
+	if err := i.remove(ctx); err != nil { // one that was made and never started, or is ending
+		return err
+	}
+	args := []string{
+		"create", "--rm", "--name", i.container, "--label", "trl.place=" + i.target.name,
+		"--entrypoint", i.path(), i.target.address,
+	}
+	_, err := i.run(ctx, nil, append(args, i.serveArgs()...)...)
+	if err != nil {
+		return err
+	}
+	p, err := i.fitting(ctx)
+	if err == nil {
+		err = i.put(ctx, i.container, i.target.directory(), p)
+	}
+	if err == nil {
+		_, err = i.run(ctx, nil, "start", i.container)
+	}
+	if err != nil {
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+		defer cancel()
+		_ = i.remove(cleaning) // err says more
+	}
+	return err
+}
+
+// upgrade has the daemon replace itself by this program.
+func (i *imagePlace) upgrade(ctx context.Context) error {
+	wire, _, err := i.connect(ctx) // which makes the container
+	if err != nil {
+		return err
+	}
+	_ = wire.Close() // it is not needed
+	return i.bare.upgrade(ctx)
+}
+
+// cleanTimeout is how long the removal of a container that could not be started may
+// take: the time that engines give a container to stop.
+const cleanTimeout = 10 * time.Second
+
+// running reports whether the container runs.
+func (i *imagePlace) running(ctx context.Context) bool {
+	out, err := i.run(ctx, nil, "inspect", "--type", "container", "--format", "{{.State.Running}}", i.container)
+	return err == nil && strings.TrimSpace(out) == "true"
+}
+
+// remove removes the container with all that runs in it.
+func (i *imagePlace) remove(ctx context.Context) error {
+	_, err := i.run(ctx, nil, "rm", "-f", "-v", i.container)
+	if because(err, notRunning) {
+		return nil
+	}
+	return err
+}
+
+func (i *imagePlace) close() {}

@@ -1,0 +1,251 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
+	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/engines"
+)
+
+// rig is a place of its own, a local daemon of its own that reaches it, and two
+// sessions in the place.
+type rig struct {
+	*testing.T
+	daemon    *trltest.Daemon
+	client    *client.Client
+	runtime   string
+	container string         // if the place is one
+	link      *trltest.Proxy // if the place is reached by one
+	file      string         // in the place, for the keyed commands
+
+	streaming, running *client.Session
+	lines              atomic.Int64 // received of the stream
+	longestPause       time.Duration
+}
+
+// inContainer makes a rig whose place is a container.
+func inContainer(t *testing.T) *rig {
+	r := &rig{T: t, container: engines.Docker(t).Container(t, engines.Busybox)}
+	r.runtime, r.file = "docker:"+r.container, "/tmp/keyed"
+	return r
+}
+
+// inPodman makes a rig whose place is a container of podman.
+func inPodman(t *testing.T) *rig {
+	return &rig{T: t, runtime: "podman:" + engines.Podman(t).Container(t, engines.Busybox), file: "/tmp/keyed"}
+}
+
+// overSSH makes a rig whose place is an account of an SSH server.
+func overSSH(t *testing.T) *rig {
+	link := engines.Link(t, engines.SSHAddress)
+	r := &rig{T: t, link: link, runtime: "ssh:" + engines.Guest + "@" + engines.SSHD(t).Host(t, link.Addr())}
+	r.file = engines.Home(engines.Guest) + "/keyed-" + trltest.Token()
+	return r
+}
+
+// start starts the daemon and the sessions.
+func (r *rig) start() {
+	r.Helper()
+	r.daemon = startDaemon(r.T, "")
+	r.client = dial(r.T, r.daemon)
+	r.Cleanup(func() {
+		if !r.Failed() {
+			removePlace(r.T, r.client, r.runtime)
+		}
+	})
+	r.streaming, r.running = r.session(), r.session()
+}
+
+func (r *rig) session() *client.Session {
+	r.Helper()
+	s, err := r.client.NewSession(r.Context(), api.SessionCreateParams{Runtime: r.runtime, Shell: "sh"})
+	if err != nil {
+		r.Fatalf("%v\n%s", err, r.daemon.Log())
+	}
+	return s
+}
+
+// The stream: numbered lines over eight seconds.
+const (
+	streamLines  = 800
+	streamScript = `i=0; while [ $i -lt 800 ]; do i=$((i+1)); echo "line $i"; [ $((i%5)) -ne 0 ] || sleep 0.05; done`
+)
+
+// streamText returns the output of the stream.
+func streamText() string {
+	var b strings.Builder
+	for i := range streamLines {
+		fmt.Fprintf(&b, "line %d\n", i+1)
+	}
+	return b.String()
+}
+
+// outage is how long anything may be out of reach: the longest of the disruptions,
+// and the pause before the next attempt to connect.
+const outage = 4 * time.Minute
+
+// disrupt runs the stream and keyed commands, strikes meanwhile, and checks that
+// nothing was lost, doubled or reordered, and that the sessions can be used.
+func (r *rig) disrupt(strikes int, strike func(*rig)) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), outage)
+	defer cancel()
+	stream, err := r.streaming.Stream(ctx, streamScript)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer stream.Close()
+	streamed, stop, ran := make(chan error, 1), make(chan struct{}), make(chan error, 1)
+	go func() { streamed <- r.follow(stream) }()
+	var commands int
+	go func() {
+		var err error
+		commands, err = r.runKeyed(ctx, stop)
+		ran <- err
+	}()
+	for i := range strikes {
+		r.await(100 + i*600/strikes)
+		strike(r)
+	}
+	if err := <-streamed; err != nil {
+		r.Errorf("the stream: %v", err)
+	}
+	close(stop)
+	if err := <-ran; err != nil {
+		r.Errorf("keyed commands: %v", err)
+	}
+	r.check(ctx, commands)
+	r.Logf("the longest pause of the stream took %v; %d keyed commands", r.longestPause.Round(10*time.Millisecond), commands)
+}
+
+// await waits until so many lines of the stream were received.
+func (r *rig) await(lines int) {
+	r.Helper()
+	trltest.Eventually(r, fmt.Sprintf("line %d was received", lines), func() bool { return int(r.lines.Load()) >= lines })
+}
+
+// follow receives the stream.
+func (r *rig) follow(stream *client.Stream) error {
+	var got strings.Builder
+	last := time.Now()
+	for {
+		chunk, err := stream.Receive()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("after %d lines: %w", r.lines.Load(), err)
+		}
+		r.longestPause, last = max(r.longestPause, time.Since(last)), time.Now()
+		data, err := chunk.Content()
+		if err != nil {
+			return err
+		}
+		got.Write(data)
+		r.lines.Store(int64(strings.Count(got.String(), "\n")))
+	}
+	if want := streamText(); got.String() != want {
+		same := 0
+		for same < min(got.Len(), len(want)) && got.String()[same] == want[same] {
+			same++
+		}
+		return fmt.Errorf("%d bytes, want %d; different from byte %d on: %.100q", got.Len(), len(want), same, got.String()[same:])
+	}
+	if result := stream.Result(); result.ExitCode == nil || *result.ExitCode != 0 {
+		return fmt.Errorf("result %+v", result)
+	}
+	return nil
+}
+
+// runKeyed runs commands that must each run once, as a caller does that repeats them
+// until there is an answer. It returns how many there were.
+func (r *rig) runKeyed(ctx context.Context, stop <-chan struct{}) (commands int, err error) {
+	for ; ; commands++ {
+		select {
+		case <-stop:
+			return commands, nil
+		case <-time.After(50 * time.Millisecond): // so that they do not slow down the others
+		}
+		p := api.ExecRunParams{ExecCommand: api.ExecCommand{
+			Command: fmt.Sprintf("echo %d >>%s; echo did %d", commands, r.file, commands), Key: fmt.Sprintf("key-%d", commands),
+		}}
+		result, err := r.running.RunWith(ctx, p)
+		for api.IsCode(err, api.CodeRuntimeUnavailable) || errors.Is(err, client.ErrNoDaemon) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return commands, fmt.Errorf("still out of reach: %w", err)
+			}
+			result, err = r.running.RunWith(ctx, p)
+		}
+		if err != nil {
+			return commands, fmt.Errorf("command %d: %w", commands, err)
+		}
+		if want := fmt.Sprintf("did %d\n", commands); result.Stdout != want {
+			return commands, fmt.Errorf("command %d printed %q, want %q", commands, result.Stdout, want)
+		}
+	}
+}
+
+// check checks that each keyed command ran once and that the sessions still have
+// their state.
+func (r *rig) check(ctx context.Context, commands int) {
+	r.Helper()
+	var want strings.Builder
+	for i := range commands {
+		fmt.Fprintln(&want, i)
+	}
+	for _, c := range []struct {
+		session       *client.Session
+		command, want string
+	}{
+		{r.running, "cat " + r.file + "; rm " + r.file, want.String()},
+		{r.streaming, "echo $i", fmt.Sprintln(streamLines)},
+	} {
+		result, err := c.session.Run(ctx, c.command)
+		if err != nil {
+			r.Errorf("afterwards: %s: %v", c.command, err)
+		} else if result.Stdout != c.want {
+			r.Errorf("afterwards: %s printed %q, want %q", c.command, result.Stdout, c.want)
+		}
+	}
+	list, err := r.client.ListSessions(ctx, api.SessionListParams{})
+	if err != nil {
+		r.Errorf("afterwards: %v", err)
+		return
+	}
+	for _, s := range []*client.Session{r.streaming, r.running} {
+		if !slices.ContainsFunc(list.Sessions, func(l api.Session) bool { return l.SessionID == s.ID() && l.Runtime == r.runtime }) {
+			r.Errorf("afterwards: session %s is not in the list: %+v", s.ID(), list)
+		}
+	}
+}
+
+// kill kills those processes below the local daemon for whose command line match
+// returns true. There must be one.
+func (r *rig) kill(match func(argv []string) bool) {
+	r.Helper()
+	killed := 0
+	for _, p := range trltest.Descendants(r.daemon.PID) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if err == nil && match(strings.Split(string(line), "\x00")) && unix.Kill(p.PID, unix.SIGKILL) == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		r.Errorf("there is no process to kill among %v", trltest.Descendants(r.daemon.PID))
+	}
+}

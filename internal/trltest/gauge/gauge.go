@@ -1,0 +1,126 @@
+// Package gauge helps tests that measure: they compare operations by ratios within
+// one run, in rounds that are interleaved, and print one line with their figures.
+package gauge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+const (
+	// attempts is how often a goal may be missed: other work on the machine makes
+	// everything slower, never faster. It comes in bursts of seconds.
+	attempts = 12
+	// Pause is the pause between two attempts.
+	Pause = time.Second
+)
+
+// RoundsLeast and Rounds limit the rounds of short calls, of about 100 ms each, which
+// are repeated instead of the whole measurement.
+const RoundsLeast, Rounds = 20, 400
+
+// Tries repeats a measurement until it meets its goal.
+func Tries(t *testing.T, measure func(t *testing.T) error) {
+	t.Helper()
+	var err error
+	for range attempts {
+		if err = measure(t); err == nil {
+			return
+		}
+		t.Log("missed: ", err)
+		time.Sleep(Pause) // pace: what slows the machine comes in bursts
+	}
+	t.Error(err)
+}
+
+// Series has the durations of one operation, in rounds.
+type Series struct {
+	N  int // calls per round
+	Do func() error
+	// Best is the median of the quietest round: other load on the machine only
+	// adds to a time.
+	Best time.Duration
+	All  []time.Duration
+}
+
+// Round makes the calls of one round.
+func (s *Series) Round() error {
+	took := make([]time.Duration, s.N)
+	for i := range took {
+		began := time.Now()
+		if err := s.Do(); err != nil {
+			return err
+		}
+		took[i] = time.Since(began)
+	}
+	s.All = append(s.All, took...)
+	if m := Median(took); s.Best == 0 || m < s.Best {
+		s.Best = m
+	}
+	return nil
+}
+
+// Ratio returns a divided by b.
+func Ratio(a, b time.Duration) float64 { return float64(a) / float64(b) }
+
+// Median returns the median of some durations, which it sorts.
+func Median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
+
+// Figures prints the one line with the test's figures.
+func Figures(t *testing.T, format string, args ...any) {
+	t.Helper()
+	fmt.Printf("must: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
+}
+
+// Lines is a minimal client: it sends a line and reads a line.
+type Lines struct {
+	Conn net.Conn
+	In   *bufio.Reader
+}
+
+// DialLines connects to a socket. The caller must close Conn.
+func DialLines(socket string) (*Lines, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return &Lines{Conn: conn, In: bufio.NewReaderSize(conn, 64<<10)}, nil
+}
+
+// Ask writes a line, newline included, and returns the next line, which is valid
+// until the next Ask.
+func (l *Lines) Ask(line []byte) ([]byte, error) {
+	if _, err := l.Conn.Write(line); err != nil {
+		return nil, err
+	}
+	answer, err := l.In.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		var rest []byte
+		rest, err = l.In.ReadBytes('\n')
+		answer = append(bytes.Clone(answer), rest...)
+	}
+	return answer, err
+}
+
+// RunLine returns the request that runs true in a session.
+func RunLine(session string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"exec.run","params":{"session_id":%q,"command":"true"}}`+"\n", session)
+}
+
+// AskTrue runs true over a connection.
+func AskTrue(l *Lines, line []byte) error {
+	answer, err := l.Ask(line)
+	if err == nil && !bytes.Contains(answer, []byte(`"exit_code":0,`)) {
+		err = fmt.Errorf("answer %s", answer)
+	}
+	return err
+}

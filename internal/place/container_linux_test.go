@@ -168,6 +168,8 @@ func TestImagePlaces(t *testing.T) {
 				e.Image(t, image)
 				p := placeFor(t, engine+"-image:"+image).(*imagePlace)
 				defer func() { _ = p.remove(t.Context()) }()
+				wantRefusal(t, p, ended, "has ended") // before one is wanted
+				p.want()
 				conn, hello := mustConnect(t, p)
 				if image != engines.Scratch {
 					// Processes that lose their parent are reaped by the daemon.
@@ -195,6 +197,8 @@ func TestImagePlaces(t *testing.T) {
 					return e.Run(t, "ps", "-a", "--filter", "label=trl.place=k7", "--format", "{{.Names}}") == ""
 				})
 				t.Log("ended after", time.Since(begin))
+				wantRefusal(t, p, ended, "has ended")
+				p.want()
 				if _, after := mustConnect(t, p); after.Boot == hello.Boot {
 					t.Error("the boot is the same")
 				}
@@ -219,6 +223,7 @@ func TestImageUnused(t *testing.T) {
 	p := placeFor(t, "docker-image:"+engines.Busybox).(*imagePlace)
 	defer func() { _ = p.remove(t.Context()) }()
 	p.target.ttlMS = 100
+	p.want()
 	conn, _ := mustConnect(t, p)
 	conn.Close()
 	trltest.Eventually(t, "the container is gone", func() bool {
@@ -230,7 +235,9 @@ func TestImageRefusals(t *testing.T) {
 	for engine, of := range bothEngines {
 		t.Run(engine, func(t *testing.T) {
 			of(t)
-			wantRefusal(t, placeFor(t, engine+"-image:localhost/nosuch:1"), refused, "no such image")
+			p := placeFor(t, engine+"-image:localhost/nosuch:1").(*imagePlace)
+			p.want()
+			wantRefusal(t, p, refused, "no such image")
 		})
 	}
 }

@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -17,8 +18,11 @@ const imageTTLMS = 60_000
 // place's daemon, and the engine removes the container when that ends.
 type imagePlace struct {
 	bare
-	turn chan struct{} // held by the call that makes the container
+	turn   chan struct{} // held by the call that makes the container
+	wanted atomic.Bool   // the next connect may make the container
 }
+
+func (i *imagePlace) want() { i.wanted.Store(true) }
 
 // openImage returns the constructor of the transport for an engine's images.
 func openImage(program string) func(*Registry, target) transport {
@@ -48,6 +52,12 @@ func (i *imagePlace) connect(ctx context.Context) (peer.Wire, *api.Hello, error)
 		return wire, hello, err
 	case !because(err, notRunning) && i.running(ctx):
 		return nil, nil, err
+	}
+	if !i.wanted.Swap(false) {
+		return nil, nil, &refusal{
+			reason: ended, message: "its container has ended, and its sessions with it",
+			hint: "create a session in " + i.target.runtime + ": that makes another container",
+		}
 	}
 	if err := i.make(ctx); err != nil {
 		return nil, nil, err

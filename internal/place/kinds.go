@@ -58,6 +58,10 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
+// maker is a transport that makes its place. connect makes it only after a call of
+// want: a list of sessions must not bring back a place that has ended.
+type maker interface{ want() }
+
 // upgrader is a transport that can replace the program in its place.
 type upgrader interface {
 	// upgrade delivers this program and has the place's daemon replace itself by it.

@@ -68,6 +68,10 @@ func (p *Place) await(ctx context.Context, l *link, now bool) (*peer.Conn, error
 	}
 	select {
 	case <-a.done:
+		if because(a.err, ended) {
+			why, _ := errors.AsType[*refusal](a.err)
+			return nil, notFound(p.runtime, why.message).WithHint("%s", why.hint)
+		}
 		if a.err != nil {
 			return nil, p.unavailable(a.err)
 		}
@@ -117,11 +121,15 @@ func (p *Place) run(l *link, a *attempt) {
 		a.err = ctx.Err()
 	}
 	a.err = asRefusal(a.err)
-	if a.err == nil {
-		p.reg.save()
-	}
-
 	r := p.reg
+	if because(a.err, ended) {
+		r.mu.Lock()
+		p.forget()
+		r.mu.Unlock()
+	}
+	if a.err == nil || because(a.err, ended) {
+		r.save()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(a.done)

@@ -47,10 +47,18 @@ func (r *Registry) Add(ctx context.Context, params api.PlaceParams) (*api.Place,
 	if err != nil {
 		return nil, err
 	}
+	p.want()
 	if _, err := p.await(ctx, &p.calls, true); err != nil {
 		return nil, err
 	}
 	return r.show(p), nil
+}
+
+// want lets the next attempt make the place, if it is one that is made.
+func (p *Place) want() {
+	if m, ok := p.transport.(maker); ok {
+		m.want()
+	}
 }
 
 // Check answers place.check: it connects now, whatever the backoff. A place that
@@ -104,10 +112,8 @@ func (r *Registry) Remove(ctx context.Context, params api.PlaceRemoveParams) (*a
 		}
 	}
 	r.mu.Lock()
-	p.removed, p.noted = true, false
-	r.places = slices.DeleteFunc(r.places, func(q *Place) bool { return q == p })
+	p.forget()
 	p.shut()
-	r.change()
 	r.mu.Unlock()
 	p.release()
 	r.save()
@@ -134,7 +140,7 @@ func (r *Registry) EndAll(ctx context.Context) {
 func (p *Place) end(ctx context.Context, force bool) error {
 	if !force {
 		live, err := p.liveSessions(ctx)
-		if err != nil {
+		if err != nil && !api.IsCode(err, api.CodeRuntimeNotFound) {
 			return err
 		}
 		if live > 0 {

@@ -105,6 +105,13 @@ func (r *Registry) Close() {
 	}
 }
 
+// forget removes the place from the registry. Caller must hold mu.
+func (p *Place) forget() {
+	p.removed, p.noted = true, false
+	p.reg.places = slices.DeleteFunc(p.reg.places, func(q *Place) bool { return q == p })
+	p.reg.change()
+}
+
 // shut drops the connections of a place. Caller must hold mu.
 func (p *Place) shut() {
 	if p.idle != nil && p.idle.Stop() {
@@ -199,6 +206,7 @@ func (r *Registry) Get(ctx context.Context, runtime string) (p *Place, rest stri
 	if p, err = r.get(at); err != nil {
 		return nil, "", err
 	}
+	p.want()
 	if p.Name() == "" {
 		if _, err := p.Conn(ctx); err != nil {
 			return nil, "", err

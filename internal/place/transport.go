@@ -48,6 +48,7 @@ type reason string
 const (
 	notRunning  reason = "not_running" // the container is not running
 	paused      reason = "paused"      // the container is paused
+	ended       reason = "ended"       // the container that was made for it is gone, with all sessions
 	noEngine    reason = "no_engine"   // neither the program nor its engine answers
 	badHostKey  reason = "host_key"    // SSH does not know the host, or another key
 	noAccess    reason = "auth"        // the place refuses the user

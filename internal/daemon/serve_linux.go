@@ -98,8 +98,8 @@ func Serve(ctx context.Context, cfg Config, opts Options) error {
 		}
 	}
 	if cfg.HostRuntime == HostRuntimeOff {
-		d.log.Error("host_runtime = off has no effect while a holder keeps sessions of this machine; run `trl stop` and start the daemon again",
-			"event", "host_runtime_ignored")
+		d.log.Warn("host_runtime is off: no new session is created on this machine, and those that are there go on",
+			"event", "host_runtime_off")
 	}
 	d.manager = newManager(opts.Environment, d.holderPID(), d.log)
 	stop, cut := d.catchSignals(ctx)
@@ -272,7 +272,7 @@ func (d *daemon) open() error {
 	table := service.New(service.Config{Sessions: d.pool, Execs: d.pool, System: newSystem(d), Places: d.places, Log: d.log, Observe: requestObserver(d.http)})
 	d.front = front.New(front.Config{
 		Handler: route.New(route.Config{
-			Local: table, Places: routedPlaces{d.places}, Node: d.cfg.Node, DefaultRuntime: d.cfg.DefaultRuntime,
+			Local: table, NoHost: d.cfg.HostRuntime == HostRuntimeOff, Places: routedPlaces{d.places}, Node: d.cfg.Node, DefaultRuntime: d.cfg.DefaultRuntime,
 		}), Version: d.opts.Version, Log: d.log,
 		Socket: d.listener, Path: d.cfg.Socket, Stdin: d.opts.Stdin, Stdout: d.opts.Stdout,
 		HTTP: d.http, State: d.state, MaxRequestBytes: d.cfg.MaxRequestBytes, Go: d.tasks.start,

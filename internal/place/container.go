@@ -148,30 +148,38 @@ func (b *bare) serveArgs() []string {
 }
 
 func (b *bare) connect(ctx context.Context) (peer.Wire, *api.Hello, error) {
-	p, err := b.fitting(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	wire, hello, err := b.relay(ctx)
 	switch {
-	case err == nil && hello.Digest == p.digest:
-		return wire, hello, nil
-	case err == nil: // an earlier program; it goes on if it can't be replaced
-		if err := b.put(ctx, b.container, b.target.directory(), p); err != nil {
-			return wire, hello, nil //nolint:nilerr // its sessions can be used
-		}
-		_ = wire.Close()
-		_, _ = b.run(ctx, nil, "exec", b.container, b.path(), "upgrade", "--socket", b.socket())
-		return b.relay(ctx, "--wait")
+	case err == nil:
+		return b.renew(ctx, wire, hello)
 	case ctx.Err() != nil || because(err, notRunning) || because(err, paused) || because(err, noEngine) || because(err, noAccess):
 		return nil, nil, err
 	}
-	if err := b.put(ctx, b.container, b.target.directory(), p); err != nil {
+	p, err := b.fitting(ctx)
+	if err == nil {
+		err = b.put(ctx, b.container, b.target.directory(), p)
+	}
+	if err == nil {
+		_, err = b.run(ctx, nil, append([]string{"exec", "-d", b.container, b.path()}, b.serveArgs()...)...)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := b.run(ctx, nil, append([]string{"exec", "-d", b.container, b.path()}, b.serveArgs()...)...); err != nil {
-		return nil, nil, err
+	return b.relay(ctx, "--wait")
+}
+
+// renew replaces the program of a daemon that is not this one, and returns a
+// connection to the new daemon. The old one goes on if it can't be replaced.
+func (b *bare) renew(ctx context.Context, wire peer.Wire, hello *api.Hello) (peer.Wire, *api.Hello, error) {
+	if b.programs.has(hello.Digest) {
+		return wire, hello, nil
 	}
+	p, err := b.fitting(ctx)
+	if err != nil || p.digest == hello.Digest || b.put(ctx, b.container, b.target.directory(), p) != nil {
+		return wire, hello, nil //nolint:nilerr // its sessions can be used
+	}
+	_ = wire.Close()                                                                         // the daemon ends
+	_, _ = b.run(ctx, nil, "exec", b.container, b.path(), "upgrade", "--socket", b.socket()) // or goes on
 	return b.relay(ctx, "--wait")
 }
 

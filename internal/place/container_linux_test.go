@@ -1,15 +1,19 @@
 package place
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/peer"
 	"github.com/terminal-runtime/trl/internal/trltest"
 	"github.com/terminal-runtime/trl/internal/trltest/engines"
@@ -190,9 +194,19 @@ func TestImagePlaces(t *testing.T) {
 					}
 					return true
 				})
+				if image == engines.Scratch { // a daemon of another version goes on as it
+					other, err := trltest.OtherBinary()
+					if err != nil {
+						t.Fatal(err)
+					}
+					again.programs = newPrograms()
+					again.programs.executable, again.programs.readable = other, other
+					if _, after := mustConnect(t, again); after.Version != trltest.OtherVersion || after.Boot != hello.Boot {
+						t.Errorf("after an upgrade: %+v", after)
+					}
+				}
 				begin := time.Now()
 				e.Run(t, "kill", "--signal", "TERM", p.container)
-				<-conn.Done()
 				trltest.Eventually(t, "SIGTERM ends the container", func() bool {
 					return e.Run(t, "ps", "-a", "--filter", "label=trl.place=k7", "--format", "{{.Names}}") == ""
 				})
@@ -213,6 +227,31 @@ func TestImagePlaces(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestImageAtOnce connects at once to an image: all reach the same container.
+func TestImageAtOnce(t *testing.T) {
+	e := bothEngines["docker"](t)
+	e.Image(t, engines.Busybox)
+	p := placeFor(t, "docker-image:"+engines.Busybox)
+	defer func() { _ = p.remove(t.Context()) }()
+	boots := make([]string, 3)
+	var running sync.WaitGroup
+	for i := range boots {
+		running.Go(func() {
+			wire, hello, err := p.connect(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			boots[i] = hello.Boot
+			_ = wire.Close()
+		})
+	}
+	running.Wait()
+	if boots[0] == "" || boots[1] != boots[0] || boots[2] != boots[0] {
+		t.Errorf("boots %q", boots)
 	}
 }
 
@@ -239,6 +278,59 @@ func TestImageRefusals(t *testing.T) {
 			p.want()
 			wantRefusal(t, p, refused, "no such image")
 		})
+	}
+}
+
+// TestContainerSessions uses a container and an image by a daemon, which delivers
+// itself and finds its places again after it was killed.
+func TestContainerSessions(t *testing.T) {
+	e := bothEngines["docker"](t)
+	name := e.Container(t, engines.Busybox)
+	e.Image(t, engines.BusyboxUser)
+	d, err := trltest.Start(trltest.Config{Env: engines.Env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Stop(); err != nil {
+			t.Errorf("stop: %v\n%s", err, d.Log())
+		}
+		_ = os.RemoveAll(d.Dir)
+	}()
+	c, err := client.Dial(t.Context(), d.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for runtime, user := range map[string]string{"docker:" + name: "0", "docker-image:" + engines.BusyboxUser: "1000"} {
+		session, err := c.CreateSession(t.Context(), api.SessionCreateParams{Runtime: runtime})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, d.Log())
+		}
+		if session.Runtime != runtime {
+			t.Errorf("runtime %q, want %q", session.Runtime, runtime)
+		}
+		run := func(command, want string) {
+			t.Helper()
+			result, err := c.Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: session.SessionID, Command: command}})
+			if err != nil || !strings.Contains(fmt.Sprintf("%+v", result), want) {
+				t.Errorf("%s: %+v, %v", command, result, err)
+			}
+		}
+		run("X=$(id -u); echo user=$X.", "user="+user+".")
+		if info, err := c.SystemInfo(t.Context()); err != nil || syscall.Kill(info.PID, syscall.SIGKILL) != nil {
+			t.Fatal(err)
+		}
+		run("echo again=$X.", "again="+user+".")
+		if _, err := c.RemovePlace(t.Context(), api.PlaceRemoveParams{Runtime: runtime, Force: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := e.Run(t, "ps", "-a", "--filter", "label=trl.place", "--format", "{{.Names}}"); left != "" {
+		t.Error("left:", left)
+	}
+	if left := changes(t, e, name); left != "" {
+		t.Error("left:", left)
 	}
 }
 

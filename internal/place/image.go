@@ -39,19 +39,19 @@ func openImage(program string) func(*Registry, target) transport {
 }
 
 func (i *imagePlace) connect(ctx context.Context) (peer.Wire, *api.Hello, error) {
+	wire, hello, err := i.find(ctx)
+	if err != nil || wire != nil {
+		return wire, hello, err
+	}
 	select {
 	case i.turn <- struct{}{}:
 		defer func() { <-i.turn }()
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
-	// An earlier daemon of this user may have made it.
-	wire, hello, err := i.relay(ctx, "--wait")
-	switch {
-	case err == nil || ctx.Err() != nil || because(err, noEngine) || because(err, noAccess) || because(err, paused):
+	wire, hello, err = i.find(ctx) // another call may have made it
+	if err != nil || wire != nil {
 		return wire, hello, err
-	case !because(err, notRunning) && i.running(ctx):
-		return nil, nil, err
 	}
 	if !i.wanted.Swap(false) {
 		return nil, nil, &refusal{
@@ -63,6 +63,21 @@ func (i *imagePlace) connect(ctx context.Context) (peer.Wire, *api.Hello, error)
 		return nil, nil, err
 	}
 	return i.relay(ctx, "--wait")
+}
+
+// find connects to the container, which an earlier daemon of this user may have made.
+// It returns nil without an error if it does not run.
+func (i *imagePlace) find(ctx context.Context) (peer.Wire, *api.Hello, error) {
+	wire, hello, err := i.relay(ctx, "--wait")
+	switch {
+	case err == nil:
+		return i.renew(ctx, wire, hello)
+	case ctx.Err() != nil || because(err, noEngine) || because(err, noAccess) || because(err, paused):
+		return nil, nil, err
+	case because(err, notRunning) || !i.running(ctx):
+		return nil, nil, nil
+	}
+	return nil, nil, err
 }
 
 // make makes the container and starts it.

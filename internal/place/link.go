@@ -17,13 +17,19 @@ const (
 	attemptTimeout = 60 * time.Second
 
 	// After a failed attempt further calls are refused for a while, so that a place
-	// that is away costs callers no time and the network no load.
+	// that is away costs callers no time and the network no load. Streams wait for
+	// it too, so it is short: what is back is used again within it.
 	minBackoff = 500 * time.Millisecond
-	maxBackoff = 30 * time.Second
+	maxBackoff = 5 * time.Second
+
+	// streamBackoff is the same for a further connection to a place that can be
+	// reached: it probably allows no more, and streams can share one.
+	streamBackoff = 30 * time.Second
 
 	// steadyAfter is how long a connection must have lasted for its loss not to
-	// count as a failed attempt.
-	steadyAfter = 10 * time.Second
+	// count as a failed attempt, so that a place that accepts every connection and
+	// then drops it causes few.
+	steadyAfter = time.Second
 
 	// idleLimit is after how long without use a connection is closed.
 	idleLimit = 5 * time.Minute
@@ -155,7 +161,7 @@ func (p *Place) run(l *link, a *attempt) {
 func (p *Place) failed(l *link, err error) {
 	now := p.reg.now()
 	if l != &p.calls {
-		l.retryAt = now.Add(maxBackoff)
+		l.retryAt = now.Add(streamBackoff)
 		return
 	}
 	p.failures++

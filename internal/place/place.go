@@ -76,20 +76,18 @@ func (p *Place) connect(ctx context.Context, describe bool) (*peer.Conn, *api.He
 		return nil, nil, nil, err
 	}
 	if hello.Protocol != api.Protocol {
-		err = &refusal{
+		_ = wire.Close() // it is not used
+		return nil, nil, nil, &refusal{
 			reason:  badVersion,
-			message: fmt.Sprintf("the TRL there has version %s and speaks protocol %d, this one speaks %d", hello.Version, hello.Protocol, api.Protocol),
+			message: fmt.Sprintf("the TRL there has version %s and speaks protocol %d, this one speaks %d", shown(hello.Version), hello.Protocol, api.Protocol),
 			hint:    "install the same version there and here",
 		}
-	} else {
-		err = p.admit(hello)
-	}
-	if err != nil {
-		_ = wire.Close() // err says more
-		return nil, nil, nil, err
 	}
 	conn := peer.NewConn(wire)
 	info, err := p.prepare(ctx, conn, describe)
+	if err == nil {
+		err = p.admit(hello) // last: it is noted, so it can be used
+	}
 	if err != nil {
 		conn.Close()
 		return nil, nil, nil, err

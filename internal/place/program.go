@@ -81,6 +81,18 @@ func (p *programs) of(arch string) (*program, *refusal) {
 	return found, nil
 }
 
+// has reports whether one of the programs that were asked for has this digest.
+func (p *programs) has(digest string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, known := range p.known {
+		if known.digest == digest {
+			return true
+		}
+	}
+	return false
+}
+
 // copyTo writes the program to w, and returns its size.
 func (p *program) copyTo(w io.Writer) (int64, error) {
 	f, err := os.Open(p.path)

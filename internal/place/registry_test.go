@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -188,7 +189,7 @@ func TestBackoff(t *testing.T) {
 		}
 		clock = clock.Add(time.Duration(wait)*time.Millisecond + 100*time.Millisecond)
 	}
-	if wait < 20_000 || wait > 30_000 {
+	if wait < 3_000 || wait > 5_000 {
 		t.Errorf("the longest wait is %d ms", wait)
 	}
 	// A check does not wait, and reports what it found.
@@ -345,7 +346,37 @@ func TestBusyConnectionsStay(t *testing.T) {
 	}
 }
 
+// A connection that is lost soon for the second time counts as a failed attempt; a
+// steady one does not.
 func TestLostConnection(t *testing.T) {
+	_, command := startDaemon(t, "--node", "k7")
+	r := openRegistry(t, command)
+	var passed atomic.Int64
+	start := time.Now()
+	r.now = func() time.Time { return start.Add(time.Duration(passed.Load())) }
+	p := getBox(t, r)
+	for i, c := range []struct {
+		lasted time.Duration
+		want   api.PlaceState
+	}{{0, api.PlaceIdle}, {steadyAfter, api.PlaceIdle}, {0, api.PlaceIdle}, {0, api.PlaceUnreachable}} {
+		conn, err := p.Conn(t.Context())
+		if err != nil {
+			t.Fatalf("loss %d: %v", i, err)
+		}
+		passed.Add(int64(c.lasted))
+		conn.Fail(errors.New("cut off"))
+		trltest.Eventually(t, "the loss is known", func() bool { return r.List(t.Context()).Places[0].State == c.want })
+		if r.Find("k7") != p || p.Connected() {
+			t.Errorf("loss %d: the place is not noted any more, or connected", i)
+		}
+	}
+	if _, err := p.Conn(t.Context()); !api.IsCode(err, api.CodeRuntimeUnavailable) || !strings.Contains(err.Error(), "cut off") {
+		t.Errorf("a call gets %v", err)
+	}
+}
+
+// A place whose daemon dies is refused, with what its command said.
+func TestDeadPlace(t *testing.T) {
 	d, command := startDaemon(t, "--node", "k7")
 	r := openRegistry(t, command)
 	p := getBox(t, r)
@@ -355,12 +386,9 @@ func TestLostConnection(t *testing.T) {
 	}
 	d.Kill()
 	<-conn.Done()
-	trltest.Eventually(t, "the loss is known", func() bool { return r.List(t.Context()).Places[0].State == api.PlaceUnreachable })
-	if r.Find("k7") != p || p.Connected() {
-		t.Error("the place is not noted any more, or connected")
-	}
-	if _, err := p.Conn(t.Context()); !api.IsCode(err, api.CodeRuntimeUnavailable) {
-		t.Errorf("a call: %v", err)
+	found, err := r.Check(t.Context(), api.PlaceParams{Runtime: "k7"})
+	if err != nil || found.State != api.PlaceUnreachable || !strings.Contains(found.Message, "no daemon is serving") {
+		t.Errorf("check: %+v, %v", found, err)
 	}
 }
 
@@ -408,5 +436,34 @@ func TestCloseEndsAnAttempt(t *testing.T) {
 	}
 	if _, _, err := r.Get(t.Context(), "cmd:box"); !api.IsCode(err, api.CodeShuttingDown) {
 		t.Errorf("the next call: %v", err)
+	}
+}
+
+// A place that speaks another protocol is refused, and not noted.
+func TestAnotherProtocol(t *testing.T) {
+	for name, c := range map[string]struct{ script, reason string }{
+		"protocol":  {`echo '{"jsonrpc":"2.0","method":"system.hello","params":{"version":"9.0","protocol":9,"os":"linux","arch":"amd64","node":"k7"}}'; cat`, "version"},
+		"no answer": {`echo '{"jsonrpc":"2.0","method":"system.hello","params":{"version":"1.0","protocol":1,"os":"linux","arch":"amd64","node":"k7"}}'; echo oops >&2`, "unknown"},
+		"no methods": {`echo '{"jsonrpc":"2.0","method":"system.hello","params":{"version":"1.0","protocol":1,"os":"linux","arch":"amd64","node":"k7"}}'
+			for id in 1 2; do read -r line; echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no such method","data":{"code":"METHOD_NOT_FOUND"}}}'; done; cat`, "version"},
+	} {
+		r := openRegistry(t, []string{"sh", "-c", c.script})
+		_, _, err := r.Get(t.Context(), "cmd:box")
+		if e := api.AsError(err); e.Code != api.CodeRuntimeUnavailable || e.Details["reason"] != c.reason {
+			t.Errorf("%s: %v, %v", name, err, e.Details)
+		}
+		if len(r.All()) != 0 {
+			t.Errorf("%s: it is noted", name)
+		}
+	}
+}
+
+func TestEndAll(t *testing.T) {
+	_, command := startDaemon(t, "--node", "k7")
+	r := openRegistry(t, command)
+	p := getBox(t, r)
+	r.EndAll(t.Context())
+	if len(r.All()) != 0 || p.Connected() {
+		t.Errorf("left: %v", r.All())
 	}
 }

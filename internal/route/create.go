@@ -11,10 +11,13 @@ import (
 // create serves session.create in the place of its runtime.
 func (r *Router) create(ctx context.Context, m *service.Method, params json.RawMessage) (any, error) {
 	runtime, parent, ok := r.wanted(params)
-	if !ok || runtime == api.RuntimeHost && r.home(parent) == nil {
+	if !ok || runtime == api.RuntimeHost && r.home(parent) == nil && !r.noHost {
 		return r.local.Call(ctx, m.Name, params) // it says what is wrong with them
 	}
 	return r.local.Forward(ctx, m.Name, func(ctx context.Context) (any, error) {
+		if runtime == api.RuntimeHost && r.noHost {
+			return nil, service.NoLocalPlace()
+		}
 		if runtime == api.RuntimeHost {
 			return nil, elsewhere(r.home(parent))
 		}

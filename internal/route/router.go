@@ -40,6 +40,8 @@ type Config struct {
 	Places Places
 	// Node is the name of this daemon in ids, "" if they have none.
 	Node string
+	// NoHost refuses new sessions on this machine. Those that are there go on.
+	NoHost bool
 	// DefaultRuntime is where a session is created whose runtime is not given. ""
 	// means host.
 	DefaultRuntime string
@@ -51,6 +53,7 @@ type Router struct {
 	local          Table
 	places         Places // nil: none
 	names          names
+	noHost         bool
 	defaultRuntime string
 	methods        map[string]*service.Method
 	clients        clients
@@ -64,7 +67,7 @@ func New(cfg Config) *Router {
 		local = service.New(service.Config{System: cfg.System, Places: cfg.Manage, Log: cfg.Log, Observe: cfg.Observe})
 	}
 	r := &Router{
-		local: local, places: cfg.Places, names: newNames(cfg.Node),
+		local: local, places: cfg.Places, names: newNames(cfg.Node), noHost: cfg.NoHost,
 		defaultRuntime: cmp.Or(cfg.DefaultRuntime, api.RuntimeHost), methods: map[string]*service.Method{},
 	}
 	for _, m := range local.Methods() {

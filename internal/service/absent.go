@@ -28,9 +28,9 @@ func (c *Config) lacks(method string) bool {
 	}
 }
 
-// noPlace is the error of a method that needs sessions on this machine.
-func noPlace() *api.Error {
-	return api.Errorf(api.CodeRuntimeUnavailable, "this machine has no local place for sessions: TRL runs sessions on Linux").
+// NoLocalPlace is the error of a call that needs sessions on this machine.
+func NoLocalPlace() *api.Error {
+	return api.Errorf(api.CodeRuntimeUnavailable, "this machine has no local place for sessions: it is not Linux, or host_runtime is off").
 		WithHint("name a place as runtime, such as docker:NAME or ssh:HOST, or connect to a daemon on a Linux machine with --address")
 }
 

@@ -283,7 +283,7 @@ func (t *Table) serve(ctx context.Context, m *Method, name string, params json.R
 		return nil, refusal
 	}
 	if m.absent {
-		return nil, noPlace()
+		return nil, NoLocalPlace()
 	}
 	defer func() {
 		if v := recover(); v != nil {

@@ -35,8 +35,11 @@ var disruptions = []disruption{
 		r.kill(func(argv []string) bool { return filepath.Base(argv[0]) == "docker" })
 	}},
 	{"daemon in the place killed", inContainer, 3, killDaemonThere},
-	{"local daemon killed", inContainer, 3, func(r *rig) {
-		r.kill(func(argv []string) bool { return len(argv) > 1 && argv[1] == "be-daemon" })
+	{"local daemon killed", inContainer, 3, func(r *rig) { r.kill(isDaemon) }},
+	{"daemon of a chain killed", inChain, 2, killDaemonBetween},
+	{"link of a chain cut", inChain, 3, func(r *rig) {
+		r.link.Cut()
+		r.link.Restore()
 	}},
 	{"container paused", inContainer, 1, func(r *rig) {
 		engine := engines.Docker(r)
@@ -96,6 +99,8 @@ func TestDisruptions(t *testing.T) {
 
 func isSSH(argv []string) bool { return filepath.Base(argv[0]) == "ssh" }
 
+func isDaemon(argv []string) bool { return len(argv) > 1 && argv[1] == "be-daemon" }
+
 // pass lets time pass, which is the disruption itself; longer if the tests may take
 // long.
 func (r *rig) pass(short, longer time.Duration) {
@@ -119,6 +124,24 @@ func killDaemonThere(r *rig) {
 	if killed != 1 {
 		r.Errorf("%d daemons in the container were killed, want one", killed)
 	}
+}
+
+// killDaemonBetween kills the daemon on the server of a chain: the sessions are behind
+// it. A session of its own tells which it is: its holder is the parent of the shell.
+func killDaemonBetween(r *rig) {
+	s, err := r.client.NewSession(r.Context(), api.SessionCreateParams{Runtime: r.first(), Shell: "sh"})
+	if err != nil {
+		r.Fatal(err)
+	}
+	result, err := s.Run(r.Context(), "echo $PPID")
+	var holder int
+	if err == nil {
+		_, err = fmt.Sscan(result.Stdout, &holder)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.killBelow(holder, isDaemon)
 }
 
 // sleepLocally stops everything on this side of the place for a while, as a closed

@@ -56,16 +56,18 @@ func overSSH(t *testing.T) *rig {
 	return r
 }
 
+// inChain makes a rig whose place is a container of an SSH server.
+func inChain(t *testing.T) *rig {
+	r, server := inContainer(t), overSSH(t)
+	r.link, r.runtime = server.link, strings.Replace(server.runtime, engines.Guest, "root", 1)+"/"+r.runtime
+	return r
+}
+
 // start starts the daemon and the sessions.
 func (r *rig) start() {
 	r.Helper()
 	r.daemon = startDaemon(r.T, "")
 	r.client = dial(r.T, r.daemon)
-	r.Cleanup(func() {
-		if !r.Failed() {
-			removePlace(r.T, r.client, r.runtime)
-		}
-	})
 	r.streaming, r.running = r.session(), r.session()
 }
 
@@ -128,6 +130,7 @@ func (r *rig) disrupt(strikes int, strike func(*rig)) {
 		r.Errorf("keyed commands: %v", err)
 	}
 	r.check(ctx, commands)
+	removePlace(r.T, r.client, r.first())
 	r.Logf("the longest pause of the stream took %v; %d keyed commands", r.longestPause.Round(10*time.Millisecond), commands)
 }
 
@@ -234,18 +237,30 @@ func (r *rig) check(ctx context.Context, commands int) {
 	}
 }
 
+// first returns the place of this daemon, without the parts of a chain behind it.
+func (r *rig) first() string {
+	first, _, _ := strings.Cut(r.runtime, "/")
+	return first
+}
+
 // kill kills those processes below the local daemon for whose command line match
 // returns true. There must be one.
 func (r *rig) kill(match func(argv []string) bool) {
 	r.Helper()
+	r.killBelow(r.daemon.PID, match)
+}
+
+// killBelow is kill for the processes below any process.
+func (r *rig) killBelow(pid int, match func(argv []string) bool) {
+	r.Helper()
 	killed := 0
-	for _, p := range trltest.Descendants(r.daemon.PID) {
+	for _, p := range trltest.Descendants(pid) {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 		if err == nil && match(strings.Split(string(line), "\x00")) && unix.Kill(p.PID, unix.SIGKILL) == nil {
 			killed++
 		}
 	}
 	if killed == 0 {
-		r.Errorf("there is no process to kill among %v", trltest.Descendants(r.daemon.PID))
+		r.Errorf("there is no process to kill among %v", trltest.Descendants(pid))
 	}
 }

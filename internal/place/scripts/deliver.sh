@@ -86,6 +86,9 @@ if [ "$had" != "$digest" ]; then # else another call has delivered it meanwhile
   chmod 700 "$new"
   if ! "$new" version >/dev/null 2>"$log"; then
     read -r why <"$log"
+    case $why in
+    *"not found"* | *"No such file"*) why="it needs libraries that the place lacks: $why" ;;
+    esac
     refuse no_arch "the delivered program does not run: ${why:-it said nothing}"
   fi
   mv -f "$new" "$dir/trl" || refuse unknown "can not write to $dir"

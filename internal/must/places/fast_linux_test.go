@@ -1,0 +1,203 @@
+package places
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/trltest/engines"
+	"github.com/terminal-runtime/trl/internal/trltest/gauge"
+)
+
+// The goals, as ratios to baselines measured in the same run.
+var goals = map[string]struct {
+	overLocal float64 // exec.run true in the place, over the same on the host
+	underBare float64 // `docker exec` or `ssh` with a connection, over exec.run true
+	stream    float64 // rate of a stream from the place, of the rate on the host
+	start     float64 // first command in a place that is not running, over `docker exec` or `ssh` without a connection
+}{
+	"docker": {overLocal: 3, underBare: 15, stream: 0.4, start: 3},
+	"ssh":    {overLocal: 2.6, underBare: 20, stream: 0.4, start: 4},
+}
+
+// subject is a place that is measured, and what it is compared with.
+type subject struct {
+	runtime string
+	bare    []string // runs true there as people do, over a connection if there can be one
+	cold    []string // the same without a connection
+	halt    func(t *testing.T)
+}
+
+// haltScript stops the daemon of a place, and leaves what was delivered.
+const haltScript = `for d in "$HOME"/.cache/.trl-place-*; do "$d/trl" stop --socket "$d/s.sock"; done`
+
+// subjects returns the places by their kind.
+func subjects(t *testing.T) map[string]subject {
+	t.Helper()
+	e := engines.Docker(t)
+	name := e.Container(t, engines.Debian)
+	sshd := engines.SSHD(t)
+	host := engines.Guest + "@" + engines.SSHHost
+	master := []string{"ssh", "-o", "BatchMode=yes", "-S", filepath.Join(t.TempDir(), "master")}
+	up := exec.Command(master[0], append(master[1:], "-M", "-N", "-f", host)...)
+	if out, err := up.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command(master[0], append(master[1:], "-O", "exit", host)...).Run() })
+	return map[string]subject{
+		"docker": {
+			"docker:" + name, []string{"docker", "exec", name, "true"}, []string{"docker", "exec", name, "true"},
+			func(t *testing.T) { e.Run(t, "exec", name, "sh", "-c", haltScript) },
+		},
+		"ssh": {
+			guest, append(master, host, "true"), []string{"ssh", "-o", "BatchMode=yes", host, "true"},
+			func(t *testing.T) {
+				if _, err := sshd.Try(engines.Guest, "", haltScript); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+	}
+}
+
+func command(argv []string) func() error {
+	return func() error {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(cmd.Environ(), engines.Env()...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", argv, err, out)
+		}
+		return nil
+	}
+}
+
+// TestMustReachPlacesFast compares places with the host, and with what people use
+// instead.
+func TestMustReachPlacesFast(t *testing.T) {
+	of := subjects(t)
+	for _, kind := range []string{"docker", "ssh"} {
+		t.Run(kind, func(t *testing.T) {
+			r := start(t, "")
+			t.Run("latency", func(t *testing.T) { placeLatency(t, r, of[kind], goals[kind].overLocal, goals[kind].underBare) })
+			t.Run("stream", func(t *testing.T) {
+				gauge.Tries(t, func(t *testing.T) error { return placeStream(t, r, of[kind], goals[kind].stream) })
+			})
+			t.Run("start", func(t *testing.T) { placeStart(t, r, of[kind], goals[kind].start) })
+			r.remove(of[kind].runtime)
+			r.stop()
+		})
+	}
+}
+
+// placeLatency measures commands one after the other.
+func placeLatency(t *testing.T, r *rig, s subject, overGoal, underGoal float64) {
+	local, there := r.runs(""), r.runs(s.runtime)
+	bare := &gauge.Series{N: 2, Do: command(s.bare)}
+	var over, under float64
+	for i := range gauge.Rounds {
+		if err := errors.Join(local.Round(), there.Round(), bare.Round()); err != nil {
+			t.Fatal(err)
+		}
+		over, under = gauge.Ratio(there.Best, local.Best), gauge.Ratio(bare.Best, there.Best)
+		if i >= gauge.RoundsLeast && over <= overGoal && under >= underGoal {
+			break
+		}
+	}
+	gauge.Figures(t, "exec.run true p50 %v (in all rounds %v) = %.2f × on the host (%v), %.1f × faster than %s (%v)",
+		there.Best, gauge.Median(there.All), over, local.Best, under, s.bare[0], bare.Best)
+	if over > overGoal || under < underGoal {
+		t.Errorf("exec.run true is %.2f × the host, want at most %.1f, and %.1f × faster than %v, want at least %.1f",
+			over, overGoal, under, s.bare, underGoal)
+	}
+}
+
+// streamBytes is how much is streamed: in a second or so.
+func streamBytes() int64 {
+	if long {
+		return 1 << 30
+	}
+	return 64 << 20
+}
+
+// placeStream measures how fast a client receives what a command writes.
+func placeStream(t *testing.T, r *rig, s subject, goal float64) error {
+	size := streamBytes()
+	took := map[string]time.Duration{}
+	for range 3 {
+		for _, runtime := range []string{"", s.runtime} {
+			d := r.stream(runtime, size)
+			if best, ok := took[runtime]; !ok || d < best {
+				took[runtime] = d
+			}
+		}
+	}
+	of := gauge.Ratio(took[""], took[s.runtime])
+	rate := func(d time.Duration) float64 { return float64(size>>20) / d.Seconds() }
+	gauge.Figures(t, "%d MiB streamed at %.0f MiB/s = %.2f × on the host (%.0f MiB/s)", size>>20, rate(took[s.runtime]), of, rate(took[""]))
+	if of < goal {
+		return fmt.Errorf("a stream has %.2f × the rate on the host, want at least %.1f", of, goal)
+	}
+	return nil
+}
+
+// stream returns how long it takes to stream so many bytes.
+func (r *rig) stream(runtime string, size int64) time.Duration {
+	r.t.Helper()
+	s := r.create(api.SessionCreateParams{Runtime: runtime, Shell: "dash"})
+	began := time.Now()
+	st, err := r.client.Stream(r.t.Context(), api.ExecStreamParams{ExecCommand: api.ExecCommand{
+		SessionID: s.SessionID, Command: fmt.Sprintf("yes 'a line of text, as a build prints them' | head -c %d", size),
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var got int64
+	for chunk, err := range st.Chunks() {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		got += int64(len(chunk.Data))
+	}
+	took := time.Since(began)
+	if got != size {
+		r.t.Errorf("%d bytes, want %d", got, size)
+	}
+	r.call(api.MethodSessionDestroy, api.SessionDestroyParams{SessionID: s.SessionID, Force: true}, nil)
+	return took
+}
+
+const startRoundsLeast, startRounds = 3, 12
+
+// placeStart measures the first command in a place that has the program, but no
+// daemon, and to which nothing is connected: from the call of session.create to the
+// answer of exec.run.
+func placeStart(t *testing.T, r *rig, s subject, goal float64) {
+	r.create(api.SessionCreateParams{Runtime: s.runtime}) // delivers
+	first := &gauge.Series{N: 1, Do: func() error {
+		created, err := r.client.CreateSession(t.Context(), api.SessionCreateParams{Runtime: s.runtime, Shell: "dash"})
+		if err == nil {
+			_, err = r.client.Run(t.Context(), runParams(created.SessionID, "true"))
+		}
+		return err
+	}}
+	bare := &gauge.Series{N: 3, Do: command(s.cold)}
+	var over float64
+	for i := range startRounds {
+		r.again()
+		s.halt(t)
+		if err := errors.Join(bare.Round(), first.Round()); err != nil {
+			t.Fatal(err)
+		}
+		if over = gauge.Ratio(first.Best, bare.Best); i >= startRoundsLeast && over <= goal {
+			break
+		}
+	}
+	gauge.Figures(t, "the first command after %v (in all rounds %v) = %.2f × %s (%v)", first.Best, gauge.Median(first.All), over, s.cold[0], bare.Best)
+	if over > goal {
+		t.Errorf("the first command takes %.2f × as long as %v, want at most %.1f", over, s.cold, goal)
+	}
+}

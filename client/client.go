@@ -6,6 +6,9 @@
 // with the params and results of package api, except those for programs that act
 // for others.
 //
+// A session runs on the daemon's machine, or in the place that its Runtime names: a
+// container (docker:web), another machine (ssh:build.example.com) and others.
+//
 // A Client is safe for concurrent use. After a lost connection it repeats the
 // calls that are safe to repeat: calls that only read, and those that create a
 // session, run a command or send input, which carry a key so that the daemon
@@ -164,16 +167,21 @@ func (c *Client) Close() error {
 // after that time; if the call may have reached the place of its session
 // (details sent: "maybe"), only if it is safe to repeat.
 func (c *Client) Call(ctx context.Context, method string, params, result any) error {
-	try := func() error { return c.transport.call(ctx, method, params, result) }
+	var effect effect
+	try := func() error { return effect.note(c.transport.call(ctx, method, params, result)) }
 	safe := repeatable(method, params)
 	err := try()
 	if errors.Is(err, ErrNoDaemon) && !errors.Is(err, ErrClosed) {
 		return err // there was no connection to lose
 	}
 	redial := safe && c.transport.canRedial()
-	return c.retry(ctx, err, try, func(err error) bool {
+	err = c.retry(ctx, err, try, func(err error) bool {
 		return retryAfter(err) > 0 && (safe || !maybeSent(err)) || redial && lost(err)
 	})
+	if readOnly[method] {
+		return err
+	}
+	return effect.correct(err)
 }
 
 // readOnly lists the methods that only read, so that calling them twice is
@@ -243,7 +251,29 @@ func retryAfter(err error) time.Duration {
 
 // maybeSent reports whether the call may have been executed: the daemon lost the
 // place of the session after it had sent the call there.
-func maybeSent(err error) bool { return api.AsError(err).Details["sent"] == "maybe" }
+func maybeSent(err error) bool { return err != nil && api.AsError(err).Details["sent"] == "maybe" }
+
+// effect says whether one of several attempts to make a call may have been executed.
+type effect struct{ possible bool }
+
+// note records the result of an attempt, and returns it.
+func (e *effect) note(err error) error {
+	unsent := errors.Is(err, ErrNoDaemon) || peer.Unsent(err)
+	e.possible = e.possible || maybeSent(err) || errors.Is(err, ErrClosed) && !unsent
+	return err
+}
+
+// correct returns the error of the last attempt as that of the whole call: the daemon
+// does not know whether an earlier attempt, perhaps to the daemon before it, reached
+// the place of the session.
+func (e *effect) correct(err error) error {
+	var last *api.Error
+	if e.possible && errors.As(err, &last) && last.Details["sent"] == "no" {
+		_ = last.With("sent", "maybe").
+			WithHint("the call may have been executed: check %s and %s before you repeat it", api.MethodExecList, api.MethodSessionList)
+	}
+	return err
+}
 
 // lost reports whether err only says that the daemon could not be reached. A
 // daemon that refused the caller was reached, and will refuse it again.

@@ -58,6 +58,12 @@ func tableWith(run runFunc) *service.Table {
 func daemon(t *testing.T, cfg transport.Config) (path string, stop func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "trl.sock")
+	return path, daemonAt(t, path, cfg)
+}
+
+// daemonAt is daemon for a given path.
+func daemonAt(t *testing.T, path string, cfg transport.Config) (stop func()) {
+	t.Helper()
 	l, err := transport.ListenUnix(path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,7 @@ func daemon(t *testing.T, cfg transport.Config) (path string, stop func()) {
 	wg.Go(func() { _ = transport.NewServer(cfg).Serve(ctx, l) })
 	stop = func() { cancel(); wg.Wait() }
 	t.Cleanup(stop)
-	return path, stop
+	return stop
 }
 
 func connect(t *testing.T, addr string) *Client { return connectWith(t, addr, Options{Patience: -1}) }

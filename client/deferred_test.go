@@ -89,6 +89,54 @@ func TestMaybeSentCalls(t *testing.T) {
 	}
 }
 
+// TestLostThenUnreachable: a call whose connection was lost may have been executed,
+// even if the daemon that answers the repeated call has not sent that to the place.
+func TestLostThenUnreachable(t *testing.T) {
+	for method, want := range map[string]string{api.MethodExecRun: "maybe", api.MethodExecStream: "maybe", api.MethodExecInfo: "no"} {
+		received := make(chan struct{})
+		path, stop := daemon(t, transport.Config{Handler: blockingHandler(received)})
+		c := connectWith(t, path, Options{Patience: time.Second})
+		failed := make(chan error, 1)
+		command := api.ExecCommand{SessionID: "s", Command: "x", Key: "k"}
+		go func() {
+			var err error
+			switch method {
+			case api.MethodExecRun:
+				_, err = c.Run(t.Context(), api.ExecRunParams{ExecCommand: command})
+			case api.MethodExecStream:
+				_, err = c.Stream(t.Context(), api.ExecStreamParams{ExecCommand: command})
+			default:
+				err = c.Call(t.Context(), method, api.ExecParams{ExecID: "e"}, nil)
+			}
+			failed <- err
+		}()
+		<-received
+		stop()
+		daemonAt(t, path, transport.Config{Handler: handlerFunc(func(string) (any, error) {
+			return nil, api.Errorf(api.CodeRuntimeUnavailable, "paused").With("retry_after_ms", 3_600_000).With("sent", "no")
+		})})
+		if err := <-failed; !api.IsCode(err, api.CodeRuntimeUnavailable) || api.AsError(err).Details["sent"] != want {
+			t.Errorf("%s: %v, %v; want sent %s", method, err, api.AsError(err).Details, want)
+		}
+	}
+}
+
+// blockingHandler answers no call. It closes received at the first one.
+func blockingHandler(received chan struct{}) callFunc {
+	return func(ctx context.Context, _ string) (any, error) {
+		close(received)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+}
+
+// callFunc is handlerFunc with a context.
+type callFunc func(ctx context.Context, method string) (any, error)
+
+func (f callFunc) Call(ctx context.Context, method string, _ json.RawMessage) (any, error) {
+	return f(ctx, method)
+}
+
 // handlerFunc serves calls by their methods alone.
 type handlerFunc func(method string) (any, error)
 

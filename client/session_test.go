@@ -15,13 +15,13 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest"
 )
 
-// realDaemon starts the real binary, which is then this user's daemon.
-func realDaemon(t *testing.T) {
+// realDaemon starts the real binary with settings, which is then this user's daemon.
+func realDaemon(t *testing.T, settings ...string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the binary")
 	}
-	d, err := trltest.Start(trltest.Config{Args: []string{"--grace-ms", "300"}})
+	d, err := trltest.Start(trltest.Config{Args: append([]string{"--grace-ms", "300"}, settings...)})
 	if err != nil {
 		t.Fatal(err)
 	}

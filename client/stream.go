@@ -160,9 +160,10 @@ func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, e
 		p.Key = newKey()
 	}
 	s := c.newStream(ctx)
+	var effect effect
 	open := func() (err error) {
 		s.execID, s.feed, err = c.transport.stream(s.ctx, p)
-		return err
+		return effect.note(err)
 	}
 	err := open()
 	if err != nil && c.transport.canRedial() {
@@ -170,7 +171,7 @@ func (c *Client) Stream(ctx context.Context, p api.ExecStreamParams) (*Stream, e
 	}
 	if err != nil {
 		s.cancel()
-		return nil, err
+		return nil, effect.correct(err)
 	}
 	return s, nil
 }

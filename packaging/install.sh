@@ -16,7 +16,8 @@ usage() {
 usage: install.sh [--prefix DIR] [--version VERSION]
 
   --prefix DIR       install below DIR: bin/trl, the manual and completions in
-                     share (default ~/.local)
+                     share, on macOS the programs for Linux in libexec/trl
+                     (default ~/.local)
   --version VERSION  a release, such as v1.2.3 (default: the latest)
 
 TRL_BASE_URL overrides the location of the archives and checksums.txt.
@@ -184,6 +185,8 @@ main() {
 	[ ! -e "$bin/trl" ] || say "replacing $("$bin/trl" version 2>/dev/null || echo "$bin/trl"); run trl upgrade to update a running daemon"
 	mv -f "$new" "$bin/trl"
 	place "$unpacked/share" "$prefix/share"
+	# The programs for places that run Linux, which archives for macOS have.
+	[ ! -d "$unpacked/libexec" ] || place "$unpacked/libexec" "$prefix/libexec"
 
 	say "$installed is in $bin"
 	first=$(command -v trl || :)
@@ -193,7 +196,7 @@ main() {
 		;;
 	*) say "it is not in your PATH yet:  export PATH=\"$bin:\$PATH\"" ;;
 	esac
-	[ "${target%_*}" = linux ] || say "sessions run on Linux only; here you can use the client commands with a daemon elsewhere"
+	[ "${target%_*}" = linux ] || say "sessions run in containers or on Linux machines: set default_runtime, as docs/macos.md explains"
 }
 
 # This is the last line, so that a truncated script does nothing.

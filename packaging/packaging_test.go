@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,25 +91,31 @@ func TestUnitsAgree(t *testing.T) {
 	}
 }
 
-// The launchd agent is a valid property list, and its command valid shell code.
-func TestPropertyList(t *testing.T) {
-	const file = "launchd/dev.trl.forward.plist"
-	output, err := exec.Command("python3", "-c",
-		"import json, plistlib, sys; json.dump(plistlib.load(open(sys.argv[1], 'rb')), sys.stdout)", file).Output()
-	trltest.Need(t, err)
-	var agent struct {
-		Label            string
-		ProgramArguments []string
-		KeepAlive        bool
-		RunAtLoad        bool
-	}
-	if err := json.Unmarshal(output, &agent); err != nil {
-		t.Fatal(err)
-	}
-	if agent.Label+".plist" != filepath.Base(file) || !agent.KeepAlive || !agent.RunAtLoad || len(agent.ProgramArguments) != 3 {
-		t.Fatalf("%+v", agent)
-	}
-	if output, err := exec.Command("sh", "-n", "-c", agent.ProgramArguments[2]).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, output)
+// The launchd agents are valid property lists, and their commands valid shell code.
+func TestPropertyLists(t *testing.T) {
+	for name, keepAlive := range map[string]any{
+		"dev.trl.forward": true,
+		"dev.trl.serve":   map[string]any{"SuccessfulExit": false}, // `trl stop` stops it
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, err := exec.Command("python3", "-c",
+				"import json, plistlib, sys; json.dump(plistlib.load(open(sys.argv[1], 'rb')), sys.stdout)", "launchd/"+name+".plist").Output()
+			trltest.Need(t, err)
+			var agent struct {
+				Label            string
+				ProgramArguments []string
+				KeepAlive        any
+				RunAtLoad        bool
+			}
+			if err := json.Unmarshal(output, &agent); err != nil {
+				t.Fatal(err)
+			}
+			if agent.Label != name || !reflect.DeepEqual(agent.KeepAlive, keepAlive) || !agent.RunAtLoad || len(agent.ProgramArguments) != 3 {
+				t.Fatalf("%+v", agent)
+			}
+			if output, err := exec.Command("sh", "-n", "-c", agent.ProgramArguments[2]).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, output)
+			}
+		})
 	}
 }

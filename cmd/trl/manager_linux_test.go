@@ -181,6 +181,34 @@ func TestHungDaemonIsReplaced(t *testing.T) {
 	}
 }
 
+// A daemon without sessions of its own reports too, and survives a reload.
+func TestServiceManagerWithoutLocalPlace(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "notify")
+	m := newServiceManager(t, name)
+	d, err := trltest.Start(trltest.Config{Env: []string{"NOTIFY_SOCKET=" + name, "TRL_HOST_RUNTIME=off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Kill(); os.RemoveAll(d.Dir) })
+	m.waitForMessage("READY=1")
+	if err := syscall.Kill(d.PID, syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	m.waitForMessage("READY=1")
+	c, err := client.DialWith(t.Context(), d.Socket, client.Options{Patience: -1}) // it would wait for a place
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.CreateSession(t.Context(), api.SessionCreateParams{}); !api.IsCode(err, api.CodeRuntimeUnavailable) {
+		t.Errorf("a session on this machine: %v", err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+	m.waitForMessage("STOPPING=1")
+}
+
 // A watchdog that is set for another process is ignored.
 func TestForeignWatchdog(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")

@@ -62,7 +62,7 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			s := &story{dir: dir}
+			s := &story{binary: binary, dir: dir}
 			env.Values[storyKey{}] = s
 			env.Defer(func() { s.close(env.T()) })
 			for _, entry := range trltest.Environ(dir) {
@@ -95,6 +95,8 @@ func TestEveryStoryEndsItsDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := regexp.MustCompile(`(?m)^daemon (\w+)`)
+	detached := regexp.MustCompile(`(?m)^exec trl .*serve .*--detach`)
+	stopped := regexp.MustCompile(`(?m)^(exec trl .*\bstop\b|daemon stop|exec kill)`)
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
 		if err != nil {
@@ -104,22 +106,37 @@ func TestEveryStoryEndsItsDaemon(t *testing.T) {
 		if len(found) > 0 && string(found[len(found)-1][1]) != "stop" {
 			t.Errorf("%s: its last daemon command is not stop", script)
 		}
+		if started := detached.FindAllIndex(text, -1); len(started) > 0 && !stopped.Match(text[started[len(started)-1][1]:]) {
+			t.Errorf("%s: it does not stop the daemon that it starts in the background", script)
+		}
 	}
 }
 
 // story is the state of a script in addition to its files; owned by its
 // goroutine.
 type story struct {
+	binary string
 	dir    string
 	daemon *trltest.Daemon
 }
 
 type storyKey struct{}
 
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 func (s *story) close(t testscript.T) {
 	if s.daemon != nil {
 		s.daemon.Kill()
 		t.Log("the daemon's log:\n" + s.daemon.Log())
+	}
+	// A script that failed may have left a daemon in the background.
+	if socket := trltest.SocketIn(s.dir); exists(socket) {
+		stop := exec.Command(s.binary, "stop", "--socket", socket)
+		stop.Env = trltest.Environ(s.dir)
+		_ = stop.Run() // the daemon may have ended
 	}
 	os.RemoveAll(s.dir)
 }

@@ -8,23 +8,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/terminal-runtime/trl/internal/trltest"
+	"github.com/terminal-runtime/trl/internal/trltest/engines"
 )
 
 // dirVariable names the directory where npm has installed the agents.
 const dirVariable = "TRL_AGENTS_DIR"
 
-// isolatedVariable is set in the process that runs in its own network namespace.
+// isolatedVariable is set in the process that runs in its own network namespace, to
+// the user id that started it: it may be root only in its own namespace.
 const isolatedVariable = "TRL_AGENTS_APART"
 
 // TestMain runs the tests in their own network namespace, which has only a loopback
 // device: agents cannot send data out.
 func TestMain(m *testing.M) {
+	if os.Getenv(enginesVariable) != "" {
+		engines.Main(m)
+	}
 	if os.Getenv(isolatedVariable) != "" {
 		if err := trltest.RaiseLoopback(); err != nil {
 			fmt.Fprintln(os.Stderr, "loopback:", err)
@@ -52,7 +58,7 @@ func TestMain(m *testing.M) {
 func runIsolated(binary string) (code int) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), isolatedVariable+"=1", trltest.BinaryVariable+"="+binary)
+	cmd.Env = append(os.Environ(), isolatedVariable+"="+strconv.Itoa(os.Geteuid()), trltest.BinaryVariable+"="+binary)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
 		// An unprivileged user can create a network namespace in a user namespace.

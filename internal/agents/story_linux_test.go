@@ -44,9 +44,10 @@ while True:
 `
 
 // counter prints numbered lines, also without a reader, and writes the number to a
-// file. It ends when the file that its argument names exists.
+// file. It ends when the file that its first argument names exists. The second is the
+// pause after each line in seconds.
 const counter = `i=0
-while [ ! -e "$1" ]; do i=$((i+1)); echo "line $i"; echo $i >|../progress; sleep 0.01; done
+while [ ! -e "$1" ]; do i=$((i+1)); echo "line $i"; echo $i >|../progress; sleep "${2:-0.01}"; done
 echo "counted to $i"
 `
 

@@ -77,13 +77,20 @@ func (a *app) serveCommand() *cobra.Command {
 		switch {
 		case a.checkOnly:
 			return daemon.Check(cfg, opts)
-		case !stdio && !a.heldDaemon && daemon.HasLocalPlace && (cfg.HostRuntime == daemon.HostRuntimeOn || a.resumedHolder):
+		case !stdio && !a.heldDaemon && daemon.HasLocalPlace && a.needsHolder(cfg):
 			return a.becomeHolder(cfg)
 		default:
 			return serveError(daemon.Serve(ctx, cfg, opts))
 		}
 	})
 	return cmd
+}
+
+// needsHolder reports whether a daemon on this machine has a holder. Without sessions
+// there is nothing to hold, but service managers rely on the holder: it uses the sockets
+// that they pass, and its daemon reports to them.
+func (a *app) needsHolder(cfg daemon.Config) bool {
+	return cfg.HostRuntime == daemon.HostRuntimeOn || a.resumedHolder || daemon.Managed(a.environment)
 }
 
 // warnOfVariables reports variables that look like settings but are not. A daemon

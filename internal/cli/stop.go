@@ -11,6 +11,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/client"
 	"github.com/terminal-runtime/trl/internal/daemon"
+	"github.com/terminal-runtime/trl/internal/trust"
 )
 
 func (a *app) stopCommand() *cobra.Command {
@@ -25,6 +26,7 @@ func (a *app) stopCommand() *cobra.Command {
 			"With --keep only the daemon stops. A small process keeps the sessions, and their\n" +
 			"commands keep running. You can't reach them until `trl serve` on the same socket\n" +
 			"takes them over. `trl stop` ends them.\n\n" +
+			"Sessions in places (see `trl place`) continue in both cases.\n\n" +
 			"If no daemon is running, it says so and exits with 0.",
 		Example: "  trl stop\n  trl stop --keep && trl serve --detach    # keep the sessions",
 	}
@@ -40,15 +42,7 @@ func (a *app) stopCommand() *cobra.Command {
 			return holderNotFoundError(err)
 		}
 		if err != nil {
-			_, _, err := a.daemonStatus(ctx, path)
-			if errors.Is(err, client.ErrNoDaemon) {
-				return a.printNotRunning(path)
-			}
-			if err != nil {
-				return err
-			}
-			return localError{api.Errorf(api.CodeRuntimeUnavailable, "cannot find the holder of the daemon on %s", path).
-				WithHint("send SIGTERM to the process that `trl info` shows")}
+			return a.stopPlaceless(ctx, path, wait.value)
 		}
 		defer holder.Close()
 		if keep {
@@ -57,6 +51,45 @@ func (a *app) stopCommand() *cobra.Command {
 		return a.stopAll(ctx, holder, path, wait.value)
 	})
 	return cmd
+}
+
+// stopPlaceless stops a daemon without a holder: it has no sessions of its own.
+func (a *app) stopPlaceless(ctx context.Context, path string, wait time.Duration) error {
+	info, _, err := a.daemonStatus(ctx, path)
+	if errors.Is(err, client.ErrNoDaemon) {
+		return a.printNotRunning(path)
+	}
+	if err != nil {
+		return err
+	}
+	if info.Process.Tracking != daemon.TracksNothing {
+		return unknownProcessError("holder of the daemon", path, nil)
+	}
+	server, err := daemon.FindPlaceless(path, info.PID)
+	if err != nil {
+		return unknownProcessError("process of the daemon", path, err)
+	}
+	defer server.Close()
+	if err := server.Stop(); err != nil {
+		return err
+	}
+	if !server.WaitExit(wait) {
+		return stopTimeoutError(wait, fmt.Sprintf("process %d is still running", server.PID()))
+	}
+	return a.printStopped("it had no sessions of its own, and those in places continue", 0)
+}
+
+// unknownProcessError reports that a process to signal could not be identified.
+func unknownProcessError(what, path string, cause error) error {
+	if refusal, ok := errors.AsType[*trust.Refusal](cause); ok {
+		return refusalError(refusal)
+	}
+	message := fmt.Sprintf("cannot find the %s on %s", what, path)
+	if cause != nil {
+		message += ": " + cause.Error()
+	}
+	return localError{api.Errorf(api.CodeRuntimeUnavailable, "%s", message).
+		WithHint("send SIGTERM to the process that `trl info` shows")}
 }
 
 // stopAll stops a holder, and with it everything.

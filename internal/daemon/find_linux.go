@@ -208,6 +208,18 @@ func (h *Holder) Detach() error { return h.Signal(unix.SIGUSR2) }
 // Stop asks the holder to end the sessions, the daemon and itself.
 func (h *Holder) Stop() error { return h.Signal(unix.SIGTERM) }
 
+// Placeless is a daemon without a local place, seen from another process.
+type Placeless struct{ *process.Handle }
+
+func openPlaceless(pid int, _ string) (*Placeless, error) {
+	started, err := process.StartTime(pid)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := process.OpenHandle(pid, started)
+	return &Placeless{handle}, err
+}
+
 // check asks this program whether it can take over the holder's sessions. The
 // holder executes the program at the path by which it was started, which only the
 // holder knows for certain: the path in the lock is compared with this program, and

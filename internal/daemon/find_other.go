@@ -4,7 +4,11 @@ package daemon
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Holder stands for the Linux type of this name; there is no holder here.
@@ -30,6 +34,42 @@ func (*Holder) Stop() error                 { return errLinuxOnly }
 func (*Holder) Close()                      {}
 func (*Holder) LogTarget() (string, error)  { return "", errLinuxOnly }
 func (*Holder) Unit() (string, bool)        { return "", false }
+
+// Placeless is a daemon without a local place, seen from another process.
+type Placeless struct {
+	pid    int
+	socket string
+}
+
+func openPlaceless(pid int, socket string) (*Placeless, error) {
+	return &Placeless{pid, socket}, unix.Kill(pid, 0)
+}
+
+// PID returns its process id.
+func (p *Placeless) PID() int { return p.pid }
+
+// Signal sends it a signal.
+func (p *Placeless) Signal(signal unix.Signal) error { return unix.Kill(p.pid, signal) }
+
+// Close does nothing: there is no handle of a process here.
+func (*Placeless) Close() {}
+
+// exitPollInterval is short compared with what the daemon needs to exit.
+const exitPollInterval = 10 * time.Millisecond
+
+// WaitExit waits until it has exited, or, as its last act, removed its lock. It reports
+// whether that happened in time.
+func (p *Placeless) WaitExit(timeout time.Duration) bool {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(exitPollInterval) {
+		_, err := os.Lstat(p.socket + ".lock")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(unix.Kill(p.pid, 0), unix.ESRCH) {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}
 
 // Check returns an error: the daemon runs on Linux only.
 func Check(Config, Options) error { return errLinuxOnly }

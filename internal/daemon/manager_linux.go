@@ -69,6 +69,13 @@ func daemonEnv(variables []string, passed int) []string {
 	return env
 }
 
+// Managed reports whether a service manager started this process and waits for its
+// reports, or passed sockets to it.
+func Managed(env Environment) bool {
+	isSet := func(name string) bool { _, ok := env.lookup(name); return ok }
+	return slices.ContainsFunc(front.ManagerVariables(), isSet) || len(passedFiles(env, os.Getpid())) > 0
+}
+
 // sockets are those that the service manager passed; -1: none.
 type sockets struct{ api, web int }
 

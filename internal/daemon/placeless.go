@@ -28,6 +28,9 @@ import (
 // noLocalPlace is how such a daemon announces itself.
 const noLocalPlace = "no local place"
 
+// TracksNothing is the process tracking of such a daemon, in system.info.
+const TracksNothing = "none"
+
 // whyPlaceless returns why no session runs on this machine itself.
 func whyPlaceless() string {
 	if HasLocalPlace {
@@ -176,7 +179,7 @@ const answerGrace = 2 * time.Second
 func (p *placeless) SystemInfo(context.Context) *api.SystemInfo {
 	info := p.describe(p.cfg, p.opts.Stdio)
 	info.Runtimes, info.Shells = []string{}, []string{}
-	info.Process = api.ProcessSupport{Tracking: "none"}
+	info.Process = api.ProcessSupport{Tracking: TracksNothing}
 	return info
 }
 

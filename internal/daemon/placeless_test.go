@@ -95,6 +95,7 @@ func TestServePlaceless(t *testing.T) {
 	if text := get(t, "http://"+address+"/metrics", secret); !strings.Contains(text, `trl_requests_total{code="RUNTIME_UNAVAILABLE",method="session.create"} 2`) {
 		t.Error("the metrics do not count the refusals")
 	}
+	assertFound(t, cfg.Socket)
 	if err := servePlaceless(t.Context(), cfg, Options{Stderr: stderr}); !errors.Is(err, ErrServing) {
 		t.Errorf("a second daemon on the socket: %v", err)
 	}
@@ -118,6 +119,31 @@ func TestServePlaceless(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
+	}
+}
+
+// assertFound finds the daemon on a socket, which is this process, and no other.
+func assertFound(t *testing.T, socket string) {
+	t.Helper()
+	found, err := FindPlaceless(socket, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.PID() != os.Getpid() || found.WaitExit(0) {
+		t.Errorf("found process %d", found.PID())
+	}
+	found.Close()
+	if _, err := FindPlaceless(socket, os.Getppid()); !errors.Is(err, ErrNotServer) {
+		t.Errorf("another process: %v", err)
+	}
+	// A socket without a lock, such as one of a service manager, says nothing about
+	// who serves.
+	bare := filepath.Join(t.TempDir(), "s")
+	if err := os.Symlink(socket, bare); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindPlaceless(bare, os.Getpid()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a lock: %v", err)
 	}
 }
 

@@ -163,3 +163,21 @@ func TestIdleDaemonExits(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 }
+
+// A result may be as long as the call asks for, also if each byte takes six in JSON.
+func TestLongResultsOfAPlace(t *testing.T) {
+	far := startDaemon(t, trltest.Config{Args: []string{"--node", "k7"}})
+	near := startDaemon(t, trltest.Config{Args: []string{"--config", withPlace(t, far, "")}})
+	c := dialDaemon(t, near)
+	s, err := c.NewSession(t.Context(), api.SessionCreateParams{Runtime: "cmd:pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := int64(4 << 20)
+	result, err := s.RunWith(t.Context(), api.ExecRunParams{MaxOutputBytes: &most, ExecCommand: api.ExecCommand{
+		Command: `head -c 4194304 /dev/zero | tr '\000' '\001' | tee /dev/stderr`,
+	}})
+	if err != nil || len(result.Stdout) != int(most) || len(result.Stderr) != int(most) {
+		t.Fatalf("%v, %+.200v", err, result)
+	}
+}

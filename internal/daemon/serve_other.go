@@ -15,6 +15,9 @@ var errLinuxOnly = errors.New("this build serves sessions on Linux only; the cli
 // Prepare does nothing: no session inherits anything from this process.
 func Prepare(Environment) error { return nil }
 
+// Managed returns false: there is no service manager to report to.
+func Managed(Environment) bool { return false }
+
 // Serve runs a daemon without a local place for sessions until ctx is done, a signal
 // ends it, or, on stdio, its one connection ends. It returns nil after a clean
 // shutdown.

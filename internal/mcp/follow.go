@@ -58,7 +58,8 @@ type waitResult struct {
 }
 
 // follow waits until the goal is reached, the command has ended, or wait has
-// passed. The error is that of the context or of the daemon.
+// passed. The error is that of the context or of the daemon. A place that is out of
+// reach is an error only if it still is when wait has passed.
 func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait time.Duration) (waitResult, error) {
 	began := time.Now()
 	deadline := began.Add(wait)
@@ -77,6 +78,12 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 			pollTime = min(pollTime, max(lastOutput.Add(g.idle).Sub(now), time.Millisecond))
 		}
 		got, err := output.poll(ctx, pollTime)
+		if isOutOfReach(err) && time.Until(deadline) > 0 {
+			if err := pause(ctx, min(time.Until(deadline), pollInterval)); err != nil {
+				return waitResult{}, err
+			}
+			continue
+		}
 		if err != nil {
 			return waitResult{}, err
 		}
@@ -100,7 +107,7 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 			if err == nil && waits && wasWaiting { // it waited at the last check too, and has written nothing since
 				return waitResult{}, nil
 			}
-			if err != nil {
+			if err != nil && !isOutOfReach(err) { // the next poll deals with that
 				return waitResult{}, err
 			}
 			wasWaiting = waits
@@ -108,16 +115,24 @@ func (s *server) follow(ctx context.Context, c *call, exec string, g goal, wait 
 		if got.state == api.ExecExited && !got.hasOutput {
 			// Once the command has ended, the daemon returns at once: it does not
 			// wait for output of processes that the command left running.
-			select {
-			case <-ctx.Done():
-				return waitResult{}, ctx.Err()
-			case <-time.After(min(pollTime, exitedPollInterval)):
+			if err := pause(ctx, min(pollTime, exitedPollInterval)); err != nil {
+				return waitResult{}, err
 			}
 		}
 		if time.Since(lastProgress) >= pollInterval {
 			lastProgress = time.Now()
 			c.progress(ctx, lastProgress.Sub(began), output.at)
 		}
+	}
+}
+
+// pause waits for a time. The error is that of the context.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

@@ -62,11 +62,12 @@ func (s *server) input(ctx context.Context, c *call, a inputArguments) (*report,
 	}
 	wait := secondsOr(a.WaitS, defaultInputWait)
 	if _, err := s.follow(ctx, c, exec, goal{idle: min(settleTime, max(wait, time.Millisecond)), from: before, tty: e.TTY != nil}, wait); err != nil {
-		return nil, err
+		return nil, asDone(err, "the input was typed", exec)
 	}
-	return s.execReport(ctx, exec, func(size int64) (*shownOutput, error) {
+	r, err := s.execReport(ctx, exec, func(size int64) (*shownOutput, error) {
 		return s.page(ctx, exec, "", before, size, c.room)
 	})
+	return r, asDone(err, "the input was typed", exec)
 }
 
 // typedSecret returns the text to type for a secret. On a terminal it refuses

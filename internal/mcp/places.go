@@ -66,6 +66,38 @@ func (f *found) outOfReach(name string) error {
 			first.Runtime, api.RuntimeHost)
 }
 
+// isOutOfReach reports whether a call failed because the place of its session can't be
+// reached. What runs there keeps running.
+func isOutOfReach(err error) bool {
+	return api.IsCode(err, api.CodeRuntimeUnavailable) && api.AsError(err).Details["runtime"] != nil
+}
+
+// asDone returns the error of a call that failed after it had an effect on a command.
+// If the command's place went out of reach, the last request to the daemon could be
+// repeated (sent: no), but the model must not repeat its call.
+func asDone(err error, done, exec string) error {
+	if !isOutOfReach(err) {
+		return err
+	}
+	return whileAway(err, done).With("exec", exec).
+		WithHint("do not repeat the call, the command may still run there: %s waits for its end", invoke(toolOutput, "exec", exec, "until", untilExit))
+}
+
+// asPossible returns the error of a call that may have started a command in a place
+// that is out of reach.
+func asPossible(err error) error {
+	return whileAway(err, "the command may have been started").
+		WithHint("repeat the call only if the tool %s shows, once the place is back, that the command did not run", toolSessions)
+}
+
+// whileAway returns the error of a call that was done, or perhaps, before the place
+// went out of reach with err.
+func whileAway(err error, done string) *api.Error {
+	cause := api.AsError(err)
+	return api.Errorf(api.CodeRuntimeUnavailable, "%s, but its place can't be reached now: %s", done, cause.Message).
+		With("runtime", cause.Details["runtime"]).With("reason", cause.Details["reason"])
+}
+
 // placeEntry is a place in the reply of the tool sessions.
 type placeEntry struct {
 	Place     string   `json:"place" jsonschema:"what run takes as place"`

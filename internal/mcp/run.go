@@ -58,13 +58,13 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 		params.TimeoutMS = ptr(int64(*a.TimeoutS * 1000))
 	}
 	began := time.Now()
-	result, err := s.start(ctx, params)
+	result, err := s.start(ctx, params, began.Add(wait))
 	if err != nil {
 		return nil, err
 	}
 	if result.State != api.ExecExited {
 		if err := s.await(ctx, c, result, session, wait-time.Since(began)); err != nil {
-			return nil, err
+			return nil, asDone(err, "the command was started", result.ExecID)
 		}
 	}
 	r, err := s.execReport(ctx, result.ExecID, func(size int64) (*shownOutput, error) {
@@ -73,7 +73,7 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 	if err == nil && a.Stdin == nil && !a.OpenStdin && session.TTY == nil && r.State == string(api.ExecExited) && seeksInput(a.Command, r.Output) {
 		r.note("its stdin was empty: give stdin, or tty: true if it asks questions")
 	}
-	return r, err
+	return r, asDone(err, "the command was started", result.ExecID)
 }
 
 var (
@@ -89,17 +89,31 @@ func seeksInput(command, output string) bool {
 }
 
 // start runs the command, and stops it if the client has cancelled the call
-// meanwhile. The request to the daemon is not cancelled with the call: its answer,
-// which comes within a pollInterval, names the command to stop.
-func (s *server) start(ctx context.Context, params api.ExecRunParams) (*api.ExecResult, error) {
+// meanwhile. The request to the daemon is not cancelled with the call: its answer
+// names the command to stop. If the place of the session goes out of reach before it
+// has answered, start repeats the request until the deadline: the key of the command
+// makes sure that it runs only once.
+func (s *server) start(ctx context.Context, params api.ExecRunParams, deadline time.Time) (*api.ExecResult, error) {
 	requestCtx, done := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer done()
-	result, err := callMethod[api.ExecResult](requestCtx, s, api.MethodExecRun, params)
-	if err == nil && cancelled(ctx) {
-		s.cancel(requestCtx, result.ExecID)
-		return nil, ctx.Err()
+	for possible := false; ; { // possible: a request may have started it
+		result, err := callMethod[api.ExecResult](requestCtx, s, api.MethodExecRun, params)
+		if err == nil && cancelled(ctx) {
+			s.cancel(requestCtx, result.ExecID)
+			return nil, ctx.Err()
+		}
+		possible = possible || isOutOfReach(err) && api.AsError(err).Details["sent"] == "maybe"
+		if !isOutOfReach(err) || !possible {
+			return result, err
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return nil, asPossible(err)
+		}
+		if err := pause(requestCtx, min(left, pollInterval)); err != nil {
+			return nil, err
+		}
 	}
-	return result, err
 }
 
 // await waits for the end of a command that was just started, and stops it if
@@ -107,7 +121,8 @@ func (s *server) start(ctx context.Context, params api.ExecRunParams) (*api.Exec
 func (s *server) await(ctx context.Context, c *call, e *api.ExecResult, session *api.Session, wait time.Duration) error {
 	g := goal{tty: session.TTY != nil}
 	if g.tty {
-		if waits, err := s.isWaiting(ctx, e.ExecID); err != nil || waits {
+		waits, err := s.isWaiting(ctx, e.ExecID)
+		if waits || err != nil && !isOutOfReach(err) {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,8 @@ type Command struct {
 	// HelloTimeout is how long the relay may take to say which TRL it reaches. 0
 	// means 30 s: a slow login over a slow line.
 	HelloTimeout time.Duration
-	// MaxMessage limits a message in bytes; 0 means MaxMessage.
+	// MaxMessage limits a message in bytes, unless a call asks for more; 0 means
+	// MaxMessage.
 	MaxMessage int
 	// Banner, if set, is called with each line before the hello, without its end.
 	Banner func(line []byte)
@@ -64,6 +66,9 @@ const (
 	// stderrGrace is how long a process that a relay left in the background may keep
 	// its standard error open.
 	stderrGrace = time.Second
+	// exitTimeout is how long a relay that was killed may take to be gone. Only one
+	// that the kernel itself blocks takes longer.
+	exitTimeout = 5 * time.Second
 )
 
 // StartCommand starts a relay and waits for its hello. The error of a relay that
@@ -89,6 +94,7 @@ type commandWire struct {
 	in     io.WriteCloser
 	out    *os.File
 	lines  *Lines
+	max    int // of a message in bytes, unless a call asks for more
 	stderr *Tail
 	exited chan struct{} // closed when the process has been waited for
 
@@ -102,11 +108,7 @@ func startRelay(c Command) (*commandWire, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return nil, errors.New("the command is empty")
 	}
-	limit := c.MaxMessage
-	if limit == 0 {
-		limit = MaxMessage
-	}
-	w := &commandWire{name: filepath.Base(c.Argv[0]), stderr: &Tail{}, exited: make(chan struct{})}
+	w := &commandWire{name: filepath.Base(c.Argv[0]), max: cmp.Or(c.MaxMessage, MaxMessage), stderr: &Tail{}, exited: make(chan struct{})}
 	w.cmd = exec.Command(c.Argv[0], c.Argv[1:]...)
 	w.cmd.Env = c.Env
 	w.cmd.Stderr = w.stderr
@@ -122,7 +124,7 @@ func startRelay(c Command) (*commandWire, error) {
 		return nil, err
 	}
 	w.in, w.out, w.cmd.Stdout = in, out, theirs
-	w.lines = NewLines(out, limit)
+	w.lines = NewLines(out, maxBannerBytes)
 	err = w.cmd.Start()
 	_ = theirs.Close()
 	if err != nil {
@@ -154,10 +156,14 @@ func (w *commandWire) awaitHello(ctx context.Context, cmd Command) (*api.Hello, 
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, w.explain(fmt.Errorf("%s did not reach a TRL within %s%s", w.name, timeout, quoted(banner)))
 		}
+		if errors.Is(err, errLongLine) {
+			return nil, fmt.Errorf("%s printed more than %d bytes that are not a TRL's hello", w.name, maxBannerBytes)
+		}
 		if err != nil {
 			return nil, w.explain(fmt.Errorf("%s ended before it reached a TRL%s", w.name, quoted(banner)))
 		}
 		if hello := parseHello(line); hello != nil {
+			w.AllowMessage(0)
 			return hello, nil
 		}
 		if cmd.Banner != nil {
@@ -232,6 +238,9 @@ func (w *commandWire) Receive() ([]byte, error) {
 	}
 }
 
+// AllowMessage allows longer messages.
+func (w *commandWire) AllowMessage(n int) { w.lines.SetLimit(max(n, w.max)) }
+
 func (w *commandWire) SetReceiveTimeout(d time.Duration) bool {
 	return w.out.SetReadDeadline(time.Now().Add(d)) == nil
 }
@@ -257,8 +266,8 @@ func (w *commandWire) explain(err error) error {
 	return e
 }
 
-// Close kills the relay. Its caller waits for no answer any more, and the daemon
-// behind it notices the end of its connection.
+// Close kills the relay and waits until it is gone. Its caller waits for no answer
+// any more, and the daemon behind it notices the end of its connection.
 func (w *commandWire) Close() error {
 	w.closing.Do(func() {
 		_ = w.in.Close()
@@ -268,10 +277,11 @@ func (w *commandWire) Close() error {
 			_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL)
 		}
 		_ = w.out.SetReadDeadline(time.Now()) // ends a Receive
-		go func() {
-			<-w.exited
-			_ = w.out.Close()
-		}()
+		select {
+		case <-w.exited:
+		case <-time.After(exitTimeout):
+		}
+		_ = w.out.Close()
 	})
 	return nil
 }

@@ -23,6 +23,9 @@ type Request struct {
 	// Actor is who makes the request, on a connection that acts for others. nil
 	// means that the connection acts for itself.
 	Actor json.RawMessage
+	// MaxAnswer is how long the answer may be, in bytes, if that is more than the wire
+	// allows without a reason.
+	MaxAnswer int
 	// Sent is called, unless it is nil, once the call has its position among those
 	// of the connection: calls that are made later arrive later.
 	Sent func()
@@ -50,6 +53,7 @@ type Conn struct {
 type pending struct {
 	answer chan []byte // buffered
 	sub    Subscriber  // set for a call that opens a stream
+	max    int         // see Request.MaxAnswer
 }
 
 // NewConn returns a connection over w, which it owns.
@@ -96,7 +100,7 @@ func (c *Conn) Err() error {
 // Call makes a call, and returns the line that answers it, which the caller owns.
 // If the method opens a stream, sub receives its notifications.
 func (c *Conn) Call(ctx context.Context, q Request, sub Subscriber) ([]byte, error) {
-	id, answer, err := c.register(sub)
+	id, answer, err := c.register(q, sub)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +146,7 @@ func Unsent(err error) bool {
 	return errors.As(err, &e)
 }
 
-func (c *Conn) register(sub Subscriber) (uint64, chan []byte, error) {
+func (c *Conn) register(q Request, sub Subscriber) (uint64, chan []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -150,14 +154,32 @@ func (c *Conn) register(sub Subscriber) (uint64, chan []byte, error) {
 	}
 	c.lastID++
 	answer := make(chan []byte, 1)
-	c.waiting[c.lastID] = &pending{answer: answer, sub: sub}
+	c.waiting[c.lastID] = &pending{answer: answer, sub: sub, max: q.MaxAnswer}
+	if q.MaxAnswer > 0 {
+		c.allow()
+	}
 	return c.lastID, answer, nil
 }
 
 func (c *Conn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	p := c.waiting[id]
 	delete(c.waiting, id)
+	if p != nil && p.max > 0 {
+		c.allow()
+	}
+}
+
+// allow allows the messages that calls wait for. Caller must hold mu.
+func (c *Conn) allow() {
+	if w, ok := c.wire.(limited); ok {
+		longest := 0
+		for _, p := range c.waiting {
+			longest = max(longest, p.max)
+		}
+		w.AllowMessage(longest)
+	}
 }
 
 // Unsubscribe drops further notifications of a stream.
@@ -308,6 +330,9 @@ func (c *Conn) deliver(line []byte) error {
 		return nil
 	}
 	delete(c.waiting, id)
+	if p.max > 0 {
+		c.allow()
+	}
 	line = bytes.Clone(line)
 	if p.sub != nil {
 		// Before the next line is read, since it may be the stream's first.

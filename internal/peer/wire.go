@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,11 +24,22 @@ type Wire interface {
 	SetReceiveTimeout(d time.Duration) bool
 }
 
+// limited is a wire that can limit what it receives.
+type limited interface {
+	// AllowMessage allows messages of up to n bytes from now on, instead of those that
+	// need no permission. 0 allows only these.
+	AllowMessage(n int)
+}
+
 // Lines splits a byte stream into lines of any length.
 type Lines struct {
-	in   *bufio.Reader
-	max  int    // of a line in bytes; 0 means any
-	long []byte // a line longer than the buffer of in
+	in  *bufio.Reader
+	max atomic.Int64 // of a line in bytes
+
+	// A line longer than the buffer of in.
+	long   []byte    // its beginning, up to maxKeptLine
+	parts  []*[]byte // the rest
+	length int       // of both
 }
 
 // BufferBytes is the read buffer of a wire: large enough for most answers, and for
@@ -35,7 +49,17 @@ const BufferBytes = 256 << 10
 // NewLines returns the lines of r. A line of more than limit bytes is an error; 0
 // means no limit.
 func NewLines(r io.Reader, limit int) *Lines {
-	return &Lines{in: bufio.NewReaderSize(r, BufferBytes), max: limit}
+	l := &Lines{in: bufio.NewReaderSize(r, BufferBytes)}
+	l.SetLimit(limit)
+	return l
+}
+
+// SetLimit replaces the limit of NewLines. It may be called at any time.
+func (l *Lines) SetLimit(limit int) {
+	if limit == 0 {
+		limit = math.MaxInt
+	}
+	l.max.Store(int64(limit))
 }
 
 // Next returns the next line with its newline. It is valid until the next call.
@@ -44,26 +68,70 @@ func (l *Lines) Next() ([]byte, error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return line, err
 	}
-	l.long = l.long[:0]
+	l.long, l.length = l.long[:0], 0
 	for errors.Is(err, bufio.ErrBufferFull) {
-		if l.max > 0 && len(l.long)+len(line) > l.max {
-			l.long = nil
-			return nil, fmt.Errorf("a message is longer than %d bytes", l.max)
+		if err := l.keep(line); err != nil {
+			return nil, err
 		}
-		l.long = append(l.long, line...)
 		line, err = l.in.ReadSlice('\n')
 	}
-	l.long = append(l.long, line...)
-	whole := l.long
-	if cap(l.long) > maxKeptLine {
-		l.long = nil // the caller has the only reference
+	if keepErr := l.keep(line); keepErr != nil {
+		return nil, keepErr
 	}
+	if l.length == len(l.long) {
+		return l.long, err
+	}
+	whole := make([]byte, 0, l.length)
+	whole = append(whole, l.long...)
+	for _, part := range l.parts {
+		whole = append(whole, *part...)
+	}
+	l.dropParts()
 	return whole, err
 }
 
-// maxKeptLine is the size of a buffer for long lines that is kept for the next
+// maxKeptLine is the size of the buffer for long lines that is kept for the next
 // one. Chunks of a busy stream fit; the largest results do not.
-const maxKeptLine = 2 << 20
+const maxKeptLine = 1 << 20
+
+var errLongLine = errors.New("a message is longer than the limit")
+
+// keep appends a part of a long line, of at most BufferBytes. What does not fit into
+// the buffer is kept in parts that are used again: a place that sends long lines all
+// the time must not cost more than one of them.
+func (l *Lines) keep(part []byte) error {
+	l.length += len(part)
+	if limit := l.max.Load(); int64(l.length) > limit {
+		l.long = nil
+		l.dropParts()
+		return fmt.Errorf("%w of %d bytes", errLongLine, limit)
+	}
+	if need := len(l.long) + len(part); len(l.parts) == 0 && need <= maxKeptLine {
+		if need > cap(l.long) {
+			l.long = append(make([]byte, 0, min(max(2*cap(l.long), 2*BufferBytes), maxKeptLine)), l.long...)
+		}
+		l.long = append(l.long, part...)
+		return nil
+	}
+	kept := lineParts.Get().(*[]byte)
+	*kept = append((*kept)[:0], part...)
+	l.parts = append(l.parts, kept)
+	return nil
+}
+
+// dropParts makes the parts available to other lines.
+func (l *Lines) dropParts() {
+	for _, part := range l.parts {
+		lineParts.Put(part)
+	}
+	l.parts = nil
+}
+
+// lineParts are the unused parts of long lines.
+var lineParts = sync.Pool{New: func() any {
+	part := make([]byte, 0, BufferBytes)
+	return &part
+}}
 
 // lineWire is a byte stream with one message per line.
 type lineWire struct {

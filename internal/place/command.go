@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os/exec"
 	"slices"
 	"strings"
@@ -39,13 +40,13 @@ func (c *command) connect(ctx context.Context) (peer.Wire, *api.Hello, error) {
 	if c.wrong != nil {
 		return nil, nil, c.wrong
 	}
-	wire, hello, err := peer.StartCommand(ctx, peer.Command{Argv: c.argv, Env: c.env})
+	wire, hello, err := peer.StartCommand(ctx, peer.Command{Argv: c.argv, Env: c.env, MaxMessage: maxMessage})
 	switch {
 	case err == nil:
 		return wire, hello, nil
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	case errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return nil, nil, &refusal{reason: noEngine, message: err.Error(), hint: "install the program, or correct `command` in the configuration"}
 	default:
 		return nil, nil, &refusal{reason: unreachable, message: err.Error(), hint: "run the command of the place by hand: it must print the hello of `trl connect`"}

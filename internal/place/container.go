@@ -135,7 +135,7 @@ func (b *bare) explain(err error, stderr string) *refusal {
 // relay connects to the daemon.
 func (b *bare) relay(ctx context.Context, flags ...string) (peer.Wire, *api.Hello, error) {
 	argv := append([]string{b.program, "exec", "-i", b.container, b.path(), "connect", "--socket", b.socket()}, flags...)
-	wire, hello, err := peer.StartCommand(ctx, peer.Command{Argv: argv, Env: b.env})
+	wire, hello, err := peer.StartCommand(ctx, peer.Command{Argv: argv, Env: b.env, MaxMessage: maxMessage})
 	if err != nil && ctx.Err() == nil {
 		err = explain(b, err)
 	}

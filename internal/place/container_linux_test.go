@@ -234,8 +234,9 @@ func TestImagePlaces(t *testing.T) {
 func TestImageAtOnce(t *testing.T) {
 	e := bothEngines["docker"](t)
 	e.Image(t, engines.Busybox)
-	p := placeFor(t, "docker-image:"+engines.Busybox)
+	p := placeFor(t, "docker-image:"+engines.Busybox).(*imagePlace)
 	defer func() { _ = p.remove(t.Context()) }()
+	p.want()
 	boots := make([]string, 3)
 	var running sync.WaitGroup
 	for i := range boots {
@@ -261,7 +262,7 @@ func TestImageUnused(t *testing.T) {
 	e.Image(t, engines.Busybox)
 	p := placeFor(t, "docker-image:"+engines.Busybox).(*imagePlace)
 	defer func() { _ = p.remove(t.Context()) }()
-	p.target.ttlMS = 100
+	p.target.ttlMS = 3000 // longer than it takes to connect
 	p.want()
 	conn, _ := mustConnect(t, p)
 	conn.Close()

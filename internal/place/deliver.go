@@ -195,13 +195,13 @@ func (d *delivery) connect(ctx context.Context, t target, box toolbox, p *progra
 	var said words
 	var started chan error // nil: no start is under way
 	argv := box.command(commonScript+connectScript, append([]string{t.directory(), digest, serve}, t.serveFlags()...)...)
-	wire, hello, err := peer.StartCommand(relaying, peer.Command{Argv: argv, Env: t.env, Banner: func(line []byte) {
+	wire, hello, err := peer.StartCommand(relaying, peer.Command{Argv: argv, Env: t.env, MaxMessage: maxMessage, Banner: func(line []byte) {
 		said.parse(string(line))
 		if !canStart || said.start == "" || started != nil {
 			return
 		}
-		// Not earlier, while the relay starts: engines start one process of a
-		// container after the other, and the two together take longer.
+		// Not earlier, while the relay starts: with docker the two at once took
+		// longer than one after the other, on a busy machine with two cores.
 		argv := starting.start(serveScript, append([]string{said.start, ""}, t.serveFlags()...)...)
 		started = make(chan error, 1)
 		go func() {

@@ -14,7 +14,7 @@ import (
 
 // programs has this program for each architecture. It is safe for concurrent use.
 type programs struct {
-	executable string // path of this program
+	executable string // path of this program, without symbolic links
 	readable   string // path by which it can be read, even after it was replaced
 
 	mu    sync.Mutex
@@ -32,9 +32,17 @@ type program struct {
 
 // newPrograms returns the programs that were installed together with this one.
 func newPrograms() *programs {
-	p := &programs{known: map[string]*program{}}
-	p.executable, _ = os.Executable() // "" finds nothing below
-	p.readable = p.executable
+	executable, _ := os.Executable() // "" finds nothing below
+	return programsOf(executable)
+}
+
+// programsOf returns the programs that were installed together with the one at a
+// path, which may be a symbolic link, such as those that Homebrew makes.
+func programsOf(executable string) *programs {
+	if resolved, err := filepath.EvalSymlinks(executable); err == nil {
+		executable = resolved
+	}
+	p := &programs{executable: executable, readable: executable, known: map[string]*program{}}
 	if runtime.GOOS == "linux" {
 		p.readable = "/proc/self/exe"
 	}
@@ -64,7 +72,7 @@ func (p *programs) of(arch string) (*program, *refusal) {
 	}
 	found := &program{arch: arch, path: p.readable}
 	if runtime.GOOS != "linux" || arch != runtime.GOARCH {
-		found.path = filepath.Join(filepath.Dir(p.executable), "..", "libexec", "trl", "trl-linux-"+filepath.Base(arch)+".gz")
+		found.path = filepath.Join(p.libexec(), "trl-linux-"+filepath.Base(arch)+".gz")
 		found.packed = true
 	}
 	hash := sha256.New()
@@ -79,6 +87,18 @@ func (p *programs) of(arch string) (*program, *refusal) {
 	found.size, found.digest = size, hex.EncodeToString(hash.Sum(nil))
 	p.known[arch] = found
 	return found, nil
+}
+
+// libexec returns the directory of the programs for other machines: next to the
+// directory bin, or, if this program is elsewhere, as in an unpacked archive, in its
+// own directory. It never looks beside another directory: in /tmp that would be
+// anyone's.
+func (p *programs) libexec() string {
+	dir := filepath.Dir(p.executable)
+	if filepath.Base(dir) == "bin" {
+		dir = filepath.Dir(dir)
+	}
+	return filepath.Join(dir, "libexec", "trl")
 }
 
 // has reports whether one of the programs that were asked for has this digest.

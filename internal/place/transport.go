@@ -20,6 +20,11 @@ type transport interface {
 	close()
 }
 
+// maxMessage limits a message of a place in bytes, unless a call asks for a longer
+// one: a page of output, each byte of which takes up to six in JSON, or a list of
+// some thousand sessions. A place that means harm costs twice as much memory.
+const maxMessage = 7 << 20
+
 // target is what a transport needs to know about its place.
 type target struct {
 	name    string // of the place

@@ -69,6 +69,7 @@ type Host struct {
 
 	scans     scanner
 	strangers strangers
+	newest    newestProcess // -1 with cgroups
 	sigs      chan os.Signal
 	stop      chan struct{}
 	wg        sync.WaitGroup
@@ -104,6 +105,7 @@ func NewHost(cfg Config) (*Host, error) {
 		exits:   map[int]exitInfo{},
 		sigs:    make(chan os.Signal, 1), // one pending wake-up is enough: the reaper drains all
 		stop:    make(chan struct{}),
+		newest:  -1,
 	}
 	h.scans.host = h
 	if h.holder != nil {
@@ -119,6 +121,9 @@ func NewHost(cfg Config) (*Host, error) {
 	} else if h.cgroup, err = h.probeCgroup(!cfg.NoSweep); err != nil {
 		h.noCgroupReason = err.Error()
 		h.log.Info("no cgroup for sessions, tracking processes by tags", "reason", h.noCgroupReason)
+	}
+	if h.cgroup == nil {
+		h.newest = openNewestProcess()
 	}
 	h.wg.Go(func() { h.orphanLoop(cfg.OrphanScan) })
 	return h, nil
@@ -163,6 +168,7 @@ func (h *Host) Close() error {
 		h.reap() // children that died after the last signal
 		h.reapExiting()
 	}
+	h.newest.close()
 	var err error
 	if h.cgroup != nil {
 		err = h.cgroup.remove()

@@ -25,6 +25,7 @@ type Tree struct {
 	// tagged is set when the host has cgroups and this tree has none: its cgroup
 	// is gone and cannot be recreated.
 	tagged atomic.Bool
+	alone  alone // see Survivors
 }
 
 // cgroup returns the root that holds the tree's cgroup; nil means that the tree

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -104,15 +103,6 @@ func (p *bufferPool) put(b []byte) {
 	if cap(b) >= minPooled && cap(b) <= maxPooled {
 		p.pool.Put(&b)
 	}
-}
-
-// number reads an offset.
-func number(raw []byte) (int64, error) {
-	n, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || n < 0 {
-		return 0, errors.New("an offset is not a number")
-	}
-	return n, nil
 }
 
 // attachment is a stream of a place, for as long as one connection lasts.

@@ -52,8 +52,8 @@ func (r *Router) create(ctx context.Context, m *service.Method, params json.RawM
 	})
 }
 
-// wanted returns the runtime and the parent that the parameters ask for. ok is
-// false if they are not valid.
+// wanted returns the runtime and the parent that the parameters ask for. A session
+// with a parent is by default where its parent is. ok is false if they are not valid.
 func (r *Router) wanted(params json.RawMessage) (runtime, parent string, ok bool) {
 	ok = true
 	var err error
@@ -67,8 +67,12 @@ func (r *Router) wanted(params json.RawMessage) (runtime, parent string, ok bool
 			}
 		})
 	}
-	if runtime == "" {
+	switch {
+	case runtime != "":
+	case parent == "":
 		runtime = r.defaultRuntime
+	default:
+		runtime = runtimeOf(r.home(parent))
 	}
 	return runtime, parent, ok && err == nil
 }
@@ -84,10 +88,14 @@ func (r *Router) home(id string) Place {
 // elsewhere is the error for a parent, at home in a place, whose child would be in
 // another: a session can end only with one in the same place.
 func elsewhere(home Place) error {
-	runtime := api.RuntimeHost
-	if home != nil {
-		runtime = home.Runtime()
-	}
 	return api.Errorf(api.CodeInvalidParams, "session.create: the parent is in another place than the new session").With("field", "parent").
-		WithHint("repeat session.create with runtime: %q, where the parent is, or without parent", runtime)
+		WithHint("repeat session.create with runtime: %q, where the parent is, or without parent", runtimeOf(home))
+}
+
+// runtimeOf returns the runtime of a place, nil being this machine.
+func runtimeOf(p Place) string {
+	if p == nil {
+		return api.RuntimeHost
+	}
+	return p.Runtime()
 }

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -40,7 +41,7 @@ func (r *Router) newCall(ctx context.Context, m *service.Method, p Place, params
 	}
 	c := &outcall{
 		place: p, translation: translation{names: r.names, place: p.Name(), runtime: p.Runtime()}, repeatable: repeatable,
-		request: peer.Request{Method: m.Name, Params: params, Actor: actor},
+		request: peer.Request{Method: m.Name, Params: params, Actor: actor, MaxAnswer: maxAnswer(m, params)},
 	}
 	if from == nil {
 		return c, nil
@@ -52,6 +53,28 @@ func (r *Router) newCall(ctx context.Context, m *service.Method, p Place, params
 	}
 	return c, nil
 }
+
+// maxAnswer returns how long the answer to a call may be, in bytes, if it asks for a
+// long one: two streams, each byte of which takes up to six in JSON, and the rest of
+// the answer. Otherwise it returns 0.
+func maxAnswer(m *service.Method, params json.RawMessage) int {
+	const name = "max_output_bytes"
+	if m.Name != api.MethodExecRun || !bytes.Contains(params, []byte(name)) {
+		return 0
+	}
+	raw, err := member(params, name)
+	if err != nil || raw == nil {
+		return 0
+	}
+	n, err := number(raw)
+	if err != nil || n <= 0 {
+		return 0 // the place refuses it
+	}
+	return 12*int(min(n, maxOutput)) + 1<<20
+}
+
+// maxOutput is the most output of a stream that a result has, in bytes.
+const maxOutput = 4 << 20
 
 func (c *outcall) done() {
 	if c.lane != nil {
@@ -129,7 +152,7 @@ type stage int
 
 const (
 	unreachable stage = iota // there is no connection
-	unsent                   // the connection ended before the call was sent
+	unsent                   // the connection ended before the call was sent, or the place was about to
 	lost                     // the connection ended before the answer came
 )
 
@@ -158,6 +181,10 @@ func (c *outcall) over(ctx context.Context, conn *peer.Conn, sub peer.Subscriber
 	if err != nil {
 		conn.Fail(err)
 		return nil, unavailable(c.place, "refused", sentMaybe, err)
+	}
+	if failure != nil && failure.Code == api.CodeShuttingDown {
+		// It has not done anything, and another daemon takes over from it.
+		return nil, &failedAttempt{unsent, failure}
 	}
 	if failure != nil {
 		return nil, failure

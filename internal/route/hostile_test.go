@@ -55,13 +55,19 @@ func (s *scripted) Changed() <-chan struct{}                           { return 
 // the id of the request.
 func answering(t *testing.T, lines ...string) *scripted {
 	t.Helper()
+	return answeringEach(t, func(int) []string { return lines })
+}
+
+// answeringEach is the same, with the lines for each request: the first is number 0.
+func answeringEach(t *testing.T, lines func(request int) []string) *scripted {
+	t.Helper()
 	ours, theirs := net.Pipe()
 	s := &scripted{conn: peer.NewConn(peer.NewLineWire(ours)), requests: make(chan string, 100)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		in := bufio.NewReader(theirs)
-		for {
+		for request := 0; ; request++ {
 			line, err := in.ReadString('\n')
 			if err != nil {
 				return
@@ -69,7 +75,7 @@ func answering(t *testing.T, lines ...string) *scripted {
 			s.requests <- line
 			var head struct{ ID json.RawMessage }
 			_ = json.Unmarshal([]byte(line), &head)
-			for _, answer := range lines {
+			for _, answer := range lines(request) {
 				if _, err := theirs.Write([]byte(strings.ReplaceAll(answer, "$N", string(head.ID)) + "\n")); err != nil {
 					return
 				}
@@ -94,6 +100,23 @@ func callPlace(t *testing.T, s *scripted, method, params string) (string, *api.E
 		return o.StreamID, nil
 	}
 	return string(got.(json.RawMessage)), nil
+}
+
+// A place whose daemon is shutting down has another one soon.
+func TestPlaceThatIsShuttingDown(t *testing.T) {
+	s := answeringEach(t, func(request int) []string {
+		if request < 3 {
+			return []string{`{"jsonrpc":"2.0","id":$N,"error":{"code":-32015,"message":"shutting down","data":{"code":"SHUTTING_DOWN"}}}`}
+		}
+		return []string{`{"jsonrpc":"2.0","id":$N,"result":{"session_id":"s-k7-1"}}`}
+	})
+	// A method that may not be repeated if it was done.
+	if got, err := callPlace(t, s, api.MethodSessionDestroy, `{"session_id":"s-k7-1"}`); err != nil || !strings.Contains(got, "s-k7-1") {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if n := len(s.requests); n != 4 {
+		t.Errorf("%d requests, want 4", n)
+	}
 }
 
 // A place can't answer for what is not in it, and its answers are JSON.
@@ -274,20 +297,17 @@ func TestWhoMayCallAPlace(t *testing.T) {
 	}
 }
 
-// Parents must be in the place of the new session.
+// Parents must be in the place of the new session, which is the default.
 func TestParentsAreInTheSamePlace(t *testing.T) {
 	s := answering(t, `{"jsonrpc":"2.0","id":$N,"result":{}}`)
 	for params, hint := range map[string]string{
 		`{"runtime":"cmd:k7","parent":"s-1"}`:    `runtime: "host"`,
-		`{"parent":"s-k7-1"}`:                    `runtime: "cmd:k7"`,
+		`{"parent":"s-k7-1"}`:                    ``,
 		`{"runtime":"host","parent":"s-k7-1"}`:   `runtime: "cmd:k7"`,
 		`{"runtime":"cmd:k7","parent":"s-k7-1"}`: ``,
 	} {
 		_, err := callPlace(t, s, api.MethodSessionCreate, params)
-		if hint == "" && err == nil {
-			continue
-		}
-		if err == nil || err.Code != api.CodeInvalidParams || !strings.Contains(err.Hint, hint) {
+		if hint == "" && err != nil || hint != "" && (err == nil || err.Code != api.CodeInvalidParams || !strings.Contains(err.Hint, hint)) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}

@@ -96,3 +96,12 @@ func quote(text string) json.RawMessage {
 
 // quoteNumber returns a number as JSON.
 func quoteNumber(n int64) json.RawMessage { return strconv.AppendInt(nil, n, 10) }
+
+// number reads an offset, or a number of bytes.
+func number(raw []byte) (int64, error) {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n < 0 {
+		return 0, errors.New("an offset or a size is not a number")
+	}
+	return n, nil
+}

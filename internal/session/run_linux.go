@@ -289,10 +289,10 @@ func (s *Session) drive(e *exec.Exec, run func(shell.Command) (shell.Result, err
 // survivorsOf returns the processes that an exec left running.
 func (s *Session) survivorsOf(e *exec.Exec) []api.Process {
 	pid, standby := s.shell.PID()
-	left := s.tree.Marked(e.Mark(), pid, standby)
+	left := s.tree.Survivors(e.Mark(), pid, standby)
 	for wait := startWaitStep; len(left) > 0 && wait <= maxStartWait && s.isStarting(left); wait *= 2 {
 		time.Sleep(wait)
-		left = s.tree.Marked(e.Mark(), pid, standby)
+		left = s.tree.Survivors(e.Mark(), pid, standby)
 	}
 	if len(left) == 0 {
 		return nil

@@ -10,12 +10,14 @@ import (
 )
 
 // Watch sends the events of one session, or of all, from now on. The watch of one
-// session ends with it.
+// session ends with it, and its snapshot is taken before Watch returns: what a client
+// does after the answer follows as events. Snapshots of all sessions are taken while
+// they are sent.
 func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.SessionWatchResult, notify.Feed, error) {
 	w := &watcher{events: p.events.of(params.Execs), stream: newID("st-"), session: params.SessionID}
 	w.at = w.events.now() // before the check: the end of a session is sent, or refused
 	follow := func() (leave func()) { return func() {} }
-	var sessions []*Session // of the snapshot
+	var snapshot func(send func(notify.Notification) error) error // sends it, if there is one
 	switch {
 	case params.SessionID != "":
 		s, err := p.session(params.SessionID)
@@ -27,13 +29,26 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 		}
 		s.trackConnection(ctx)
 		follow = s.addReader
-		sessions = []*Session{s}
+		if params.Snapshot {
+			described, next := s.describeToWatcher(w.events, params.Execs)
+			snapshot = func(send func(notify.Notification) error) error {
+				if params.Execs {
+					s.lookNow()
+					described, next = w.withWaiting(described, next)
+				}
+				return w.sendDescription(s.id, described, next, send)
+			}
+		}
 	case params.Snapshot:
 		// One that is added later has no event before this one, and one that is
 		// forgotten later is known to have ended.
 		p.mu.Lock()
-		sessions, w.at = slices.Clone(p.order), w.events.now()
+		sessions := slices.Clone(p.order)
+		w.at = w.events.now()
 		p.mu.Unlock()
+		snapshot = func(send func(notify.Notification) error) error {
+			return w.sendSessions(sessions, params.Execs, send)
+		}
 	}
 	feed := func(ctx context.Context, send func(notify.Notification) error) error {
 		leave := follow()
@@ -43,10 +58,13 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 			defer leave()
 		}
 		if params.Snapshot {
-			if err := w.sendSnapshot(sessions, params.Execs, send); err != nil {
+			if err := snapshot(send); err != nil {
 				return err
 			}
-			sessions = nil // so that they can be freed when they are forgotten
+			snapshot = nil // so that sessions can be freed when they are forgotten
+			if err := send(&api.SessionEvent{StreamID: w.stream, Type: api.EventSnapshotEnd, At: api.Time{Time: time.Now()}}); err != nil {
+				return err
+			}
 		}
 		return w.feed(ctx, send)
 	}
@@ -65,34 +83,60 @@ type watcher struct {
 	known map[string]int64
 }
 
-// sendSnapshot sends the sessions as they are. Each is described while its events
-// are stopped, not all at once: feed skips those that its description includes.
-func (w *watcher) sendSnapshot(sessions []*Session, execs bool, send func(notify.Notification) error) error {
+// sendSessions sends the sessions as they are. Each is described while its events
+// are stopped, not all at once.
+func (w *watcher) sendSessions(sessions []*Session, execs bool, send func(notify.Notification) error) error {
 	for _, s := range sessions {
-		described, next := s.describeToWatcher(w.events, execs)
-		if next > w.at {
-			if w.known == nil {
-				w.known = map[string]int64{}
-			}
-			w.known[s.id] = next
+		if execs {
+			s.lookNow()
 		}
-		for i := range described {
-			described[i].StreamID = w.stream
-			if err := send(&described[i]); err != nil {
-				return err
-			}
+		described, next := s.describeToWatcher(w.events, execs)
+		if err := w.sendDescription(s.id, described, next, send); err != nil {
+			return err
 		}
 	}
-	return send(&api.SessionEvent{StreamID: w.stream, Type: api.EventSnapshotEnd, At: api.Time{Time: time.Now()}})
+	return nil
+}
+
+// sendDescription sends a session as it was before event next. feed skips the events
+// that this includes.
+func (w *watcher) sendDescription(session string, described []api.SessionEvent, next int64, send func(notify.Notification) error) error {
+	if next > w.at {
+		if w.known == nil {
+			w.known = map[string]int64{}
+		}
+		w.known[session] = next
+	}
+	for i := range described {
+		described[i].StreamID = w.stream
+		if err := send(&described[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withWaiting adds to the description of w's session that its command waits, if that
+// is the first event that it does not include.
+func (w *watcher) withWaiting(described []api.SessionEvent, next int64) ([]api.SessionEvent, int64) {
+	for at := next; ; at++ {
+		e, number, _ := w.events.from(at)
+		switch {
+		case number != at: // there is none, or it is no longer kept
+			return described, next
+		case e.SessionID != w.session:
+		case e.Type != api.EventWaiting:
+			return described, next
+		default:
+			return append(described, e), number + 1
+		}
+	}
 }
 
 // describeToWatcher returns the session as events of a snapshot, none if it is
 // being created or has ended, and the number of the first event that they do not
 // include.
 func (s *Session) describeToWatcher(ev *events, execs bool) (described []api.SessionEvent, next int64) {
-	if execs {
-		s.lookNow()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = ev.now()

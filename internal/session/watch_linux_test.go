@@ -132,8 +132,9 @@ func TestWatchSnapshot(t *testing.T) {
 	}
 }
 
-// TestWatchSnapshotOfEnded: the watch of one session ends with it, also if that
-// happens before the snapshot is sent.
+// TestWatchSnapshotOfEnded: the snapshot of one session is taken before the answer, so
+// that what happens before it is sent follows. That of all sessions lacks a session that
+// has ended by then.
 func TestWatchSnapshotOfEnded(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{})
@@ -152,7 +153,10 @@ func TestWatchSnapshotOfEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := create(t, p, api.SessionCreateParams{})
-	if diff := cmp.Diff([]string{"snapshot_end", "destroyed terminated destroyed"}, watched(t, one)); diff != "" {
+	want := []string{
+		"snapshot idle", "snapshot_end", "state running", "exec_started", "exec_ended", "state idle", "destroyed terminated destroyed",
+	}
+	if diff := cmp.Diff(want, watched(t, one)); diff != "" {
 		t.Error(diff)
 	}
 	var got []string
@@ -388,9 +392,9 @@ func TestWatchWaitingAtFirst(t *testing.T) {
 	p := newPool(t, Config{})
 	s := create(t, p, api.SessionCreateParams{Shell: "bash", TTY: &api.TTYSize{Rows: 24, Cols: 80}})
 	e := run(t, p, api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: s.SessionID, Command: "read -p '? ' x; sleep 100"}, YieldOnInput: true})
-	snapshot := func() []string {
+	snapshot := func(session string) []string {
 		t.Helper()
-		_, feed, err := p.Watch(t.Context(), api.SessionWatchParams{Execs: true, Snapshot: true})
+		_, feed, err := p.Watch(t.Context(), api.SessionWatchParams{SessionID: session, Execs: true, Snapshot: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,8 +412,10 @@ func TestWatchWaitingAtFirst(t *testing.T) {
 		return texts(events)
 	}
 	want := []string{"snapshot running read …", "exec_started read …", "waiting read … input", "snapshot_end"}
-	if diff := cmp.Diff(want, snapshot()); diff != "" {
-		t.Error(diff)
+	for _, session := range []string{"", s.SessionID} {
+		if diff := cmp.Diff(want, snapshot(session)); diff != "" {
+			t.Errorf("session %q: %s", session, diff)
+		}
 	}
 	if _, err := p.Input(t.Context(), api.ExecInputParams{ExecID: e.ExecID, Data: "x\n"}); err != nil {
 		t.Fatal(err)
@@ -418,8 +424,11 @@ func TestWatchWaitingAtFirst(t *testing.T) {
 		info, err := p.Info(t.Context(), api.SessionParams{SessionID: s.SessionID})
 		return err == nil && info.Waiting == nil
 	})
-	if diff := cmp.Diff(slices.Delete(want, 2, 3), snapshot()); diff != "" {
-		t.Error(diff)
+	want = slices.Delete(want, 2, 3)
+	for _, session := range []string{"", s.SessionID} {
+		if diff := cmp.Diff(want, snapshot(session)); diff != "" {
+			t.Errorf("session %q: %s", session, diff)
+		}
 	}
 	if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: e.ExecID}); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 type disruption struct {
 	name    string
 	place   func(*testing.T) *rig
-	strikes int // how often it happens
+	strikes int // how often it happens; 0: once, and it ends the sessions
 	strike  func(*rig)
 }
 
@@ -62,6 +62,8 @@ var disruptions = []disruption{
 	{"local daemon and holder killed", inContainer, 1, loseEverythingLocal},
 	{"local daemon and holder killed, ssh", overSSH, 1, loseEverythingLocal},
 	{"local daemon and holder killed, podman", inPodman, 1, loseEverythingLocal},
+	{"container restarted", inContainer, 0, func(r *rig) { engines.Docker(r).Run(r.T, "restart", "--time", "0", r.container) }},
+	{"holder in the place killed", inContainer, 0, func(r *rig) { r.killThere("serve") }},
 }
 
 // engineDisruptions are of the engines that all tests share.
@@ -76,7 +78,7 @@ var engineDisruptions = []disruption{
 
 // TestDisruptions disrupts streams and commands in places, all at once and each in a
 // place of its own: streams are exact, keyed commands run once, and the sessions can
-// be used afterwards.
+// be used afterwards. Those that must end are reported as gone.
 func TestDisruptions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute: skipped with -short")
@@ -89,7 +91,11 @@ func TestDisruptions(t *testing.T) {
 				t.Run(d.name, func(t *testing.T) {
 					r := d.place(t)
 					r.start()
-					r.disrupt(d.strikes, d.strike)
+					if d.strikes > 0 {
+						r.disrupt(d.strikes, d.strike)
+					} else {
+						r.end(d.strike)
+					}
 				})
 			})
 		}
@@ -111,18 +117,23 @@ func (r *rig) pass(short, longer time.Duration) {
 }
 
 // killDaemonThere kills the daemon in the container, which its holder starts again.
-func killDaemonThere(r *rig) {
+func killDaemonThere(r *rig) { r.killThere("be-daemon") }
+
+// killThere kills the process of TRL in the container with this first argument, and a
+// copy of it that is about to become another program.
+func (r *rig) killThere(word string) {
+	r.Helper()
 	killed := 0
-	for line := range strings.Lines(engines.Docker(r).Run(r.T, "top", r.container, "-eo", "pid,args")) {
+	for _, line := range processes(r.T, r.container) {
 		var pid int
-		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == "be-daemon" {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[3] == word {
 			if _, err := fmt.Sscan(fields[0], &pid); err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
 				killed++
 			}
 		}
 	}
-	if killed != 1 {
-		r.Errorf("%d daemons in the container were killed, want one", killed)
+	if killed == 0 {
+		r.Errorf("there is no process %s in the container to kill", word)
 	}
 }
 
@@ -162,54 +173,4 @@ func sleepLocally(r *rig) {
 func loseEverythingLocal(r *rig) {
 	r.daemon.Kill()
 	r.daemon = startDaemon(r.T, r.daemon.Dir)
-}
-
-// TestContainerRestart ends all sessions of a place: they are reported as gone and
-// never waited for, and the place can be used.
-func TestContainerRestart(t *testing.T) {
-	r := inContainer(t)
-	r.start()
-	stream, err := r.streaming.Stream(t.Context(), streamScript)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	streamed := make(chan error, 1)
-	go func() { streamed <- r.follow(stream) }()
-	r.await(100)
-	running, err := r.running.Start(t.Context(), "sleep 600")
-	if err != nil {
-		t.Fatal(err)
-	}
-	waited := make(chan error, 1)
-	go func() {
-		_, err := running.Wait(t.Context())
-		waited <- err
-	}()
-	engines.Docker(t).Run(t, "restart", "--time", "0", r.container)
-	for what, result := range map[string]chan error{"the stream": streamed, "the command": waited} {
-		select {
-		case err := <-result:
-			if !gone(err) {
-				t.Errorf("%s ended with %v, want that it is gone", what, err)
-			}
-		case <-time.After(trltest.Patience):
-			t.Errorf("%s has not ended", what)
-		}
-	}
-	if _, err := r.running.Run(t.Context(), "true"); !gone(err) {
-		t.Errorf("a command in a session that is gone: %v", err)
-	}
-	list, err := r.client.ListSessions(t.Context(), api.SessionListParams{})
-	if err != nil || len(list.Sessions) > 0 {
-		t.Errorf("sessions %+v, %v", list, err)
-	}
-	if result, err := r.session().Run(t.Context(), "echo new"); err != nil || result.Stdout != "new\n" {
-		t.Errorf("a new session: %+v, %v", result, err)
-	}
-}
-
-// gone reports whether an error says that a session or a command does not exist.
-func gone(err error) bool {
-	return api.IsCode(err, api.CodeSessionNotFound) || api.IsCode(err, api.CodeExecNotFound)
 }

@@ -3,6 +3,8 @@ package torture
 import (
 	"context"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/terminal-runtime/trl/api"
@@ -30,6 +32,9 @@ func startDaemon(t *testing.T, dir string) *trltest.Daemon {
 			return // the test has ended it
 		}
 		defer d.Kill()
+		if !t.Failed() { // else a place may be left
+			awaitPodman(t, d.PID)
+		}
 		if err := d.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -38,6 +43,15 @@ func startDaemon(t *testing.T, dir string) *trltest.Daemon {
 		}
 	})
 	return d
+}
+
+// awaitPodman waits for the processes with which podman cleans up after a command in a
+// container: they outlive the command, and the daemon adopts them.
+func awaitPodman(t *testing.T, daemon int) {
+	t.Helper()
+	trltest.Eventually(t, "podman has cleaned up", func() bool {
+		return !slices.ContainsFunc(trltest.Descendants(daemon), func(p trltest.Process) bool { return p.Name == "conmon" || p.Name == "podman" })
+	})
 }
 
 // dial returns a client of a daemon until the end of the test.
@@ -59,4 +73,12 @@ func removePlace(t *testing.T, c *client.Client, runtime string) {
 	if _, err := c.RemovePlace(ctx, api.PlaceRemoveParams{Runtime: runtime, Force: true}); err != nil {
 		t.Errorf("remove %s: %v", runtime, err)
 	}
+}
+
+// processes returns those of a container, also zombies, besides the first: pid, state
+// and command line.
+func processes(t *testing.T, container string) []string {
+	t.Helper()
+	lines := strings.Split(engines.Docker(t).Run(t, "top", container, "-eo", "pid,stat,args"), "\n")
+	return lines[2:] // after the heading and the first process
 }

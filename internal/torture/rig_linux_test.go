@@ -20,8 +20,8 @@ import (
 	"github.com/terminal-runtime/trl/internal/trltest/engines"
 )
 
-// rig is a place of its own, a local daemon of its own that reaches it, and two
-// sessions in the place.
+// rig is a place of its own, a local daemon of its own that reaches it, and sessions
+// in the place.
 type rig struct {
 	*testing.T
 	daemon    *trltest.Daemon
@@ -31,9 +31,9 @@ type rig struct {
 	link      *trltest.Proxy // if the place is reached by one
 	file      string         // in the place, for the keyed commands
 
-	streaming, running *client.Session
-	lines              atomic.Int64 // received of the stream
-	longestPause       time.Duration
+	streaming, running, typing *client.Session
+	lines                      atomic.Int64 // received of the stream
+	longestPause               time.Duration
 }
 
 // inContainer makes a rig whose place is a container.
@@ -68,7 +68,7 @@ func (r *rig) start() {
 	r.Helper()
 	r.daemon = startDaemon(r.T, "")
 	r.client = dial(r.T, r.daemon)
-	r.streaming, r.running = r.session(), r.session()
+	r.streaming, r.running, r.typing = r.session(), r.session(), r.session()
 }
 
 func (r *rig) session() *client.Session {
@@ -99,8 +99,9 @@ func streamText() string {
 // and the pause before the next attempt to connect.
 const outage = 4 * time.Minute
 
-// disrupt runs the stream and keyed commands, strikes meanwhile, and checks that
-// nothing was lost, doubled or reordered, and that the sessions can be used.
+// disrupt runs a stream, keyed commands, and a command with input, strikes meanwhile,
+// and checks that nothing was lost, doubled or reordered, and that the sessions can be
+// used.
 func (r *rig) disrupt(strikes int, strike func(*rig)) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), outage)
@@ -110,7 +111,12 @@ func (r *rig) disrupt(strikes int, strike func(*rig)) {
 		r.Fatal(err)
 	}
 	defer stream.Close()
-	streamed, stop, ran := make(chan error, 1), make(chan struct{}), make(chan error, 1)
+	cat, err := r.typing.StartWith(ctx, api.ExecCommand{Command: "cat", StdinOpen: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	streamed, stop, ran, typed := make(chan error, 1), make(chan struct{}), make(chan error, 1), make(chan error, 1)
+	go func() { typed <- r.typeTo(ctx, cat, stop) }()
 	go func() { streamed <- r.follow(stream) }()
 	var commands int
 	go func() {
@@ -129,8 +135,11 @@ func (r *rig) disrupt(strikes int, strike func(*rig)) {
 	if err := <-ran; err != nil {
 		r.Errorf("keyed commands: %v", err)
 	}
+	if err := <-typed; err != nil {
+		r.Errorf("input: %v", err)
+	}
 	r.check(ctx, commands)
-	removePlace(r.T, r.client, r.first())
+	r.remove()
 	r.Logf("the longest pause of the stream took %v; %d keyed commands", r.longestPause.Round(10*time.Millisecond), commands)
 }
 
@@ -173,27 +182,36 @@ func (r *rig) follow(stream *client.Stream) error {
 	return nil
 }
 
-// runKeyed runs commands that must each run once, as a caller does that repeats them
-// until there is an answer. It returns how many there were.
+// pace is the pause between two calls, so that these do not slow down the others.
+const pace = 50 * time.Millisecond
+
+// persist makes a call as a caller does that repeats it until there is an answer.
+func persist[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	for {
+		result, err := call()
+		if !api.IsCode(err, api.CodeRuntimeUnavailable) && !errors.Is(err, client.ErrNoDaemon) {
+			return result, err
+		}
+		select {
+		case <-time.After(pace):
+		case <-ctx.Done():
+			return result, fmt.Errorf("still out of reach: %w", err)
+		}
+	}
+}
+
+// runKeyed runs commands that must each run once, and returns how many there were.
 func (r *rig) runKeyed(ctx context.Context, stop <-chan struct{}) (commands int, err error) {
 	for ; ; commands++ {
 		select {
 		case <-stop:
 			return commands, nil
-		case <-time.After(50 * time.Millisecond): // so that they do not slow down the others
+		case <-time.After(pace):
 		}
 		p := api.ExecRunParams{ExecCommand: api.ExecCommand{
 			Command: fmt.Sprintf("echo %d >>%s; echo did %d", commands, r.file, commands), Key: fmt.Sprintf("key-%d", commands),
 		}}
-		result, err := r.running.RunWith(ctx, p)
-		for api.IsCode(err, api.CodeRuntimeUnavailable) || errors.Is(err, client.ErrNoDaemon) {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-				return commands, fmt.Errorf("still out of reach: %w", err)
-			}
-			result, err = r.running.RunWith(ctx, p)
-		}
+		result, err := persist(ctx, func() (*api.ExecResult, error) { return r.running.RunWith(ctx, p) })
 		if err != nil {
 			return commands, fmt.Errorf("command %d: %w", commands, err)
 		}
@@ -201,6 +219,37 @@ func (r *rig) runKeyed(ctx context.Context, stop <-chan struct{}) (commands int,
 			return commands, fmt.Errorf("command %d printed %q, want %q", commands, result.Stdout, want)
 		}
 	}
+}
+
+// typeTo writes to the standard input of cat, and checks what it has read.
+func (r *rig) typeTo(ctx context.Context, cat *client.Exec, stop <-chan struct{}) error {
+	var want strings.Builder
+	for i := 0; ; i++ {
+		p := api.ExecInputParams{Data: fmt.Sprintln("typed", i)}
+		select {
+		case <-stop:
+			p.Data, p.EOF = "", true
+		case <-time.After(pace):
+		}
+		at := int64(want.Len())
+		want.WriteString(p.Data)
+		if i%2 == 0 { // the others have a key
+			p.At = &at
+		} else {
+			p.Key = fmt.Sprintf("typed-%d", i)
+		}
+		if _, err := persist(ctx, func() (*api.ExecInputResult, error) { return cat.Input(ctx, p) }); err != nil {
+			return fmt.Errorf("line %d: %w", i, err)
+		}
+		if p.EOF {
+			break
+		}
+	}
+	result, err := persist(ctx, func() (*api.ExecResult, error) { return cat.Wait(ctx) })
+	if err == nil && result.Stdout != want.String() {
+		err = fmt.Errorf("read %q, want %q", result.Stdout, want.String())
+	}
+	return err
 }
 
 // check checks that each keyed command ran once and that the sessions still have
@@ -237,6 +286,25 @@ func (r *rig) check(ctx context.Context, commands int) {
 	}
 }
 
+// remove removes the place, and checks that no process of it is left in its container.
+func (r *rig) remove() {
+	r.Helper()
+	removePlace(r.T, r.client, r.first())
+	if r.container == "" || r.first() != r.runtime { // the daemons behind a chain end by themselves, later
+		return
+	}
+	var left []string
+	defer func() {
+		if r.Failed() {
+			r.Log("left in the container:", left)
+		}
+	}()
+	trltest.Eventually(r, "the container has no process of the place", func() bool {
+		left = processes(r.T, r.container)
+		return len(left) == 0
+	})
+}
+
 // first returns the place of this daemon, without the parts of a chain behind it.
 func (r *rig) first() string {
 	first, _, _ := strings.Cut(r.runtime, "/")
@@ -263,4 +331,63 @@ func (r *rig) killBelow(pid int, match func(argv []string) bool) {
 	if killed == 0 {
 		r.Errorf("there is no process to kill among %v", trltest.Descendants(pid))
 	}
+}
+
+// end ends all sessions of the place by a strike: they are reported as gone and never
+// waited for, and the place can be used.
+func (r *rig) end(strike func(*rig)) {
+	r.Helper()
+	r.start()
+	stream, err := r.streaming.Stream(r.Context(), streamScript)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer stream.Close()
+	streamed := make(chan error, 1)
+	go func() {
+		_ = r.follow(stream) // it is incomplete
+		_, err := stream.Receive()
+		streamed <- ended(stream.Result(), err)
+	}()
+	r.await(100)
+	running, err := r.running.Start(r.Context(), "sleep 600")
+	if err != nil {
+		r.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- ended(running.Wait(r.Context())) }()
+	strike(r)
+	for what, result := range map[string]chan error{"the stream": streamed, "the command": waited} {
+		select {
+		case err := <-result:
+			if err != nil {
+				r.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(trltest.Patience):
+			r.Errorf("%s has not ended", what)
+		}
+	}
+	if err := ended(r.running.Run(r.Context(), "true")); err != nil {
+		r.Errorf("a command in a session that is gone: %v", err)
+	}
+	list, err := r.client.ListSessions(r.Context(), api.SessionListParams{})
+	if err != nil || slices.ContainsFunc(list.Sessions, func(s api.Session) bool { return s.State != api.StateTerminated }) {
+		r.Errorf("sessions %+v, %v", list, err)
+	}
+	if result, err := r.session().Run(r.Context(), "echo new"); err != nil || result.Stdout != "new\n" {
+		r.Errorf("a new session: %+v, %v", result, err)
+	}
+	r.remove()
+}
+
+// ended returns nil if a command was ended with its session, or does not exist any
+// more.
+func ended(result *api.ExecResult, err error) error {
+	switch {
+	case api.IsCode(err, api.CodeSessionNotFound), api.IsCode(err, api.CodeExecNotFound), api.IsCode(err, api.CodeSessionTerminated):
+		return nil
+	case result != nil && result.Cancelled:
+		return nil
+	}
+	return fmt.Errorf("result %+v, error %w, want that it is gone", result, err)
 }

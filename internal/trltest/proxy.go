@@ -28,8 +28,9 @@ type Proxy struct {
 	broken bool          // new connections end at once: Cut or Close was called
 	flows  chan struct{} // closed while bytes are forwarded; see Stall
 
-	done chan struct{} // closed by Close
-	wg   sync.WaitGroup
+	done   chan struct{} // closed by Close
+	closed sync.Once
+	wg     sync.WaitGroup
 }
 
 // maxStall is how long a connection may stall before it is cut.
@@ -95,10 +96,11 @@ func (p *Proxy) Restore() {
 	}
 }
 
-// Close closes all connections and waits for their goroutines.
+// Close closes all connections and waits for their goroutines. It may be called more
+// than once.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
-	close(p.done)
+	p.closed.Do(func() { close(p.done) })
 	p.mu.Lock()
 	p.broken = true // for one that is being accepted
 	p.closeAll()

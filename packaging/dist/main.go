@@ -1,6 +1,7 @@
 // Command dist builds a release: archives with the static binary for each
-// platform, packages for Debian and RPM systems, an SBOM, a Homebrew formula,
-// the install script, and the checksums of all of them.
+// platform, one with the programs for Linux that TRL delivers to places, packages
+// for Debian and RPM systems, an SBOM, a Homebrew formula, the install script, and
+// the checksums of all of them.
 //
 //	go run ./packaging/dist            into dist/, as `make dist` does
 //
@@ -99,7 +100,8 @@ func (r *release) steps() []step {
 		steps = append(steps, step{"build " + p.String(), func() error { return r.build(p) }})
 	}
 	steps = append(steps,
-		step{"manual and completions", r.document}, step{"licences", r.notices}, step{"archives", r.archives})
+		step{"manual and completions", r.document}, step{"licences", r.notices},
+		step{"programs for places", r.programs}, step{"archives", r.archives})
 	for _, p := range platforms {
 		if p.os == "linux" {
 			steps = append(steps, step{"packages " + p.String(), func() error { return r.packages(p) }})

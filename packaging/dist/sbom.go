@@ -151,8 +151,8 @@ func spdxID(parts ...string) string {
 	return "SPDXRef-" + notID.ReplaceAllString(strings.Join(parts, "-"), "-")
 }
 
-// sbom writes the bill of materials: each archive, and the modules that are
-// linked into its binary.
+// sbom writes the bill of materials: each archive and each program in it for
+// places, and the modules that are linked into their binaries.
 func (r *release) sbom() error {
 	const unknown = "NOASSERTION"
 	document := spdx{
@@ -160,22 +160,53 @@ func (r *release) sbom() error {
 		Namespace: home + "/releases/download/v" + r.version + "/trl_" + r.version + ".spdx.json",
 		Creation:  spdxCreation{Created: r.made.Format(time.RFC3339), Creators: []string{"Tool: " + home + "/packaging/dist"}},
 	}
-	for _, p := range platforms {
-		archive := r.name(p) + ".tar.gz"
-		sum, err := sumOf(filepath.Join(r.out, archive))
-		if err != nil {
-			return err
-		}
-		id := spdxID("trl", p.os, p.arch)
+	add := func(id, name, file, location, of string) error {
+		sum, err := sumOf(of)
 		document.Packages = append(document.Packages, spdxPackage{
-			ID: id, Name: "trl", Version: r.version, File: archive,
-			Location:  home + "/releases/download/v" + r.version + "/" + archive,
+			ID: id, Name: name, Version: r.version, File: file, Location: location,
 			Checksums: []spdxChecksum{{"SHA256", sum}},
 			License:   "Apache-2.0", Concluded: "Apache-2.0", Copyright: unknown,
 		})
-		document.Relationships = append(document.Relationships, spdxRelation{document.ID, "DESCRIBES", id})
+		return err
+	}
+	relate := func(from, how, to string) {
+		document.Relationships = append(document.Relationships, spdxRelation{from, how, to})
+	}
+	link := func(id string, p platform) {
 		for _, module := range modules(r.linked[p]) {
-			document.Relationships = append(document.Relationships, spdxRelation{id, "STATIC_LINK", spdxID(module.Path, module.Version)})
+			relate(id, "STATIC_LINK", spdxID(module.Path, module.Version))
+		}
+	}
+	addArchive := func(id, name string) error {
+		file := name + ".tar.gz"
+		relate(document.ID, "DESCRIBES", id)
+		return add(id, "trl", file, home+"/releases/download/v"+r.version+"/"+file, filepath.Join(r.out, file))
+	}
+	withPrograms := []string{spdxID("trl-linux-programs")} // the archives that contain the programs for places
+	if err := addArchive(withPrograms[0], r.programsArchiveName()); err != nil {
+		return err
+	}
+	for _, p := range platforms {
+		id := spdxID("trl", p.os, p.arch)
+		if err := addArchive(id, r.name(p)); err != nil {
+			return err
+		}
+		link(id, p)
+		if p.os == "darwin" {
+			withPrograms = append(withPrograms, id)
+		}
+	}
+	for _, p := range platforms {
+		if p.os != "linux" {
+			continue
+		}
+		id := spdxID("trl-program", p.os, p.arch)
+		if err := add(id, "trl-program", programName(p), unknown, filepath.Join(r.stage, programName(p))); err != nil {
+			return err
+		}
+		link(id, p)
+		for _, archive := range withPrograms {
+			relate(archive, "CONTAINS", id)
 		}
 	}
 	for _, module := range r.allModules() {

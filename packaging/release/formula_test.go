@@ -18,7 +18,10 @@ require "fileutils"
 $system, $arch, $to, formula = ARGV
 module OS; def self.mac? = $system == "darwin"; end
 class Place
-  def initialize(name) = @dir = File.join($to, name)
+  def initialize(name)
+    @name, @dir = name, File.join($to, name)
+  end
+  def /(name) = Place.new(File.join(@name, name))
   def install(*files)
     FileUtils.mkdir_p(@dir)
     files.flatten.each { |file| FileUtils.cp(file, @dir) }
@@ -39,7 +42,7 @@ class Formula
     def on_arm = $arch == "arm64" && yield
     def on_intel = $arch == "amd64" && yield
   end
-  { bin: "bin", man1: "share/man/man1", bash_completion: "etc/bash_completion.d",
+  { bin: "bin", libexec: "libexec", man1: "share/man/man1", bash_completion: "etc/bash_completion.d",
     zsh_completion: "share/zsh/site-functions", fish_completion: "share/fish/vendor_completions.d" }.each do |name, dir|
     define_method(name) { Place.new(dir) }
   end
@@ -72,7 +75,11 @@ func TestFormula(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s differs (-want +got):\n%s", platform, diff)
 		}
-		for _, name := range []string{"bin/trl", "share/man/man1/trl.1", "share/zsh/site-functions/_trl"} {
+		names := []string{"bin/trl", "share/man/man1/trl.1", "share/zsh/site-functions/_trl"}
+		if system == "darwin" {
+			names = append(names, deliverable...)
+		}
+		for _, name := range names {
 			if _, err := os.Stat(filepath.Join(to, name)); err != nil {
 				t.Errorf("%s: %v", platform, err)
 			}

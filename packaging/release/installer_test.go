@@ -30,7 +30,7 @@ func fakeRelease(t *testing.T, version, binary string) builtRelease {
 	var content bytes.Buffer
 	packed := gzip.NewWriter(&content)
 	archive := tar.NewWriter(packed)
-	for name, text := range map[string]string{"trl": binary, "share/man/man1/trl.1": "a manual\n"} {
+	for name, text := range map[string]string{"trl": binary, "share/man/man1/trl.1": "a manual\n", deliverable[0]: "a program\n"} {
 		if err := archive.WriteHeader(&tar.Header{Name: r.name(hostPlatform(), "/"+name), Mode: 0o755, Size: int64(len(text))}); err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +85,18 @@ func TestInstallScriptTakesVersionsByName(t *testing.T) {
 				t.Errorf("%v was installed", files)
 			}
 		})
+	}
+}
+
+// The programs for places are installed where the binary looks for them, if the
+// archive has them, as those for macOS do.
+func TestInstallScriptPlacesPrograms(t *testing.T) {
+	r, home := fakeRelease(t, "1.0.0", goodBinary), home(t)
+	if said, err := install(t, r, []string{"dash"}, programs(t, "curl", "sha256sum"), home, serve(t, r, nil).URL); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if info, err := os.Stat(filepath.Join(home, ".local", deliverable[0])); err != nil || info.Mode() != 0o644 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

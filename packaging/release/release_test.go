@@ -137,6 +137,9 @@ func requirePrograms(t *testing.T, programs ...string) {
 	}
 }
 
+// deliverable lists the programs that TRL delivers to places.
+var deliverable = []string{"libexec/trl/trl-linux-amd64.gz", "libexec/trl/trl-linux-arm64.gz"}
+
 var platforms = []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"}
 
 func TestChecksums(t *testing.T) {
@@ -158,6 +161,7 @@ func TestChecksums(t *testing.T) {
 		r.name("darwin_amd64", ".tar.gz"), r.name("darwin_arm64", ".tar.gz"),
 		r.name("linux_amd64", ".deb"), r.name("linux_amd64", ".rpm"), r.name("linux_amd64", ".tar.gz"),
 		r.name("linux_arm64", ".deb"), r.name("linux_arm64", ".rpm"), r.name("linux_arm64", ".tar.gz"),
+		r.name("linux_programs", ".tar.gz"),
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("the release contains other files (-want +got):\n%s", diff)
@@ -189,12 +193,52 @@ func TestArchives(t *testing.T) {
 			}
 		}
 		system, arch, _ := strings.Cut(platform, "_")
-		service := map[string]string{"linux": "systemd/trl.service", "darwin": "launchd/dev.trl.forward.plist"}[system]
+		service := map[string]string{"linux": "systemd/trl.service", "darwin": "launchd/dev.trl.serve.plist"}[system]
 		if len(files[service]) == 0 {
 			t.Errorf("%s: %s is missing", platform, service)
 		}
 		if got := targetArch(t, system, files["trl"]); got != arch {
 			t.Errorf("the binary for %s is for %s", platform, got)
+		}
+	}
+}
+
+// The archives for macOS, and one of their own, have the programs for Linux: the
+// same bytes as in the archives for Linux, in files that depend on nothing else.
+func TestDeliverablePrograms(t *testing.T) {
+	r := openRelease(t)
+	for _, platform := range append([]string{"linux_programs"}, platforms...) {
+		files, _ := r.unpack(t, platform)
+		var found []string
+		for name, content := range files {
+			if !strings.HasPrefix(name, "libexec/") {
+				continue
+			}
+			found = append(found, name)
+			packed, err := gzip.NewReader(bytes.NewReader(content))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if packed.Name != "" || !packed.ModTime.IsZero() {
+				t.Errorf("%s: %s has the name %q and the time %s", platform, name, packed.Name, packed.ModTime)
+			}
+			program, err := io.ReadAll(packed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arch := strings.TrimSuffix(strings.TrimPrefix(name, "libexec/trl/trl-linux-"), ".gz")
+			linux, _ := r.unpack(t, "linux_"+arch)
+			if !bytes.Equal(program, linux["trl"]) {
+				t.Errorf("%s: %s differs from the binary for Linux", platform, name)
+			}
+		}
+		slices.Sort(found)
+		want := deliverable
+		if system, _, _ := strings.Cut(platform, "_"); system == "linux" && platform != "linux_programs" {
+			want = nil
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s contains other programs (-want +got):\n%s", platform, diff)
 		}
 	}
 }
@@ -285,9 +329,8 @@ func TestMaterials(t *testing.T) {
 		if len(want) < 5 {
 			t.Fatalf("go version -m lists too few modules: %s", report)
 		}
-		got := linked["SPDXRef-trl-"+strings.ReplaceAll(platform, "_", "-")]
+		got := sorted(linked["SPDXRef-trl-"+strings.ReplaceAll(platform, "_", "-")])
 		slices.Sort(want)
-		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("the modules in %s differ from the list (-binary +list):\n%s", platform, diff)
 		}
@@ -296,12 +339,22 @@ func TestMaterials(t *testing.T) {
 				t.Errorf("the notices lack %s", module)
 			}
 		}
+		system, arch, _ := strings.Cut(platform, "_")
+		if diff := cmp.Diff(map[string][]string{"linux": want}[system], sorted(linked["SPDXRef-trl-program-"+system+"-"+arch])); diff != "" {
+			t.Errorf("the modules in the program for %s differ from the list (-binary +list):\n%s", platform, diff)
+		}
 		for _, p := range document.Packages {
 			if p.File == r.name(platform, ".tar.gz") && (len(p.Checksums) != 1 || p.Checksums[0].Value != r.sums[p.File]) {
 				t.Errorf("%s has a different checksum: %v", p.File, p.Checksums)
 			}
 		}
 	}
+}
+
+// sorted sorts a list and returns it.
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }
 
 // Built again from another directory, by a user with other settings, the

@@ -61,7 +61,8 @@ func (r *rig) begin() {
 		r.t.Fatal(err)
 	}
 	r.Daemon, r.config.Dir = daemon, daemon.Dir
-	if r.client, err = client.Dial(r.t.Context(), r.Socket); err != nil {
+	// The client does not repeat calls: it would hide what the daemon does.
+	if r.client, err = client.DialWith(r.t.Context(), r.Socket, client.Options{Patience: -1}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -117,7 +118,13 @@ func runParams(session, command string) api.ExecRunParams {
 // runs returns the measurement of `exec.run true` in a session of a runtime.
 func (r *rig) runs(runtime string) *gauge.Series {
 	r.t.Helper()
-	line := gauge.RunLine(r.create(api.SessionCreateParams{Runtime: runtime, Shell: "dash"}).SessionID)
+	return r.runsIn(r.create(api.SessionCreateParams{Runtime: runtime, Shell: "dash"}).SessionID)
+}
+
+// runsIn returns the measurement of `exec.run true` in a session.
+func (r *rig) runsIn(session string) *gauge.Series {
+	r.t.Helper()
+	line := gauge.RunLine(session)
 	l, err := gauge.DialLines(r.Socket)
 	if err != nil {
 		r.t.Fatal(err)
@@ -185,10 +192,11 @@ func within(t *testing.T) (context.Context, context.CancelFunc) {
 // unavailable checks that an error says in a form for programs and for people that a
 // place can't be used.
 func unavailable(err error, reason string, words ...string) error {
+	if err == nil {
+		return fmt.Errorf("no error, want reason %s", reason)
+	}
 	e := api.AsError(err)
 	switch {
-	case err == nil:
-		return fmt.Errorf("no error, want reason %s", reason)
 	case e.Code != api.CodeRuntimeUnavailable || reason != "" && e.Details["reason"] != reason:
 		return fmt.Errorf("code %s, reason %v, want RUNTIME_UNAVAILABLE with %s: %w", e.Code, e.Details["reason"], reason, err)
 	case e.Hint == "":

@@ -21,6 +21,16 @@ each_base() {
 # user can make a directory of any name in /tmp.
 mine() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
 
+# drop_base removes base $1 if a delivery made it and nothing is left in it.
+drop_base() {
+  [ -e "$1/.trl-base" ] || return 0
+  for other in "$1"/.trl-place-*; do
+    [ ! -e "$other" ] || return 0
+  done
+  rm -f "$1/.trl-base"
+  rmdir "$1" 2>/dev/null
+}
+
 # found sets dir to the place's directory in base $1, if a program was delivered there.
 found() {
   dir=$1/$name

@@ -19,15 +19,13 @@ esac
 usable() {
   dir=$1/$name
   [ "${#dir}" -le 90 ] || return # a socket's path has at most 107 bytes
-  base_made=
   if [ ! -d "$1" ]; then # of the bases only ~/.cache is made
     [ "${1##*/}" = .cache ] && mkdir "$1" 2>/dev/null || return
-    base_made=1
+    : >"$1/.trl-base"
   fi
   made=
   if [ ! -e "$dir" ] && mkdir "$dir" 2>/dev/null; then made=1; fi
   if mine "$dir" && fits "$dir"; then
-    [ -z "$base_made" ] || : >"$dir/base-made"
     test=$dir/test.$$
     if echo "#!$shell" >"$test" 2>/dev/null; then
       chmod 700 "$test"
@@ -39,7 +37,7 @@ usable() {
     rm -f "$test"
   fi
   [ -z "$made" ] || rm -rf "$dir"
-  [ -z "$base_made" ] || rmdir "$1" 2>/dev/null
+  drop_base "$1"
   return 1
 }
 
@@ -69,10 +67,8 @@ if [ "$had" != "$digest" ]; then # else another call has delivered it meanwhile
   clean() {
     rm -f "$new" "$log"
     [ ! -e "$dir/trl" ] || return 0
-    base=
-    [ ! -e "$dir/base-made" ] || base=${dir%/*}
-    rm -f "$dir/base-made"
-    rmdir "$dir" ${base:+"$base"} 2>/dev/null
+    rmdir "$dir" 2>/dev/null
+    drop_base "${dir%/*}"
   }
   trap clean EXIT
   if [ "$packed" = gzip ]; then gzip -dc; else cat; fi >"$new" 2>"$log"

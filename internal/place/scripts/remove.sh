@@ -7,10 +7,8 @@ removed() {
   if [ -x "$dir/trl" ] && [ -e "$dir/s.sock.lock" ]; then
     why=$("$dir/trl" stop --socket "$dir/s.sock" 2>&1) || refuse unknown "the daemon does not stop: $why"
   fi
-  made=
-  [ ! -e "$dir/base-made" ] || made=1
   rm -rf "$dir" || refuse unknown "can not remove $dir"
-  [ -z "$made" ] || rmdir "$1" 2>/dev/null
+  drop_base "$1"
   return 1 # every base may have one
 }
 each_base removed

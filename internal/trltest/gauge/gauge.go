@@ -21,9 +21,13 @@ const (
 	Pause = time.Second
 )
 
-// RoundsLeast and Rounds limit the rounds of short calls, of about 100 ms each, which
-// are repeated instead of the whole measurement.
-const RoundsLeast, Rounds = 20, 400
+// Short calls are measured in rounds of about 100 ms instead.
+const (
+	// RoundsLeast is how many rounds there are even if the goal is met before.
+	RoundsLeast = 20
+	// Rounds is how many rounds there are at most.
+	Rounds = 400
+)
 
 // Tries repeats a measurement until it meets its goal.
 func Tries(t *testing.T, measure func(t *testing.T) error) {

@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { inspect } from "node:util";
 
 import { defaultReconnect, Backoff, isTransient, readOnly, type Transport, type ReconnectPolicy } from "./transport.js";
-import { ConnectionLostError, isTrlError, NoDaemonError, ProtocolError, TrlError } from "./errors.js";
+import { ConnectionLostError, isTrlError, NoDaemonError, ProtocolError, RuntimeUnavailableError, TrlError } from "./errors.js";
 import { addressOf, socketPath, transportFor, type TLSOptions } from "./address.js";
 import { Exec, type OutputCallbacks, type WaitOptions } from "./exec.js";
 import { Files } from "./files.js";
@@ -169,7 +169,10 @@ export class Client implements AsyncDisposable {
       try {
         return await this.#transport.call(method, params, options.signal);
       } catch (error) {
-        const unsent = error instanceof NoDaemonError || (error instanceof ConnectionLostError && error.effect === "none");
+        const unsent =
+          error instanceof NoDaemonError ||
+          (error instanceof ConnectionLostError && error.effect === "none") ||
+          (error instanceof RuntimeUnavailableError && error.details["sent"] !== "maybe");
         if (!isTransient(error) || !(repeat || unsent)) {
           throw error;
         }

@@ -46,8 +46,12 @@ if [ -e "$file" ]; then
     owner=$(stat -c %u:%g -- "$file") || exit
     mode=\${mode:-$(stat -c %a -- "$file")}
 fi
-trap 'rm -f -- "$new"' EXIT
-trap 'exit 1' HUP INT TERM
+cleanup() {
+    trap '' HUP INT TERM # the daemon also sends SIGTERM to processes that start meanwhile
+    rm -f -- "$new"
+}
+trap cleanup EXIT
+trap 'cleanup; exit 1' HUP INT TERM
 set -C
 cat >"$new" || exit
 if [ -n "$owner" ] && [ "$owner" != "$(stat -c %u:%g -- "$new")" ]; then

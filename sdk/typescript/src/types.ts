@@ -239,7 +239,10 @@ export interface SessionCreateParams {
   limits?: Record<string, unknown>;
   /** not served yet: `LIMITS_UNAVAILABLE` */
   isolation?: Record<string, unknown>;
-  /** where it runs; left out: the setting `default_runtime`, which is `host` unless set */
+  /**
+   * where it runs; left out: where its `parent` runs; without one, the setting
+   * `default_runtime`, which is `host` unless set
+   */
   runtime?: string;
   /** makes a repeat safe: the first session is returned */
   key?: string;

@@ -613,7 +613,9 @@ test("a call that may have been executed is repeated only if that is safe", asyn
       [{ sent: "maybe" }, "exec.run", { ...run, key: "k" }, 2],
       [{ sent: "maybe" }, "exec.signal", { exec_id: "e-1", signal: "INT" }, 1],
       [{ sent: "maybe" }, "session.list", {}, 2],
+      [{ sent: "no" }, "exec.run", run, 2],
       [{ sent: "no" }, "exec.run", { ...run, key: "k" }, 2],
+      [{}, "exec.run", run, 2],
       [{}, "session.list", {}, 2],
     ]) {
       [sent, calls] = [details, 0];

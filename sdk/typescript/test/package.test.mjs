@@ -57,7 +57,9 @@ describe("the package", () => {
     daemon = await startDaemon();
     project = mkdtempSync(join(tmpdir(), "sdk-project-"));
     env = { ...process.env, TRL_SOCKET: daemon.socket, npm_config_cache: join(project, "cache") };
-    await run("npm", ["pack", "--pack-destination", project], { cwd: sdk, env });
+    // Without prepare: it would remove dist, which the other tests use, and build it again.
+    await run("npm", ["run", "prepack"], { cwd: sdk, env });
+    await run("npm", ["pack", "--ignore-scripts", "--pack-destination", project], { cwd: sdk, env });
     const archive = readdirSync(project).find((name) => name.endsWith(".tgz"));
     assert.match(archive, /^trl-client-\d+\.\d+\.\d+\.tgz$/);
     writeFileSync(join(project, "package.json"), "{}");

@@ -121,6 +121,12 @@ class Lines:
         self._buffer, self._at = data, found + 1
         return b"".join(parts)
 
+    async def message(self, deadline: Optional[float] = None) -> bytes:
+        """Returns the next line that is not empty: empty ones are the heartbeats of ``trl connect``."""
+        while not (line := await self.line(deadline)):
+            pass
+        return line
+
     async def piece(self, most: int, deadline: Optional[float] = None) -> bytes:
         """Returns the available bytes, at least one."""
         if self._at >= len(self._buffer):
@@ -174,7 +180,7 @@ class LineConnection(Connection):
         await self.stream.send(message, deadline)
 
     async def _message(self, deadline: Optional[float]) -> bytes:
-        return await self._lines.line(deadline)
+        return await self._lines.message(deadline)
 
     async def call(self, method: str, params: Mapping[str, Any], deadline: Optional[float]) -> Any:
         self.usable = False
@@ -620,7 +626,7 @@ class StdioTransport(Transport):
         """Delivers incoming messages until the connection ends. It is the only reader."""
         try:
             while True:
-                self._deliver(decode_message(await lines.line()))
+                self._deliver(decode_message(await lines.message()))
         except TRLError as error:
             self._ended = error.message
         finally:

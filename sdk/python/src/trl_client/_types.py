@@ -252,7 +252,8 @@ class SessionCreateParams(TypedDict, total=False):
     limits: Dict[str, Any]
     #: not served yet: `LIMITS_UNAVAILABLE`
     isolation: Dict[str, Any]
-    #: where it runs; left out: the setting `default_runtime`, which is `host` unless set
+    #: where it runs; left out: where its `parent` runs; without one, the setting
+    #: `default_runtime`, which is `host` unless set
     runtime: str
     #: makes a repeat safe: the first session is returned
     key: str
@@ -1450,8 +1451,8 @@ class SessionOptions(TypedDict, total=False):
             daemon's `idle_ttl_ms`
         limits: not served yet: `LIMITS_UNAVAILABLE`
         isolation: not served yet: `LIMITS_UNAVAILABLE`
-        runtime: where it runs; left out: the setting `default_runtime`, which is `host` unless
-            set
+        runtime: where it runs; left out: where its `parent` runs; without one, the setting
+            `default_runtime`, which is `host` unless set
         key: makes a repeat safe: the first session is returned
         create_timeout (seconds): how long the shell may take to start, and then its login
             files; 0 or left out: 10 s

@@ -3,6 +3,7 @@ package place
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/terminal-runtime/trl/api"
@@ -48,6 +49,30 @@ func wantRefusal(t testing.TB, s transport, want reason, words ...string) {
 	for _, word := range words {
 		if !strings.Contains(r.message, word) {
 			t.Errorf("message %q does not contain %q", r.message, word)
+		}
+	}
+}
+
+// connectAtOnce makes connections at the same time: all must reach one daemon.
+func connectAtOnce(t *testing.T, p transport, calls int) {
+	t.Helper()
+	boots := make([]string, calls)
+	var running sync.WaitGroup
+	for i := range boots {
+		running.Go(func() {
+			wire, hello, err := p.connect(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			boots[i] = hello.Boot
+			_ = wire.Close()
+		})
+	}
+	running.Wait()
+	for _, boot := range boots {
+		if boot != boots[0] || boot == "" {
+			t.Fatalf("more than one daemon: %q", boots)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -237,23 +236,7 @@ func TestImageAtOnce(t *testing.T) {
 	p := placeFor(t, "docker-image:"+engines.Busybox).(*imagePlace)
 	defer func() { _ = p.remove(t.Context()) }()
 	p.want()
-	boots := make([]string, 3)
-	var running sync.WaitGroup
-	for i := range boots {
-		running.Go(func() {
-			wire, hello, err := p.connect(t.Context())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			boots[i] = hello.Boot
-			_ = wire.Close()
-		})
-	}
-	running.Wait()
-	if boots[0] == "" || boots[1] != boots[0] || boots[2] != boots[0] {
-		t.Errorf("boots %q", boots)
-	}
+	connectAtOnce(t, p, 3)
 }
 
 // TestImageUnused leaves the container of an image alone: it ends by itself.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -126,26 +125,7 @@ func TestDeliveryFewTools(t *testing.T) {
 // daemon.
 func TestDeliveryAtOnce(t *testing.T) {
 	p, dir := localPlace(t, shell{"dash"})
-	const calls = 4
-	boots := make([]string, calls)
-	var running sync.WaitGroup
-	for i := range calls {
-		running.Go(func() {
-			wire, hello, err := p.connect(t.Context())
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			boots[i] = hello.Boot
-			_ = wire.Close()
-		})
-	}
-	running.Wait()
-	for _, boot := range boots {
-		if boot != boots[0] || boot == "" {
-			t.Fatalf("more than one daemon: %q", boots)
-		}
-	}
+	connectAtOnce(t, p, 4)
 	left, err := filepath.Glob(filepath.Join(dir, "*.*"))
 	if err != nil {
 		t.Fatal(err)

@@ -276,9 +276,10 @@ func (e *effect) correct(err error) error {
 }
 
 // lost reports whether err only says that the daemon could not be reached. A
-// daemon that refused the caller was reached, and will refuse it again.
+// daemon that refused the caller was reached, and will refuse it again, as will one
+// that does not say when a place can be reached.
 func lost(err error) bool {
-	if api.IsCode(err, api.CodeUnauthorized) {
+	if api.IsCode(err, api.CodeUnauthorized) || err != nil && api.AsError(err).Details["runtime"] != nil && retryAfter(err) == 0 {
 		return false
 	}
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNoDaemon) || api.IsCode(err, api.CodeRuntimeUnavailable)

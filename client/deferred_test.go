@@ -39,6 +39,19 @@ func TestDeferredCalls(t *testing.T) {
 	}
 }
 
+// TestRefusedPlace: a call for a place that a person has to repair is not repeated.
+func TestRefusedPlace(t *testing.T) {
+	var calls atomic.Int32
+	path, _ := daemon(t, transport.Config{Handler: tableWith(func(context.Context, api.ExecRunParams) (*api.ExecResult, error) {
+		calls.Add(1)
+		return nil, api.Errorf(api.CodeRuntimeUnavailable, "unknown host key").With("runtime", "ssh:box").With("sent", "no")
+	})})
+	_, err := connectPatiently(t, path).Run(t.Context(), api.ExecRunParams{ExecCommand: api.ExecCommand{SessionID: "s", Key: "k"}})
+	if !api.IsCode(err, api.CodeRuntimeUnavailable) || calls.Load() != 1 {
+		t.Errorf("%d calls, %v", calls.Load(), err)
+	}
+}
+
 // TestMaybeSentCalls: a call that may have been executed is repeated only if that
 // has the same effect as making it once.
 func TestMaybeSentCalls(t *testing.T) {

@@ -33,6 +33,9 @@ const (
 
 	// idleLimit is after how long without use a connection is closed.
 	idleLimit = 5 * time.Minute
+	// madeIdleLimit is the same for a place that was made for its sessions, and ends
+	// some time after the last session and connection.
+	madeIdleLimit = time.Minute
 
 	// Connections for streams besides the one for calls. SSH servers allow ten
 	// sessions over one connection by default.
@@ -96,7 +99,7 @@ func (p *Place) join(l *link, now bool) (*peer.Conn, *attempt, error) {
 	case p.reg.closed:
 		return nil, nil, api.Errorf(api.CodeShuttingDown, "the daemon is shutting down")
 	case p.removed:
-		return nil, nil, notFound(p.runtime, "the place was removed").WithHint("call place.add to use it again")
+		return nil, nil, notFound(p.runtime, "the place was removed").WithHint("run `trl place add`, or call place.add, to use it again")
 	case l.live():
 		l.used = p.reg.now()
 		return l.conn, nil, nil
@@ -278,8 +281,16 @@ func (p *Place) use(l *link) (release func()) {
 // armIdle makes sure that unused connections are closed. Caller must hold mu.
 func (p *Place) armIdle() {
 	if p.idle == nil {
-		p.idle = time.AfterFunc(idleLimit, p.closeIdle)
+		p.idle = time.AfterFunc(p.idleLimit(), p.closeIdle)
 	}
+}
+
+// idleLimit returns after how long without use a connection of the place is closed.
+func (p *Place) idleLimit() time.Duration {
+	if _, made := p.transport.(maker); made {
+		return madeIdleLimit
+	}
+	return idleLimit
 }
 
 // closeIdle closes the connections that are not in use any more.
@@ -300,7 +311,7 @@ func (p *Place) closeIdle() {
 	for l := range p.links() {
 		switch {
 		case l.conn == nil:
-		case r.now().Sub(l.used) < idleLimit:
+		case r.now().Sub(l.used) < p.idleLimit():
 			left = true
 		default:
 			p.drop(l)

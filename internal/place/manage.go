@@ -103,7 +103,7 @@ func (p *Place) actor() json.RawMessage {
 func (r *Registry) Remove(ctx context.Context, params api.PlaceRemoveParams) (*api.PlaceRemoveResult, error) {
 	p := r.noted(params.Runtime)
 	if p == nil {
-		return nil, notFound(params.Runtime, "no such place").WithHint("call place.list")
+		return nil, notFound(params.Runtime, "no such place").WithHint("`trl place list` and place.list show the places")
 	}
 	// The daemon of a place with its own name is not ours to end.
 	if !params.Forget && !p.adopts {
@@ -145,7 +145,7 @@ func (p *Place) end(ctx context.Context, force bool) error {
 		}
 		if live > 0 {
 			return api.Errorf(api.CodeSessionBusy, "the place has live sessions: %d", live).
-				WithHint("destroy them, or call place.remove with force, which ends them").With("runtime", p.runtime).With("sessions", live)
+				WithHint("destroy them, or end them with the place: `trl place remove --force`, place.remove with force").With("runtime", p.runtime).With("sessions", live)
 		}
 	}
 	select {
@@ -158,7 +158,7 @@ func (p *Place) end(ctx context.Context, force bool) error {
 	if err := asRefusal(p.transport.remove(ctx)); err != nil {
 		p.retire(false)
 		failed := p.unavailable(err)
-		if failed.Hint = "make it reachable, or call place.remove with forget, which does nothing there"; ctx.Err() != nil {
+		if failed.Hint = "make it reachable, or leave what is there: `trl place remove --forget`, place.remove with forget"; ctx.Err() != nil {
 			failed.Cause = ctx.Err()
 		}
 		return failed
@@ -202,7 +202,7 @@ func (p *Place) liveSessions(ctx context.Context) (int, error) {
 func (r *Registry) Upgrade(ctx context.Context, params api.PlaceParams) (*api.Place, error) {
 	p := r.noted(params.Runtime)
 	if p == nil {
-		return nil, notFound(params.Runtime, "no such place").WithHint("call place.list")
+		return nil, notFound(params.Runtime, "no such place").WithHint("`trl place list` and place.list show the places")
 	}
 	u, ok := p.transport.(upgrader)
 	if !ok {

@@ -139,7 +139,7 @@ func (p *Place) admit(hello *api.Hello) error {
 		return &refusal{
 			reason:  refused,
 			message: fmt.Sprintf("the TRL there has the node name %s, want %s", printable.Word(hello.Node), p.node),
-			hint:    "remove the place with place.remove, and add it again",
+			hint:    "remove the place with `trl place remove`, and add it again",
 		}
 	}
 	if p.note.Boot != "" && shown(hello.Boot) != p.note.Boot {
@@ -222,9 +222,12 @@ func (p *Place) refuse(why *refusal) *api.Error {
 		since = now
 	}
 	e := api.Errorf(api.CodeRuntimeUnavailable, "cannot reach %s: %s", p.runtime, why.message).
-		WithHint("%s", cmp.Or(why.hint, fmt.Sprintf("wait %s and repeat the call", retry)))
-	return e.With("runtime", p.runtime).With("reason", string(why.reason)).With("retry_after_ms", retry.Milliseconds()).
-		With("since", api.Time{Time: since}).With("sent", "no")
+		With("runtime", p.runtime).With("reason", string(why.reason)).With("since", api.Time{Time: since}).With("sent", "no")
+	if !p.noted || !why.reason.passes() {
+		return e.WithHint("%s", cmp.Or(why.hint, "check the name of the place, and whether it runs"))
+	}
+	return e.With("retry_after_ms", retry.Milliseconds()). // clients wait, and repeat the call
+								WithHint("%s", cmp.Or(why.hint, fmt.Sprintf("wait %s and repeat the call", retry)))
 }
 
 // update derives the state of the place. Caller must hold mu.

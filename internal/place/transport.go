@@ -68,3 +68,14 @@ const (
 	refused     reason = "refused"
 	unknown     reason = "unknown"
 )
+
+// passes reports whether a place that was reached before may be back without anybody
+// doing something about it.
+func (r reason) passes() bool {
+	switch r {
+	case notRunning, paused, noEngine, unreachable, silent, unknown:
+		return true
+	default:
+		return false
+	}
+}

@@ -31,6 +31,7 @@ func (c *Config) lacks(method string) bool {
 // NoLocalPlace is the error of a call that needs sessions on this machine.
 func NoLocalPlace() *api.Error {
 	return api.Errorf(api.CodeRuntimeUnavailable, "this machine has no local place for sessions: it is not Linux, or host_runtime is off").
+		With("runtime", api.RuntimeHost).
 		WithHint("name a place as runtime, such as docker:NAME or ssh:HOST, or connect to a daemon on a Linux machine with --address")
 }
 

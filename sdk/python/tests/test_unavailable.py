@@ -7,7 +7,7 @@ import json
 import pathlib
 import tempfile
 import unittest
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from tests.support import check_unraised, trl
 from trl_client import aio
@@ -20,11 +20,15 @@ def tearDownModule() -> None:
 class Unavailable(unittest.TestCase):
     def calls(self, sent: Optional[str], method: str, **params: Any) -> int:
         """Returns how often a method is called whose first call is answered with RUNTIME_UNAVAILABLE."""
-        return asyncio.run(self._calls(sent, method, params))
+        away = {"code": "RUNTIME_UNAVAILABLE", "retry_after_ms": 1, **({"sent": sent} if sent else {})}
+        return asyncio.run(self._calls([away], method, params))[0]
 
-    async def _calls(self, sent: Optional[str], method: str, params: Dict[str, Any]) -> int:
-        data = {"code": "RUNTIME_UNAVAILABLE", "retry_after_ms": 1, **({"sent": sent} if sent else {})}
+    async def _calls(
+        self, answers: List[Dict[str, Any]], method: str, params: Dict[str, Any]
+    ) -> Tuple[int, Optional[trl.RuntimeUnavailable]]:
+        """Returns how often a method is called whose first calls are answered with these errors, and its own error."""
         calls = 0
+        failure: Optional[trl.RuntimeUnavailable] = None
         serving: List["asyncio.Future[None]"] = []
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,9 +40,9 @@ class Unavailable(unittest.TestCase):
                 answer: Dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"], "result": {"protocol": 1}}
                 if request["method"] == method:
                     calls += 1
-                    if calls == 1:
+                    if calls <= len(answers):
                         del answer["result"]
-                        answer["error"] = {"code": -32013, "message": "away", "data": data}
+                        answer["error"] = {"code": -32013, "message": "away", "data": answers[calls - 1]}
                 writer.write(json.dumps(answer).encode() + b"\n")
             writer.close()
             await writer.wait_closed()
@@ -51,13 +55,23 @@ class Unavailable(unittest.TestCase):
                 async with aio.connect(path) as client:
                     try:
                         await client.call(method, **params)
-                    except trl.RuntimeUnavailable:
-                        self.assertEqual(calls, 1)
+                    except trl.RuntimeUnavailable as error:
+                        self.assertEqual(calls, len(answers))
+                        failure = error
             finally:
                 server.close()
                 await server.wait_closed()
                 await asyncio.gather(*serving)
-        return calls
+        return calls, failure
+
+    def test_a_lost_attempt_is_not_forgotten(self) -> None:
+        away = {"code": "RUNTIME_UNAVAILABLE", "runtime": "ssh:box"}
+        answers = [{**away, "retry_after_ms": 1, "sent": "maybe"}, {**away, "sent": "no"}]
+        run = {"session_id": "s-1", "command": "x", "key": "k"}
+        calls, failure = asyncio.run(self._calls(answers, "exec.run", run))
+        self.assertEqual(calls, 2)
+        assert failure is not None
+        self.assertEqual(failure.details["sent"], "maybe")
 
     def test_a_call_that_may_have_been_executed_is_repeated_only_if_that_is_safe(self) -> None:
         run = {"session_id": "s-1", "command": "x"}

@@ -164,15 +164,21 @@ export class Client implements AsyncDisposable {
 
   async #call(method: string, params: Record<string, unknown>, options: CallOptions, repeat: boolean): Promise<unknown> {
     const backoff = new Backoff({ ...this.#reconnect, ...options.reconnect });
+    let executed = false; // whether an attempt may have been executed
     for (;;) {
       options.signal?.throwIfAborted();
       try {
         return await this.#transport.call(method, params, options.signal);
-      } catch (error) {
+      } catch (caught) {
+        let error = caught;
         const unsent =
           error instanceof NoDaemonError ||
           (error instanceof ConnectionLostError && error.effect === "none") ||
           (error instanceof RuntimeUnavailableError && error.details["sent"] !== "maybe");
+        executed ||= !unsent;
+        if (executed && !readOnly.has(method) && error instanceof RuntimeUnavailableError && error.details["sent"] === "no") {
+          error = error.maybeSent(); // the daemon knows only of the last attempt
+        }
         if (!isTransient(error) || !(repeat || unsent)) {
           throw error;
         }

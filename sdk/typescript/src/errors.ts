@@ -28,6 +28,13 @@ export class TrlError extends Error {
     this.#what = message;
   }
 
+  /** @internal Returns the same error for a call of which an earlier attempt may have been executed. */
+  maybeSent(): TrlError {
+    const make = this.constructor as typeof TrlError;
+    const hint = "the call may have been executed: check exec.list and session.list before you repeat it";
+    return new make(this.code, this.#what, hint, { ...this.details, sent: "maybe" });
+  }
+
   /** @internal Returns the same error, with options named as the methods of this package name them. */
   withOptionNames(): TrlError {
     const make = this.constructor as typeof TrlError;

@@ -591,15 +591,16 @@ describe("a lost connection", () => {
 test("a call that may have been executed is repeated only if that is safe", async () => {
   const dir = mkdtempSync(join(tmpdir(), "sdk-away-"));
   const path = join(dir, "d.sock");
-  let sent, calls;
+  let sent, calls, then;
   const server = createServer((socket) => {
     const lines = new LineSplitter();
     socket.on("error", () => {});
     socket.on("data", (part) =>
       lines.push(part, (line) => {
         const { id, method } = JSON.parse(line);
-        const away = method !== "system.ping" && calls++ === 0;
-        const error = { code: -32013, message: "away", data: { code: "RUNTIME_UNAVAILABLE", retry_after_ms: 1, ...sent } };
+        const away = method !== "system.ping" && calls++ < (then === undefined ? 1 : 2);
+        const details = calls === 2 ? then : { retry_after_ms: 1, ...sent };
+        const error = { code: -32013, message: "away", data: { code: "RUNTIME_UNAVAILABLE", ...details } };
         socket.write(JSON.stringify({ jsonrpc: "2.0", id, ...(away ? { error } : { result: { protocol: 1 } }) }) + "\n");
       }),
     );
@@ -622,6 +623,9 @@ test("a call that may have been executed is repeated only if that is safe", asyn
       await client.call(method, params).catch((error) => assert.ok(error instanceof trl.RuntimeUnavailableError, error));
       assert.equal(calls, want, `${method} ${JSON.stringify(details)}`);
     }
+    // A lost attempt is not forgotten when the next one can't be sent.
+    [sent, calls, then] = [{ sent: "maybe" }, 0, { sent: "no", runtime: "ssh:box" }];
+    await assert.rejects(client.call("exec.run", { ...run, key: "k" }), (error) => error.details["sent"] === "maybe" && calls === 2);
   } finally {
     await client.close();
     server.close();

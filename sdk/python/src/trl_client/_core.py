@@ -10,7 +10,7 @@ from typing import Any, Mapping, Optional
 from ._transport import Transport, Feed, HTTPTransport, Position, StdioTransport, UnixTransport
 from ._errors import ConnectionLost, NoDaemon, ProtocolError, RuntimeUnavailable, TRLError, from_wire
 from ._io import IO
-from ._wire import Address, Chunk, Json, Retry, repeatable
+from ._wire import Address, Chunk, Json, Retry, reads, repeatable
 
 
 def make_transport(io: IO, address: Address, token: Optional[str], tls: Optional[ssl.SSLContext]) -> Transport:
@@ -88,6 +88,7 @@ class Core:
     async def call(self, method: str, params: Mapping[str, Any], call_timeout: Optional[float] = None) -> Any:
         deadline = self.deadline(call_timeout)
         backoff = Backoff(self.io, self.retry)
+        executed = False  # whether an attempt may have been executed
         while True:
             try:
                 return await self.transport.call(method, params, deadline)
@@ -98,8 +99,13 @@ class Core:
             except ConnectionLost as error:
                 if not repeatable(method, params):
                     raise
+                executed = True
                 await backoff.wait(error, deadline)
             except RuntimeUnavailable as error:
+                executed = executed or error.details.get("sent") == "maybe"
+                if executed and error.details.get("sent") == "no" and not reads(method):
+                    error.details["sent"] = "maybe"  # the daemon knows only of the last attempt
+                    error.hint = "the call may have been executed: check exec.list and session.list before you repeat it"
                 await backoff.wait(error, deadline, _retry_after(error, repeatable(method, params)))
 
 

@@ -110,11 +110,14 @@ def answer_of(message: Mapping[str, Any]) -> Any:
     return message.get("result")
 
 
+def reads(method: str) -> bool:
+    """Reports whether a method changes nothing."""
+    return method in METHODS and METHODS[method][2] == "read"
+
+
 def repeatable(method: str, params: Mapping[str, Any]) -> bool:
     """Reports whether repeating a call has the same effect as making it once."""
-    if method in METHODS and METHODS[method][2] == "read":
-        return True
-    if params.get("key"):
+    if reads(method) or params.get("key"):
         return True
     if method == "exec.input":
         return params.get("at") is not None

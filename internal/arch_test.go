@@ -31,12 +31,16 @@ var imports = []importRule{
 		why: "a client needs the API types, connections and where the daemon is, but not the daemon",
 	},
 	{
-		about: "internal/peer", only: []string{"api", "internal/printable", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
+		about: "internal/peer", only: []string{"api", "internal/nowait", "internal/printable", "internal/trust"}, bare: true, but: []string{"github.com/coder/websocket"},
 		why: "a connection depends neither on what is called over it nor on which calls are repeated",
 	},
 	{
-		about: "internal/relay", only: []string{"api", "internal/peer", "internal/trust"},
+		about: "internal/relay", only: []string{"api", "internal/peer", "internal/stdio", "internal/trust"},
 		why: "a relay passes bytes on and reads none of them; what it must say first it asks the daemon",
+	},
+	{
+		about: "internal/stdio", only: []string{"internal/nowait", "internal/peer"},
+		why: "a stream with heartbeats depends neither on its bytes nor on the process that has it; only peer says how often they come",
 	},
 	{
 		about: "internal/place", only: []string{"api", "internal/peer", "internal/printable", "internal/trust"},
@@ -65,6 +69,10 @@ var imports = []importRule{
 	{
 		about: "internal/freelist", only: []string{}, bare: true,
 		why: "reusing values does not depend on their type",
+	},
+	{
+		about: "internal/nowait", only: []string{},
+		why: "how a stream is read and written does not depend on what it carries",
 	},
 	{
 		about: "internal/process", only: []string{"api", "internal/holder"},
@@ -277,12 +285,20 @@ var importers = []importerRule{
 		why: "the daemon and its clients agree on where it is; the command line asks the daemon's settings",
 	},
 	{
-		about: "internal/peer", from: []string{"client", "internal/place", "internal/relay", "internal/route"},
+		about: "internal/peer", from: []string{"client", "internal/place", "internal/relay", "internal/route", "internal/stdio"},
 		why: "programs use the client, which repeats calls where that is safe; a router decides that itself",
+	},
+	{
+		about: "internal/nowait", from: []string{"internal/peer", "internal/stdio", "internal/transport"},
+		why: "only connections carry so many short messages that it matters",
 	},
 	{
 		about: "internal/relay", from: []string{"internal/cli"},
 		why: "a relay is a command",
+	},
+	{
+		about: "internal/stdio", from: []string{"internal/relay", "internal/transport"},
+		why: "the relay and the daemon treat the relay's files alike",
 	},
 	{
 		about: "internal/place", from: []string{"internal/daemon"},

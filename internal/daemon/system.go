@@ -2,10 +2,7 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	osuser "os/user"
 	"runtime"
@@ -54,25 +51,6 @@ var userName = sync.OnceValue(func() string {
 		return ""
 	}
 	return u.Username
-})
-
-// programDigest returns the SHA-256 of the program that this process runs, in hex,
-// or "" if it can't be read. The file at its path may already be another one.
-var programDigest = sync.OnceValue(func() string {
-	path := "/proc/self/exe"
-	if runtime.GOOS != "linux" {
-		path, _ = os.Executable()
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return ""
-	}
-	return hex.EncodeToString(h.Sum(nil))
 })
 
 // measure returns system.stats without what depends on the sessions. Values that

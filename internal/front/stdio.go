@@ -20,9 +20,14 @@ func (f *Front) serveStdio(ctx context.Context) error {
 		return err
 	}
 	watched := os.NewFile(uintptr(out), "stdout")
-	defer watched.Close()
 	served := make(chan struct{})
-	watching := f.cfg.Go("watch stdout", func() { watchReader(watched, served, cancel) })
+	watching := f.cfg.Go("watch stdout", func() {
+		defer watched.Close()
+		watchReader(watched, served, cancel)
+	})
+	if !watching {
+		_ = watched.Close() // nothing was written
+	}
 	ended := make(chan error, 1)
 	serving := f.cfg.Go("serve stdio", func() {
 		ended <- f.server.ServeStdio(ctx, f.cfg.Stdin, f.cfg.Stdout)

@@ -14,9 +14,8 @@ import (
 )
 
 // relayOverSocket is how much longer a command may take over `trl connect` than
-// over the daemon's socket. Two more copies of a short line by a process that is
-// awake anyway cost little beside a command.
-const relayOverSocket = 2.0
+// over the daemon's socket: the relay is not in between, so nearly nothing.
+const relayOverSocket = 1.5
 
 // TestMustRelayCheaply compares commands over `trl connect` with commands over the
 // socket.

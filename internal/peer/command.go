@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/nowait"
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
@@ -32,6 +33,9 @@ type Command struct {
 	// MaxMessage limits a message in bytes, unless a call asks for more; 0 means
 	// MaxMessage.
 	MaxMessage int
+	// First, if set, returns what to send before the hello, less than a pipe holds. It
+	// is called while the relay starts.
+	First func() []byte
 	// Banner, if set, is called with each line before the hello, without its end.
 	Banner func(line []byte)
 }
@@ -78,6 +82,9 @@ func StartCommand(ctx context.Context, cmd Command) (Wire, *api.Hello, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if cmd.First != nil {
+		_, _ = w.input.Write(cmd.First()) // awaitHello finds out why a relay does not read
+	}
 	hello, err := w.awaitHello(ctx, cmd)
 	if err != nil {
 		_ = w.Close()
@@ -92,6 +99,7 @@ type commandWire struct {
 	cmd    *exec.Cmd
 	name   string // of the program
 	in     io.WriteCloser
+	input  *nowait.Writer // to in
 	out    *os.File
 	lines  *Lines
 	max    int // of a message in bytes, unless a call asks for more
@@ -101,7 +109,7 @@ type commandWire struct {
 	armed   time.Time // when the read deadline was last set
 	closing sync.Once
 
-	sending sync.Mutex // one message at a time
+	sending sync.Mutex // one message at a time; Begin leaves it locked for Finish if there is a rest
 }
 
 func startRelay(c Command) (*commandWire, error) {
@@ -123,7 +131,7 @@ func startRelay(c Command) (*commandWire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.in, w.out, w.cmd.Stdout = in, out, theirs
+	w.in, w.input, w.out, w.cmd.Stdout = in, nowait.NewWriter(in), out, theirs
 	w.lines = NewLines(out, maxBannerBytes)
 	err = w.cmd.Start()
 	_ = theirs.Close()
@@ -197,8 +205,22 @@ func quoted(banner []byte) string {
 
 func (w *commandWire) Send(message []byte) error {
 	w.sending.Lock()
+	return w.Finish(append(message, '\n'))
+}
+
+func (w *commandWire) Begin(message []byte) (rest []byte, err error) {
+	w.sending.Lock()
+	message = append(message, '\n')
+	n, err := w.input.TryWrite(message)
+	if rest = message[n:]; len(rest) == 0 || err != nil {
+		w.sending.Unlock()
+	}
+	return rest, err
+}
+
+func (w *commandWire) Finish(rest []byte) error {
 	defer w.sending.Unlock()
-	_, err := w.in.Write(append(message, '\n'))
+	_, err := w.input.Write(rest)
 	return err
 }
 
@@ -214,7 +236,7 @@ func (w *commandWire) sendHeartbeats() {
 			return
 		}
 		if w.sending.TryLock() {
-			_, _ = w.in.Write([]byte("\n")) // Receive finds the end of a relay that does not read
+			_, _ = w.input.TryWrite([]byte("\n")) // Receive finds the end of a relay that does not read
 			w.sending.Unlock()
 		}
 	}

@@ -18,7 +18,7 @@ import (
 type Request struct {
 	Method string
 	// Params are encoded as the parameters, unless they are nil. A json.RawMessage
-	// is sent as it is; it must be one line.
+	// must be valid JSON.
 	Params any
 	// Actor is who makes the request, on a connection that acts for others. nil
 	// means that the connection acts for itself.
@@ -37,9 +37,11 @@ type Subscriber func(method string, params []byte)
 
 // Conn is one connection. It is safe for concurrent use.
 type Conn struct {
-	wire  Wire
-	lines chan []byte   // to the write goroutine
-	done  chan struct{} // closed when the connection has ended
+	wire    Wire
+	prompt  prompt        // the wire; nil if it can't send without waiting
+	sending chan struct{} // holds a value while a message is being sent; never empty again after a failure
+	rest    chan []byte   // of the message that is being sent, to the write goroutine; buffered
+	done    chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	lastID  uint64
@@ -59,9 +61,10 @@ type pending struct {
 // NewConn returns a connection over w, which it owns.
 func NewConn(w Wire) *Conn {
 	c := &Conn{
-		wire: w, lines: make(chan []byte), done: make(chan struct{}),
+		wire: w, sending: make(chan struct{}, 1), rest: make(chan []byte, 1), done: make(chan struct{}),
 		waiting: map[uint64]*pending{}, subs: map[string]Subscriber{},
 	}
+	c.prompt, _ = w.(prompt)
 	go c.read()
 	go c.write()
 	return c
@@ -110,14 +113,15 @@ func (c *Conn) Call(ctx context.Context, q Request, sub Subscriber) ([]byte, err
 		return nil, fmt.Errorf("%s: params: %w", q.Method, err)
 	}
 	select {
-	case c.lines <- line:
-		if q.Sent != nil {
-			q.Sent()
-		}
+	case c.sending <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s: %w", q.Method, ctx.Err())
 	case <-c.done:
 		return nil, &unsentError{c.Err()}
+	}
+	c.send(line)
+	if q.Sent != nil {
+		q.Sent()
 	}
 	select {
 	case line = <-answer:
@@ -205,36 +209,48 @@ func (c *Conn) Fail(reason error) {
 // Encode builds the line of a request. The id goes first, where a daemon that
 // refuses the request for its length still finds it.
 func Encode(id uint64, q Request) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // a command is full of < > &
-	b.WriteString(`{"jsonrpc":"2.0","id":`)
-	b.WriteString(strconv.FormatUint(id, 10))
-	b.WriteString(`,"method":`)
-	if err := enc.Encode(q.Method); err != nil {
+	method, err := json.Marshal(q.Method)
+	if err != nil {
 		return nil, err
 	}
-	b.Truncate(b.Len() - 1) // Encode appends a newline
+	params, err := encodeParams(q.Params)
+	if err != nil {
+		return nil, err
+	}
+	const most = len(`{"jsonrpc":"2.0","id":18446744073709551615,"method":,"actor":,"params":}` + "\n") // a wire appends the newline
+	b := make([]byte, 0, most+len(method)+len(q.Actor)+len(params))
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
+	b = strconv.AppendUint(b, id, 10)
+	b = append(append(b, `,"method":`...), method...)
 	if q.Actor != nil {
-		b.WriteString(`,"actor":`)
-		b.Write(q.Actor)
+		b = append(append(b, `,"actor":`...), q.Actor...)
 	}
-	switch params := q.Params.(type) {
+	if params != nil {
+		b = append(append(b, `,"params":`...), params...)
+	}
+	return append(b, '}'), nil
+}
+
+// encodeParams returns parameters in one line; nil for none.
+func encodeParams(params any) ([]byte, error) {
+	var b bytes.Buffer
+	switch params := params.(type) {
 	case nil:
+		return nil, nil
 	case json.RawMessage:
-		if params != nil {
-			b.WriteString(`,"params":`)
-			b.Write(params)
+		if bytes.IndexByte(params, '\n') < 0 {
+			return params, nil
 		}
+		// The rest would count as requests of their own, with an actor of the caller's
+		// choice.
+		err := json.Compact(&b, params)
+		return b.Bytes(), err
 	default:
-		b.WriteString(`,"params":`)
-		if err := enc.Encode(params); err != nil {
-			return nil, err
-		}
-		b.Truncate(b.Len() - 1)
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false) // a command is full of < > &
+		err := enc.Encode(params)
+		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
 }
 
 // Decode reads the answer to a call of method in one pass, straight into result,
@@ -261,22 +277,45 @@ func Decode(method string, line []byte, result any) error {
 // way.
 const closeTimeout = time.Second
 
-// write sends the queued requests. It runs in its own goroutine, so that a call
-// can be abandoned while a busy daemon is not reading.
+// send sends a request, and what it would have to wait for in the write goroutine, so
+// that a call can be abandoned while a busy daemon is not reading. The caller must
+// have put a value into sending.
+func (c *Conn) send(line []byte) {
+	if c.prompt == nil {
+		c.rest <- line // never blocks: one message is sent at a time
+		return
+	}
+	rest, err := c.prompt.Begin(line)
+	if err == nil && len(rest) > 0 {
+		c.rest <- rest
+		return
+	}
+	c.sent(err)
+}
+
+// write sends what send has left.
 func (c *Conn) write() {
+	finish := c.wire.Send
+	if c.prompt != nil {
+		finish = c.prompt.Finish
+	}
 	for {
 		select {
-		case line := <-c.lines:
-			if err := c.wire.Send(line); err != nil {
-				if c.wire.SetReceiveTimeout(closeTimeout) {
-					return // read finds the end and its reason
-				}
-				c.Fail(c.closeError(err))
-				return
-			}
+		case rest := <-c.rest:
+			c.sent(finish(rest))
 		case <-c.done:
 			return
 		}
+	}
+}
+
+// sent lets the next message be sent, unless err says that there can be none.
+func (c *Conn) sent(err error) {
+	switch {
+	case err == nil:
+		<-c.sending
+	case !c.wire.SetReceiveTimeout(closeTimeout): // otherwise read finds the end and its reason
+		c.Fail(c.closeError(err))
 	}
 }
 

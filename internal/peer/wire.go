@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // Wire sends and receives whole messages, each one JSON object. One goroutine
@@ -22,6 +24,15 @@ type Wire interface {
 	// SetReceiveTimeout limits how long Receive waits from now on. It returns
 	// false if that is not possible.
 	SetReceiveTimeout(d time.Duration) bool
+}
+
+// prompt is a wire that can send without waiting.
+type prompt interface {
+	// Begin sends as much of a message as it can without waiting, and returns the
+	// rest, which the caller must pass to Finish before it sends anything else, unless
+	// it is empty.
+	Begin(message []byte) (rest []byte, err error)
+	Finish(rest []byte) error
 }
 
 // limited is a wire that can limit what it receives.
@@ -49,7 +60,7 @@ const BufferBytes = 256 << 10
 // NewLines returns the lines of r. A line of more than limit bytes is an error; 0
 // means no limit.
 func NewLines(r io.Reader, limit int) *Lines {
-	l := &Lines{in: bufio.NewReaderSize(r, BufferBytes)}
+	l := &Lines{in: bufio.NewReaderSize(nowait.NewReader(r), BufferBytes)}
 	l.SetLimit(limit)
 	return l
 }
@@ -136,17 +147,26 @@ var lineParts = sync.Pool{New: func() any {
 // lineWire is a byte stream with one message per line.
 type lineWire struct {
 	conn  io.ReadWriteCloser
+	out   *nowait.Writer
 	lines *Lines
 }
 
 // NewLineWire returns a wire over a byte stream with one message per line.
 // Closing the wire closes conn, which must unblock its Read.
 func NewLineWire(conn io.ReadWriteCloser) Wire {
-	return &lineWire{conn: conn, lines: NewLines(conn, 0)}
+	return &lineWire{conn: conn, out: nowait.NewWriter(conn), lines: NewLines(conn, 0)}
 }
 
-func (w *lineWire) Send(message []byte) error {
-	_, err := w.conn.Write(append(message, '\n'))
+func (w *lineWire) Send(message []byte) error { return w.Finish(append(message, '\n')) }
+
+func (w *lineWire) Begin(message []byte) (rest []byte, err error) {
+	message = append(message, '\n')
+	n, err := w.out.TryWrite(message)
+	return message[n:], err
+}
+
+func (w *lineWire) Finish(rest []byte) error {
+	_, err := w.out.Write(rest)
 	return err
 }
 

@@ -56,3 +56,20 @@ func TestALongHello(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A relay may read a line before it says hello.
+func TestFirstLineForARelay(t *testing.T) {
+	cmd := relayOf("read -r line")
+	cmd.Argv[2] = `read -r first; echo "got $first"; ` + cmd.Argv[2]
+	cmd.First = func() []byte { return []byte("a line\n") }
+	var banner []string
+	cmd.Banner = func(line []byte) { banner = append(banner, string(line)) }
+	wire, _, err := StartCommand(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	if len(banner) != 1 || banner[0] != "got a line" {
+		t.Errorf("%q", banner)
+	}
+}

@@ -70,14 +70,17 @@ func (d *delivery) open(ctx context.Context, t target, box toolbox) (peer.Wire, 
 
 // reach is open that also says why the place keeps an earlier program.
 func (d *delivery) reach(ctx context.Context, t target, box toolbox) (wire peer.Wire, hello *api.Hello, why *refusal, err error) {
-	p, _ := d.programs.of(d.arch(t)) // nil if there is none, as on a machine that is not Linux
-	wire, hello, said, err := d.connect(ctx, t, box, p)
+	own := sync.OnceValue(func() *program {
+		p, _ := d.programs.of(d.arch(t)) // nil if there is none, as on a machine that is not Linux
+		return p
+	})
+	wire, hello, said, err := d.connect(ctx, t, box, own)
 	if said.need == nil {
 		return wire, hello, nil, err
 	}
 	next, why := d.needed(t, said.need)
-	if next != nil && next != p { // of another architecture: that may be there
-		wire, hello, said, err = d.connect(ctx, t, box, next)
+	if next != nil && next != own() { // of another architecture: that may be there
+		wire, hello, said, err = d.connect(ctx, t, box, func() *program { return next })
 		if said.need == nil {
 			return wire, hello, nil, err
 		}
@@ -90,7 +93,7 @@ func (d *delivery) reach(ctx context.Context, t target, box toolbox) (wire peer.
 	if why != nil {
 		next = nil // an earlier program will do
 	}
-	wire, hello, said, err = d.connect(ctx, t, box, next)
+	wire, hello, said, err = d.connect(ctx, t, box, func() *program { return next })
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -179,23 +182,32 @@ var hints = map[reason]string{
 	unknown: "see the message; `trl doctor` in the place tells more",
 }
 
-// connect runs the script that ends as a relay. p is the program that must be there;
-// nil means any. said.need is set if it is missing.
-func (d *delivery) connect(ctx context.Context, t target, box toolbox, p *program) (peer.Wire, *api.Hello, words, error) {
-	digest, serve := "", serveScript
-	if p != nil {
-		digest = p.digest
+// connect runs the script that ends as a relay. wanted returns the program that must
+// be there; nil means any. said.need is set if it is missing.
+func (d *delivery) connect(ctx context.Context, t target, box toolbox, wanted func() *program) (peer.Wire, *api.Hello, words, error) {
+	digest := func() string {
+		if p := wanted(); p != nil {
+			return p.digest
+		}
+		return ""
 	}
 	starting, canStart := box.(starter)
+	var args []string
+	var first func() []byte
 	if canStart {
-		serve = ""
+		// The digest follows: it takes a while to compute, as does the start of a command
+		// in a container. Over SSH a startup file of the user could read it.
+		args = []string{t.directory(), "-", ""}
+		first = func() []byte { return []byte(digest() + "\n") }
+	} else {
+		args = []string{t.directory(), digest(), serveScript}
 	}
 	relaying, stopWaiting := context.WithCancel(ctx)
 	defer stopWaiting()
 	var said words
 	var started chan error // nil: no start is under way
-	argv := box.command(commonScript+connectScript, append([]string{t.directory(), digest, serve}, t.serveFlags()...)...)
-	wire, hello, err := peer.StartCommand(relaying, peer.Command{Argv: argv, Env: t.env, MaxMessage: maxMessage, Banner: func(line []byte) {
+	argv := box.command(commonScript+connectScript, append(args, t.serveFlags()...)...)
+	wire, hello, err := peer.StartCommand(relaying, peer.Command{Argv: argv, Env: t.env, MaxMessage: maxMessage, First: first, Banner: func(line []byte) {
 		said.parse(string(line))
 		if !canStart || said.start == "" || started != nil {
 			return

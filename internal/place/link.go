@@ -120,6 +120,10 @@ func (p *Place) join(l *link, now bool) (*peer.Conn, *attempt, error) {
 func (p *Place) run(l *link, a *attempt) {
 	ctx, cancel := context.WithTimeout(p.reg.ctx, attemptTimeout)
 	defer cancel()
+	r := p.reg
+	r.mu.Lock()
+	known := p.noted
+	r.mu.Unlock()
 	var hello *api.Hello
 	var info *api.SystemInfo
 	select {
@@ -130,15 +134,23 @@ func (p *Place) run(l *link, a *attempt) {
 		a.err = ctx.Err()
 	}
 	a.err = asRefusal(a.err)
-	r := p.reg
 	if because(a.err, ended) {
 		r.mu.Lock()
 		p.forget()
 		r.mu.Unlock()
 	}
-	if a.err == nil || because(a.err, ended) {
-		r.save()
+	switch {
+	case because(a.err, ended), a.err == nil && !known:
+		r.save() // before the place is used: it must not be lost
+	case a.err == nil:
+		defer r.save() // it has only said something new about itself
 	}
+	p.conclude(l, a, hello, info)
+}
+
+// conclude ends an attempt: its callers get the connection or the error.
+func (p *Place) conclude(l *link, a *attempt, hello *api.Hello, info *api.SystemInfo) {
+	r := p.reg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(a.done)

@@ -1,8 +1,12 @@
 // Package relay carries the messages of a TRL between standard input and output
 // and the daemon's socket. It is `trl connect`, the far end of a place.
 //
-// It passes bytes on as they are, and adds two things to what it writes: a first
-// line, the hello, which says which TRL it reaches, and empty lines as heartbeats.
+// It writes one line, the hello, which says which TRL it reaches. Then it passes
+// both files to the daemon, if they are pipes and the daemon can take them, and
+// only waits for the end: the daemon serves the caller itself, without a process
+// in between that copies every byte. Otherwise it copies between the files and the
+// socket. In both forms empty lines are heartbeats; see package stdio.
+//
 // It ends when the daemon closes the connection, when its output can't be written
 // any more, and when heartbeats stop coming in.
 package relay
@@ -16,12 +20,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/peer"
+	"github.com/terminal-runtime/trl/internal/stdio"
 )
 
 // Config is the configuration of a relay.
@@ -31,36 +34,12 @@ type Config struct {
 	Wait          time.Duration
 	Stdin, Stdout *os.File
 
-	interval, silence, poll time.Duration // 0: those of the contract; set by tests
+	timing stdio.Timing // set by tests
 }
-
-func (c *Config) setDefaults() {
-	if c.interval == 0 {
-		c.interval, c.silence, c.poll = peer.HeartbeatInterval, peer.SilenceLimit, beatPoll
-	}
-}
-
-// relay is the state of one run.
-type relay struct {
-	cfg  Config
-	conn *net.UnixConn
-
-	beating  atomic.Bool  // the caller sends heartbeats
-	heardAt  atomic.Int64 // when the caller sent something, in Unix nanoseconds
-	inClosed atomic.Bool  // standard input has ended
-
-	mu      sync.Mutex // serializes writes to stdout; guards the fields below
-	midLine bool       // the last byte written was not the end of a line
-	wroteAt time.Time
-}
-
-// errSilent ends a relay whose caller has stopped sending heartbeats.
-var errSilent = errors.New("relay: no heartbeat from the caller")
 
 // Run relays until one side ends. It returns nil if the caller or the daemon closed
 // the connection.
 func Run(ctx context.Context, cfg Config) error {
-	cfg.setDefaults()
 	conn, err := dial(ctx, cfg)
 	if err != nil {
 		return err
@@ -68,32 +47,36 @@ func Run(ctx context.Context, cfg Config) error {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	in := peer.NewLines(conn, 0)
-	hello, err := greet(conn, in)
+	d := &daemon{conn: conn, in: peer.NewLines(conn, 0)}
+	hello, err := d.greet()
 	if err != nil {
 		return fmt.Errorf("ask the daemon at %s what it is: %w", cfg.Socket, err)
 	}
-	r := &relay{cfg: cfg, conn: conn, wroteAt: time.Now()}
-	r.heardAt.Store(time.Now().UnixNano())
-	if err := r.write(hello); err != nil {
+	files := stdio.New(cfg.Stdin, cfg.Stdout, cfg.timing)
+	if _, err := files.Write(hello); err != nil {
 		return nil // the caller is gone
 	}
-	ended := make(chan error, 3)
-	go func() { ended <- r.fromCaller() }()
-	go func() { ended <- r.fromDaemon() }()
-	quit := make(chan struct{})
-	defer close(quit)
-	go func() { ended <- r.beat(quit) }()
-	for {
-		// The end of standard input alone ends nothing: answers may follow.
-		if err := <-ended; !errors.Is(err, errInputEnded) {
-			return err
-		}
+	passed, err := d.pass(cfg.Stdin, cfg.Stdout)
+	switch {
+	case err != nil:
+		return ended(err)
+	case passed:
+		_, err = d.in.Next()
+		return ended(err)
 	}
+	return d.copyAll(files)
+}
+
+// ended returns the error of a relay whose connection to the daemon has ended.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // dialPause is the pause between two attempts to reach a daemon that is starting.
-const dialPause = 10 * time.Millisecond
+const dialPause = 2 * time.Millisecond
 
 func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 	deadline := time.Now().Add(cfg.Wait)
@@ -110,23 +93,35 @@ func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 	}
 }
 
-// greetTimeout is how long a daemon may take to say what it is; one that has just
-// started first takes over its sessions.
+// daemon is the connection to the daemon.
+type daemon struct {
+	conn *net.UnixConn
+	in   *peer.Lines
+}
+
+// greetTimeout is how long a daemon may take to answer; one that has just started
+// first takes over its sessions.
 const greetTimeout = 20 * time.Second
 
-// greet asks the daemon what it is, and returns the hello.
-func greet(conn *net.UnixConn, in *peer.Lines) ([]byte, error) {
-	if err := conn.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
-		return nil, err
+// ask sends a request without params.
+func (d *daemon) ask(id uint64, method string) error {
+	if err := d.conn.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
+		return err
 	}
-	question, err := peer.Encode(1, peer.Request{Method: api.MethodSystemInfo})
+	question, err := peer.Encode(id, peer.Request{Method: method})
 	if err != nil {
+		return err
+	}
+	_, err = d.conn.Write(append(question, '\n'))
+	return err
+}
+
+// greet asks the daemon what it is, and returns the hello.
+func (d *daemon) greet() ([]byte, error) {
+	if err := d.ask(1, api.MethodSystemInfo); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(append(question, '\n')); err != nil {
-		return nil, err
-	}
-	line, err := in.Next()
+	line, err := d.in.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +133,30 @@ func greet(conn *net.UnixConn, in *peer.Lines) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello := fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", api.NotifySystemHello, params)
-	return hello, conn.SetDeadline(time.Time{})
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", api.NotifySystemHello, params), nil
+}
+
+// pass passes both files to the daemon. It returns false if they must be copied:
+// they are not pipes, or the daemon can't take them.
+func (d *daemon) pass(stdin, stdout *os.File) (bool, error) {
+	passed := false
+	if stdio.CanPass(stdin, stdout) {
+		if err := d.ask(2, stdio.Method); err != nil {
+			return false, err
+		}
+		line, err := d.in.Next()
+		if err == nil && len(bytes.TrimSpace(line)) == 0 {
+			if err := stdio.Pass(d.conn, stdin, stdout); err != nil {
+				return false, err
+			}
+			line, err = d.in.Next()
+		}
+		if err != nil {
+			return false, err
+		}
+		passed = peer.Decode(stdio.Method, line, nil) == nil // the error is that of a daemon that can't
+	}
+	return passed, d.conn.SetDeadline(time.Time{})
 }
 
 // copyBytes is the size of the buffers: a chunk of a busy stream fits.
@@ -147,96 +164,67 @@ const copyBytes = 256 << 10
 
 var errInputEnded = errors.New("relay: standard input has ended")
 
-// fromCaller passes standard input on to the daemon.
-func (r *relay) fromCaller() error {
-	buf := make([]byte, copyBytes)
-	lineStart := true
+// copyAll passes on what each side sends, until one of them ends.
+func (d *daemon) copyAll(files *stdio.Files) error {
+	results := make(chan error, 3)
+	go func() { results <- d.fromCaller(files) }()
+	go func() { results <- d.fromDaemon(files) }()
+	quit := make(chan struct{})
+	defer close(quit)
+	go func() { results <- beat(files, quit) }()
 	for {
-		n, err := r.cfg.Stdin.Read(buf)
+		// The end of standard input alone ends nothing: answers may follow.
+		if err := <-results; !errors.Is(err, errInputEnded) {
+			return err
+		}
+	}
+}
+
+// fromCaller passes standard input on to the daemon.
+func (d *daemon) fromCaller(files *stdio.Files) error {
+	buf := make([]byte, copyBytes)
+	for {
+		n, err := files.Read(buf)
 		if n > 0 {
-			r.heardAt.Store(time.Now().UnixNano())
-			if lineStart && buf[0] == '\n' {
-				r.beating.Store(true)
-			}
-			lineStart = buf[n-1] == '\n'
-			if _, err := r.conn.Write(buf[:n]); err != nil {
+			if _, err := d.conn.Write(buf[:n]); err != nil {
 				return nil // fromDaemon reads why
 			}
 		}
 		if err != nil {
-			r.inClosed.Store(true)
-			_ = r.conn.CloseWrite() // the daemon answers what it has read, and closes
+			_ = d.conn.CloseWrite() // the daemon answers what it has read, and closes
 			return errInputEnded
 		}
 	}
 }
 
 // fromDaemon passes on what the daemon sends.
-func (r *relay) fromDaemon() error {
+func (d *daemon) fromDaemon(files *stdio.Files) error {
 	buf := make([]byte, copyBytes)
 	for {
-		n, err := r.conn.Read(buf)
-		if n > 0 && r.write(buf[:n]) != nil {
-			return nil // the caller is gone
+		n, err := d.conn.Read(buf)
+		if n > 0 {
+			if _, err := files.Write(buf[:n]); err != nil {
+				return nil // the caller is gone
+			}
 		}
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-			return nil
-		case err != nil:
-			return err
+		if err != nil {
+			return ended(err)
 		}
 	}
 }
 
-func (r *relay) write(b []byte) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, err := r.cfg.Stdout.Write(b)
-	r.midLine, r.wroteAt = !bytes.HasSuffix(b, []byte("\n")), time.Now()
-	return err
-}
-
-// beatPoll is how often the relay looks whether a heartbeat is due. A caller that
-// has closed standard input is looked for this often too.
-const beatPoll = time.Second
-
-// beat sends heartbeats, and returns when the caller is gone: when it can't be
-// written to, or has stopped sending heartbeats. A caller that never sent one, such
-// as a person at a terminal, may be silent for as long as it likes.
-func (r *relay) beat(quit <-chan struct{}) error {
-	ticker := time.NewTicker(r.cfg.poll)
-	defer ticker.Stop()
-	last := time.Now()
-	for {
+// beat sends heartbeats, and returns when the caller is gone.
+func beat(files *stdio.Files, quit <-chan struct{}) error {
+	err := files.Beat(func(d time.Duration) error {
 		select {
 		case <-quit:
+			return net.ErrClosed
+		case <-time.After(d):
 			return nil
-		case <-ticker.C:
 		}
-		now := time.Now()
-		if now.Sub(last) > 2*r.cfg.interval { // this process was stopped: the caller may have been too
-			r.heardAt.Store(now.UnixNano())
-		}
-		last = now
-		if r.beating.Load() && !r.inClosed.Load() && now.UnixNano()-r.heardAt.Load() > int64(r.cfg.silence) {
-			return errSilent
-		}
-		if err := r.beatOnce(now); err != nil {
-			return nil // the caller is gone
-		}
+	})
+	if errors.Is(err, stdio.ErrSilent) {
+		return err
 	}
-}
-
-func (r *relay) beatOnce(now time.Time) error {
-	if !r.mu.TryLock() {
-		return nil // a write is under way
-	}
-	defer r.mu.Unlock()
-	due := now.Sub(r.wroteAt) >= r.cfg.interval || r.inClosed.Load()
-	if r.midLine || !due {
-		return nil
-	}
-	r.wroteAt = now
-	_, err := r.cfg.Stdout.WriteString("\n")
-	return err
+	return nil
 }

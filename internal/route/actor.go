@@ -19,8 +19,9 @@ func (r *Router) actor(ctx context.Context, p Place, from *client) (json.RawMess
 			With("runtime", p.Runtime()).WithHint("use a token without a tag, made with `trl token create`, or another runtime")
 	}
 	told := r.local.ActorOf(ctx)
-	if from != nil {
-		told.Connection = from.name
+	if from == nil {
+		return json.Marshal(told)
 	}
-	return json.Marshal(told)
+	told.Connection = from.name
+	return from.encoded(told)
 }

@@ -28,6 +28,10 @@ type client struct {
 	mu    sync.Mutex
 	lanes map[Place]*lane           // of the places that it has called
 	kept  map[Place]map[string]bool // by place: the sessions that end with the connection; see keep
+
+	// The actor of the last request, which is rarely another than that of the next.
+	actor     api.Actor
+	actorJSON json.RawMessage // nil: there was none
 }
 
 // of returns the client connection of a request, nil if it has none.
@@ -65,6 +69,21 @@ func (cl *client) lane(p Place) *lane {
 		cl.lanes[p] = l
 	}
 	return l
+}
+
+// encoded returns an actor of the client as JSON.
+func (cl *client) encoded(actor api.Actor) (json.RawMessage, error) {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.actorJSON != nil && cl.actor == actor {
+		return cl.actorJSON, nil
+	}
+	raw, err := json.Marshal(actor)
+	if err != nil {
+		return nil, err
+	}
+	cl.actor, cl.actorJSON = actor, raw
+	return raw, nil
 }
 
 // leaveTimeout bounds the message that a client has left. A place that is not

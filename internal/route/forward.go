@@ -103,8 +103,12 @@ func makeRepeatable(m *service.Method, params json.RawMessage) (_ json.RawMessag
 	case err != nil:
 		return nil, false, err
 	case m.Name == api.MethodExecRun, m.Name == api.MethodExecStream, m.Routing.Kind == service.Create:
-		if !given(key) {
-			params, err = set(params, "key", quote("k-"+rand.Text()))
+		switch {
+		case given(key):
+		case key == nil:
+			params = insert(params, "key", newKey())
+		default:
+			params, err = set(params, "key", newKey())
 		}
 		return params, true, err
 	case m.Name == api.MethodExecInput:
@@ -116,6 +120,9 @@ func makeRepeatable(m *service.Method, params json.RawMessage) (_ json.RawMessag
 	}
 	return params, m.Reads, nil
 }
+
+// newKey returns a random key as JSON.
+func newKey() json.RawMessage { return json.RawMessage(`"k-` + rand.Text() + `"`) }
 
 // forward makes a call that opens no stream, and returns its result.
 func (r *Router) forward(ctx context.Context, m *service.Method, p Place, params json.RawMessage) (json.RawMessage, error) {

@@ -225,12 +225,18 @@ func TestUnstartedStreamIsClosed(t *testing.T) {
 // What a place is sent: the parameters as they are, with a key, and the actor.
 func TestRequests(t *testing.T) {
 	for name, tc := range map[string]struct{ method, params, want string }{
-		"untouched": {api.MethodSessionInfo, `{"session_id":"s-k7-1", "later": {"a":1}}`, `"params":{"session_id":"s-k7-1", "later": {"a":1}}}`},
-		"key":       {api.MethodExecRun, `{"session_id":"s-k7-1","command":"true"}`, `"params":{"key":"k-KEY","session_id":"s-k7-1","command":"true"}}`},
-		"own key":   {api.MethodExecRun, `{"key":"mine","session_id":"s-k7-1"}`, `"params":{"key":"mine","session_id":"s-k7-1"}}`},
-		"create":    {api.MethodSessionCreate, `{"runtime":"cmd:k7","cwd":"/","key":"mine"}`, `"params":{"cwd":"/","key":"mine"}}`},
-		"no params": {api.MethodSessionCreate, ``, `"params":{"key":"k-KEY"}}`},
-		"by exec":   {api.MethodExecCancel, `{"session_id":"","exec_id":"e-k7-1"}`, `"params":{"session_id":"","exec_id":"e-k7-1"}}`},
+		"untouched":  {api.MethodSessionInfo, `{"session_id":"s-k7-1", "later": {"a":1}}`, `"params":{"session_id":"s-k7-1", "later": {"a":1}}}`},
+		"key":        {api.MethodExecRun, `{"session_id":"s-k7-1","command":"true"}`, `"params":{"key":"k-KEY","session_id":"s-k7-1","command":"true"}}`},
+		"own key":    {api.MethodExecRun, `{"key":"mine","session_id":"s-k7-1"}`, `"params":{"key":"mine","session_id":"s-k7-1"}}`},
+		"create":     {api.MethodSessionCreate, `{"runtime":"cmd:k7","cwd":"/","key":"mine"}`, `"params":{"cwd":"/","key":"mine"}}`},
+		"no params":  {api.MethodSessionCreate, ``, `"params":{"key":"k-KEY"}}`},
+		"no members": {api.MethodSessionCreate, `{ }`, `"params":{"key":"k-KEY"}}`},
+		"empty key":  {api.MethodExecRun, `{"key":"","session_id":"s-k7-1"}`, `"params":{"key":"k-KEY","session_id":"s-k7-1"}}`},
+		// Over HTTP and WebSocket a request may have several lines. None of them may
+		// become a request of its own.
+		"lines":      {api.MethodSessionInfo, "{\"session_id\":\"s-k7-1\",\"a\":\n{\"jsonrpc\":\"2.0\"}\n}", `"params":{"session_id":"s-k7-1","a":{"jsonrpc":"2.0"}}}`},
+		"lines, key": {api.MethodExecRun, "{\n\"session_id\":\"s-k7-1\",\n\"a\":1}", `"params":{"key":"k-KEY","session_id":"s-k7-1","a":1}}`},
+		"by exec":    {api.MethodExecCancel, `{"session_id":"","exec_id":"e-k7-1"}`, `"params":{"session_id":"","exec_id":"e-k7-1"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := answering(t, `{"jsonrpc":"2.0","id":$N,"result":{}}`)

@@ -79,6 +79,21 @@ func set(raw []byte, name string, value []byte) (json.RawMessage, error) {
 	return append(out, '}'), nil
 }
 
+// insert returns a copy of a valid object with a first member of a name that it does
+// not have yet. Without text, raw counts as an empty object.
+func insert(raw []byte, name string, value []byte) json.RawMessage {
+	if len(raw) == 0 {
+		raw = []byte("{}")
+	}
+	rest := bytes.TrimLeft(raw[bytes.IndexByte(raw, '{')+1:], " \t\r\n")
+	out := append(make([]byte, 0, len(rest)+len(name)+len(value)+len(`{"":,`)), `{"`...)
+	out = append(append(append(out, name...), `":`...), value...)
+	if rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, rest...)
+}
+
 // stringOf returns the text of a JSON string; false for other kinds.
 func stringOf(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {

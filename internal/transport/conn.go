@@ -13,6 +13,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/arrival"
 	"github.com/terminal-runtime/trl/internal/service"
+	"github.com/terminal-runtime/trl/internal/stdio"
 )
 
 // link is the byte stream of one connection and the ways to end it.
@@ -24,6 +25,8 @@ type link struct {
 	stopRead func()                  // makes current and later reads fail; writing continues
 	deadline func(t time.Time) error // limits later writes; nil: not supported
 	hungUp   func() bool             // whether the peer can no longer read answers; nil: unknown
+
+	socket *socketLink // whose bytes these are; nil: they do not come over a Unix socket
 
 	requests source  // where requests come from; nil: the lines of Reader
 	handler  Handler // serves them; nil: the server's handler
@@ -292,10 +295,7 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 	}
 	var result any
 	if failure == nil {
-		var err error
-		if result, err = c.table.Call(ctx, q.method, q.params); err != nil {
-			failure = api.AsError(err)
-		}
+		result, failure = c.call(ctx, &q)
 	}
 	settled()
 	var st *stream
@@ -321,6 +321,22 @@ func (c *conn) handle(ctx context.Context, line []byte, long bool, settled func(
 		}
 		log.DebugContext(c.ctx, "request", "method", clip(q.method), "id", clip(string(q.id)), "duration", time.Since(start), "code", code)
 	}
+}
+
+// call serves a request. One that it has answered itself has no id any more.
+func (c *conn) call(ctx context.Context, q *request) (any, *api.Error) {
+	if q.method == stdio.Method && q.id != nil && c.canAdopt() {
+		failure := c.adopt(q.id)
+		if failure == nil {
+			q.id = nil
+		}
+		return nil, failure
+	}
+	result, err := c.table.Call(ctx, q.method, q.params)
+	if err != nil {
+		return nil, api.AsError(err)
+	}
+	return result, nil
 }
 
 // clip keeps client-supplied text from filling the log.

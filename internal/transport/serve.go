@@ -21,6 +21,7 @@ import (
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/access"
+	"github.com/terminal-runtime/trl/internal/stdio"
 )
 
 // Handler serves requests; *service.Table implements it. params is valid only
@@ -49,6 +50,9 @@ type Config struct {
 	// a client is usually suspended, short enough that answers for a dead
 	// client are not kept forever.
 	WriteTimeout time.Duration
+
+	// Heartbeats are those on the pipes of relays.
+	Heartbeats stdio.Timing
 }
 
 // Server serves connections. It owns every connection and listener passed to it

@@ -447,18 +447,6 @@ func isTransientAcceptError(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED)
 }
 
-// linkTo returns the link of an accepted connection.
-func linkTo(nc *net.UnixConn) link {
-	return link{
-		Reader:   nc,
-		Writer:   nc,
-		close:    nc.Close,
-		deadline: nc.SetWriteDeadline,
-		stopRead: func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) },
-		hungUp:   func() bool { return hungUp(nc) },
-	}
-}
-
 // hungUp reports whether the peer of a socket has closed both directions, not
 // only its sending side, or whether the read end of a pipe is closed. An end
 // that is closed on this side counts too.
@@ -493,7 +481,9 @@ func (s *Server) admit(ctx context.Context, nc net.Conn) {
 	}
 	_ = uc.SetWriteBuffer(sendBufferBytes) // only affects the speed of streams
 	actor.Scope = access.ScopeAdmin        // the peer could replace the daemon anyway
-	_ = s.run(ctx, actor, linkTo(uc))      // errors of one connection do not affect others
+	l := newSocketLink(uc, s.cfg.Heartbeats)
+	_ = s.run(ctx, actor, l.link()) // errors of one connection do not affect others
+	l.beats.Wait()
 }
 
 // sendBufferBytes is how much a connection may have in transit: some chunks of

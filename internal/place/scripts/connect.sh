@@ -1,11 +1,13 @@
 # shellcheck shell=sh disable=SC2154 # variables of common.sh
 # Connects to the place's daemon: finds the program, starts the daemon, and becomes
-# the relay. Arguments after the common ones: the wanted digest or "", serve.sh or ""
-# if the caller starts the daemon, flags of serve.
+# the relay. Arguments after the common ones: the wanted digest, "" or - if it is the
+# first line of standard input, serve.sh or "" if the caller starts the daemon, flags
+# of serve.
 
 digest=$1
 serve=$2
 shift 2
+[ "$digest" != - ] || read -r digest
 have=
 if each_base found; then
   read -r have 2>/dev/null <"$dir/digest"

@@ -1,0 +1,67 @@
+// Package nowait reads and writes sockets and pipes without telling Go's scheduler
+// about the system calls. On a descriptor in non-blocking mode they do not wait, but
+// the scheduler prepares for it: the first one after a pause wakes its monitor thread,
+// which then looks every 20 µs whether a system call keeps a processor. In a daemon
+// that passes short messages on, this took a fifth of the processor's time.
+//
+// The monitor also interrupts goroutines that compute for long. So what moves more
+// than a short message is announced to the scheduler as usual.
+package nowait
+
+import "io"
+
+// shortBytes is the size of a short message. A goroutine that works on it is done
+// before the scheduler would interrupt it.
+const shortBytes = 64 << 10
+
+// Reader reads a stream. It is for one goroutine at a time.
+type Reader struct {
+	stream io.Reader
+	quick  *quick // nil: the stream is not in non-blocking mode
+	long   bool   // the last read was not short
+}
+
+// NewReader returns a reader of a stream, which may be of any kind.
+func NewReader(stream io.Reader) *Reader {
+	return &Reader{stream: stream, quick: newQuick(stream, sysRead, true)}
+}
+
+func (r *Reader) Read(b []byte) (n int, err error) {
+	ok := false
+	if r.quick != nil && !r.long {
+		n, ok, err = r.quick.read(b)
+	}
+	if !ok {
+		n, err = r.stream.Read(b)
+	}
+	r.long = n >= min(len(b), shortBytes)
+	return n, err
+}
+
+// Writer writes to a stream. It is for one goroutine at a time.
+type Writer struct {
+	stream io.Writer
+	quick  *quick // nil: as in Reader
+}
+
+// NewWriter returns a writer to a stream, which may be of any kind.
+func NewWriter(stream io.Writer) *Writer {
+	return &Writer{stream: stream, quick: newQuick(stream, sysWrite, false)}
+}
+
+func (w *Writer) Write(b []byte) (int, error) {
+	n, err := w.TryWrite(b)
+	if err != nil || n == len(b) {
+		return n, err
+	}
+	more, err := w.stream.Write(b[n:])
+	return n + more, err
+}
+
+// TryWrite writes what the stream takes at once, which may be nothing.
+func (w *Writer) TryWrite(b []byte) (n int, err error) {
+	if w.quick == nil || len(b) > shortBytes {
+		return 0, nil
+	}
+	return w.quick.write(b)
+}

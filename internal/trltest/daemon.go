@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -122,6 +123,11 @@ type Config struct {
 	// Binary is the path of the binary to start. Default: the path that the
 	// function Binary returns.
 	Binary string
+	// Prefix is a command that executes the binary, whose path and arguments follow
+	// it: setpriv with its options, for example. It must not fork.
+	Prefix []string
+	// Attr are attributes of the process, such as new namespaces.
+	Attr *syscall.SysProcAttr
 	// Dir is the directory of an earlier daemon that this one replaces. Default:
 	// a new directory.
 	Dir string
@@ -216,9 +222,11 @@ func Start(cfg Config) (*Daemon, error) {
 		}
 		args = append(args, "--http", d.HTTP)
 	}
-	cmd := exec.Command(binary, append(args, cfg.Args...)...)
+	argv := slices.Concat(cfg.Prefix, []string{binary}, args, cfg.Args)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = filepath.Join(d.Dir, homeDir)
 	cmd.Env = append(Environ(d.Dir), cfg.Env...)
+	cmd.SysProcAttr = cfg.Attr
 	cmd.Stdout, cmd.Stderr = &d.log, &d.log
 	// A process that outlives the daemon and holds its stderr open must not block
 	// Wait.

@@ -83,12 +83,19 @@ type ExecResult struct {
 	RolledBackTo   string    `json:"rolled_back_to,omitempty"` // an exec id; empty with rolled_back: the session's start
 	Usage          *Usage    `json:"usage,omitempty"`
 	InputUnread    int64     `json:"input_unread,omitempty"` // bytes of exec.input that the command did not read
+	LimitHit       []Limit   `json:"limit_hit,omitempty"`    // limits of the session that it has provably reached
+	// What the network of the session refused while it ran. Of many, the first ones and the last.
+	NetworkDenied []NetworkDenial `json:"network_denied,omitempty"`
 }
 
 // Usage is the resources that processes consumed.
 type Usage struct {
 	CPUMS       int64 `json:"cpu_ms"`
 	MaxRSSBytes int64 `json:"max_rss_bytes,omitempty"` // where it is known
+	// The most that the whole session used at once, if it has the limit: while the
+	// command ran, or since the session began if the kernel can't tell.
+	MemoryPeakBytes int64 `json:"memory_peak_bytes,omitempty"`
+	PIDsPeak        int64 `json:"pids_peak,omitempty"`
 }
 
 // ChunkType says which stream a chunk belongs to, or what else it reports.

@@ -74,5 +74,15 @@ func (r *ExecResult) AppendJSON(b []byte) ([]byte, error) {
 	if r.InputUnread != 0 {
 		b = strconv.AppendInt(append(b, `,"input_unread":`...), r.InputUnread, 10)
 	}
+	if len(r.LimitHit) > 0 {
+		if b, err = appendPlain(append(b, `,"limit_hit":`...), r.LimitHit); err != nil {
+			return b, err
+		}
+	}
+	if len(r.NetworkDenied) > 0 {
+		if b, err = appendPlain(append(b, `,"network_denied":`...), r.NetworkDenied); err != nil {
+			return b, err
+		}
+	}
 	return append(b, '}'), err
 }

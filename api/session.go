@@ -18,22 +18,22 @@ const (
 
 // SessionCreateParams starts a session.
 type SessionCreateParams struct {
-	Shell      string         `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
-	Argv       []string       `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
-	Cwd        string         `json:"cwd,omitempty"`         // default: the daemon's
-	Env        Env            `json:"env,omitempty"`         // added to the inherited environment; null removes a variable
-	InheritEnv string         `json:"inherit_env,omitempty"` // base (default), all or none
-	Login      bool           `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
-	Name       string         `json:"name,omitempty"`
-	Tags       []string       `json:"tags,omitempty"`
-	Client     string         `json:"client,omitempty"` // the program that creates it, shown in its owner: see IsClientName
-	TTY        *TTYSize       `json:"tty,omitempty"`
-	TimeoutMS  int64          `json:"timeout_ms,omitempty"`  // default for every exec in it; 0 = the daemon's
-	IdleTTLMS  *int64         `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for this long; 0 = never
-	Limits     map[string]any `json:"limits,omitempty"`
-	Isolation  map[string]any `json:"isolation,omitempty"`
-	Runtime    string         `json:"runtime,omitempty"` // default "host"
-	Key        string         `json:"key,omitempty"`     // a call repeated with the same key returns the first session
+	Shell      string     `json:"shell,omitempty"`       // a name on PATH or a path; default /bin/sh
+	Argv       []string   `json:"argv,omitempty"`        // instead of a shell: one direct command, running from the start
+	Cwd        string     `json:"cwd,omitempty"`         // default: the daemon's
+	Env        Env        `json:"env,omitempty"`         // added to the inherited environment; null removes a variable
+	InheritEnv string     `json:"inherit_env,omitempty"` // base (default), all or none
+	Login      bool       `json:"login,omitempty"`       // read the shell's login startup files before the session is idle
+	Name       string     `json:"name,omitempty"`
+	Tags       []string   `json:"tags,omitempty"`
+	Client     string     `json:"client,omitempty"` // the program that creates it, shown in its owner: see IsClientName
+	TTY        *TTYSize   `json:"tty,omitempty"`
+	TimeoutMS  int64      `json:"timeout_ms,omitempty"`  // default for every exec in it; 0 = the daemon's
+	IdleTTLMS  *int64     `json:"idle_ttl_ms,omitempty"` // destroyed after being idle for this long; 0 = never
+	Limits     *Limits    `json:"limits,omitempty"`      // enforced exactly, or LIMITS_UNAVAILABLE
+	Isolation  *Isolation `json:"isolation,omitempty"`   // enforced exactly, or LIMITS_UNAVAILABLE
+	Runtime    string     `json:"runtime,omitempty"`     // default "host"
+	Key        string     `json:"key,omitempty"`         // a call repeated with the same key returns the first session
 	// CreateTimeoutMS limits how long its shell may take to start, and then how
 	// long its login files may take; 0 is 10 s.
 	CreateTimeoutMS int64 `json:"create_timeout_ms,omitempty"`
@@ -64,32 +64,34 @@ const RuntimeHost = "host"
 // Session describes a session; every method returns it in this form. Values of
 // environment variables are never returned, only their names.
 type Session struct {
-	SessionID      string      `json:"session_id"`
-	Name           string      `json:"name,omitempty"`
-	Tags           []string    `json:"tags,omitempty"`
-	Owner          string      `json:"owner,omitempty"` // who created it: see Account; "" if an earlier version created it
-	Runtime        string      `json:"runtime"`
-	State          State       `json:"state"`
-	Shell          string      `json:"shell,omitempty"`
-	Argv           []string    `json:"argv,omitempty"`
-	PID            int         `json:"pid,omitempty"`
-	Cwd            string      `json:"cwd,omitempty"`
-	TTY            *TTYSize    `json:"tty,omitempty"`
-	CreatedAt      Time        `json:"created_at"`
-	LastActivityAt Time        `json:"last_activity_at"`
-	ExecCount      int64       `json:"exec_count"`
-	TimeoutMS      int64       `json:"timeout_ms"`
-	IdleTTLMS      int64       `json:"idle_ttl_ms"`
-	EnvKeys        []string    `json:"env_keys,omitempty"`
-	Parent         string      `json:"parent,omitempty"`          // the session with which it ends
-	WhileConnected bool        `json:"while_connected,omitempty"` // ends with the connections that use it
-	ExecID         string      `json:"exec_id,omitempty"`         // the running exec; in a direct session, its only one
-	ExecLabel      string      `json:"exec_label,omitempty"`      // the label of that exec
-	Login          *Login      `json:"login,omitempty"`           // how its login files ended, if it read them
-	Ending         bool        `json:"ending,omitempty"`          // being destroyed or ending
-	Held           *Hold       `json:"held,omitempty"`            // who holds its keyboard; null: it is free
-	Unreadable     string      `json:"unreadable,omitempty"`      // why the daemon cannot restore the state that an earlier daemon saved
-	Terminated     *Terminated `json:"terminated,omitempty"`
+	SessionID      string            `json:"session_id"`
+	Name           string            `json:"name,omitempty"`
+	Tags           []string          `json:"tags,omitempty"`
+	Owner          string            `json:"owner,omitempty"` // who created it: see Account; "" if an earlier version created it
+	Runtime        string            `json:"runtime"`
+	State          State             `json:"state"`
+	Shell          string            `json:"shell,omitempty"`
+	Argv           []string          `json:"argv,omitempty"`
+	PID            int               `json:"pid,omitempty"`
+	Cwd            string            `json:"cwd,omitempty"`
+	TTY            *TTYSize          `json:"tty,omitempty"`
+	CreatedAt      Time              `json:"created_at"`
+	LastActivityAt Time              `json:"last_activity_at"`
+	ExecCount      int64             `json:"exec_count"`
+	TimeoutMS      int64             `json:"timeout_ms"`
+	IdleTTLMS      int64             `json:"idle_ttl_ms"`
+	EnvKeys        []string          `json:"env_keys,omitempty"`
+	Parent         string            `json:"parent,omitempty"`          // the session with which it ends
+	WhileConnected bool              `json:"while_connected,omitempty"` // ends with the connections that use it
+	Limits         *LimitsInForce    `json:"limits,omitempty"`          // as they are enforced; null: none
+	Isolation      *IsolationInForce `json:"isolation,omitempty"`       // as it is enforced; null: none
+	ExecID         string            `json:"exec_id,omitempty"`         // the running exec; in a direct session, its only one
+	ExecLabel      string            `json:"exec_label,omitempty"`      // the label of that exec
+	Login          *Login            `json:"login,omitempty"`           // how its login files ended, if it read them
+	Ending         bool              `json:"ending,omitempty"`          // being destroyed or ending
+	Held           *Hold             `json:"held,omitempty"`            // who holds its keyboard; null: it is free
+	Unreadable     string            `json:"unreadable,omitempty"`      // why the daemon cannot restore the state that an earlier daemon saved
+	Terminated     *Terminated       `json:"terminated,omitempty"`
 }
 
 // Login says how the login files of a session ended, in the terms of a command.
@@ -133,6 +135,7 @@ const (
 	ReasonIdle         = "idle"         // idle for longer than its idle_ttl_ms
 	ReasonParent       = "parent"       // its parent session ended
 	ReasonDisconnected = "disconnected" // the connections that used it have closed
+	ReasonWall         = "wall"         // its limit wall_ms
 	ReasonShutdown     = "shutdown"     // the daemon was stopped
 	ReasonExited       = "exited"       // the command of a direct session ended
 	ReasonLost         = "lost"         // the process that held it died, or it could not be taken over
@@ -228,6 +231,8 @@ const (
 	EventResized   SessionEventType = "resized"   // its terminal now has the size TTY
 	EventGap       SessionEventType = "gap"       // the watcher was too slow: Missed events were dropped
 
+	EventNetworkDenied SessionEventType = "network_denied" // the session's allow-list does not have what a program asked for, see Denied and Reason
+
 	// Only in a watch with a snapshot.
 	EventSnapshot    SessionEventType = "snapshot"     // a session as it is now
 	EventSnapshotEnd SessionEventType = "snapshot_end" // all sessions were sent: what happens to them follows
@@ -258,6 +263,15 @@ type SessionEvent struct {
 	Holder    string           `json:"holder,omitempty"`
 	TTY       *TTYSize         `json:"tty,omitempty"`
 	Missed    int64            `json:"missed,omitempty"`
+	Denied    *NetworkDenial   `json:"denied,omitempty"`
+}
+
+// NetworkDenial is a connection that the network of a session refused.
+type NetworkDenial struct {
+	Host       string `json:"host,omitempty"`       // as it was asked for; "": unknown
+	Port       int    `json:"port,omitempty"`       // 0: unknown
+	Message    string `json:"message"`              // why, for people
+	Suppressed int    `json:"suppressed,omitempty"` // how many more there were before this one that are not told
 }
 
 // SessionResizeParams changes the size of a session's terminal.

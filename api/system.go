@@ -13,22 +13,23 @@ type PingResult struct {
 
 // SystemInfo describes the daemon and what it can enforce on its machine.
 type SystemInfo struct {
-	Version  string         `json:"version"`
-	Protocol int            `json:"protocol"`
-	OS       string         `json:"os"`
-	Arch     string         `json:"arch"`
-	PID      int            `json:"pid"`
-	Config   map[string]any `json:"config"` // effective settings; no secrets
-	Runtimes []string       `json:"runtimes"`
-	Shells   []string       `json:"shells"` // supported shells found on this host
-	Process  ProcessSupport `json:"process"`
-	Limits   []string       `json:"limits"`           // limits that can be enforced here
-	Isolates []string       `json:"isolation"`        // isolations that can be enforced here
-	Node     string         `json:"node,omitempty"`   // its name in ids
-	User     string         `json:"user,omitempty"`   // whose daemon it is
-	Digest   string         `json:"digest,omitempty"` // SHA-256 of the program that it runs, in hex
-	Boot     string         `json:"boot,omitempty"`   // another value means that all earlier sessions are gone
-	Places   []Place        `json:"places,omitempty"`
+	Version     string         `json:"version"`
+	Protocol    int            `json:"protocol"`
+	OS          string         `json:"os"`
+	Arch        string         `json:"arch"`
+	PID         int            `json:"pid"`
+	Config      map[string]any `json:"config"` // effective settings; no secrets
+	Runtimes    []string       `json:"runtimes"`
+	Shells      []string       `json:"shells"` // supported shells found on this host
+	Process     ProcessSupport `json:"process"`
+	Limits      []string       `json:"limits"`                // limits that can be enforced here
+	Isolates    []string       `json:"isolation"`             // isolations that can be enforced here
+	Confinement []Ability      `json:"confinement,omitempty"` // what limits and isolations need, each tried once
+	Node        string         `json:"node,omitempty"`        // its name in ids
+	User        string         `json:"user,omitempty"`        // whose daemon it is
+	Digest      string         `json:"digest,omitempty"`      // SHA-256 of the program that it runs, in hex
+	Boot        string         `json:"boot,omitempty"`        // another value means that all earlier sessions are gone
+	Places      []Place        `json:"places,omitempty"`
 }
 
 // ProcessSupport says how this daemon finds and kills processes.

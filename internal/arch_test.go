@@ -2,14 +2,9 @@ package internal_test
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -47,6 +42,18 @@ var imports = []importRule{
 		why: "a place is reached and kept; what is called in it does not matter here",
 	},
 	{
+		about: "internal/cell", only: []string{"api", "internal/confine", "internal/holder", "internal/ledger", "internal/peer", "internal/place", "internal/process", "internal/profile", "internal/proxy", "internal/session", "internal/state", "internal/trust"},
+		why: "a confined session is a process tree, a place and an entry in the list of sessions; how it is confined and what is called in it does not matter here",
+	},
+	{
+		about: "internal/profile", only: []string{"api", "internal/proxy"},
+		why: "a profile is a list of members of isolation, one of them a network allow-list; what can be enforced does not matter here",
+	},
+	{
+		about: "internal/proxy", only: []string{}, bare: true,
+		why: "what a session may connect to depends on its list alone; the caller has the listener and reports denials",
+	},
+	{
 		about: "internal/locate", only: []string{"internal/trust"},
 		why: "where a daemon is depends on the user alone: clients must find it without linking it",
 	},
@@ -77,6 +84,10 @@ var imports = []importRule{
 	{
 		about: "internal/process", only: []string{"api", "internal/holder"},
 		why: "the lowest layer above the holder: killing processes must be testable without the layers above",
+	},
+	{
+		about: "internal/confine", only: []string{},
+		why: "how a program is confined depends neither on sessions nor on what the program is",
 	},
 	{
 		about: "internal/contract", only: []string{"api"},
@@ -197,7 +208,7 @@ var imports = []importRule{
 		why: "what a newline and the name of a key mean does not depend on who types",
 	},
 	{
-		about: "internal/mcp", only: []string{"api", "internal/caller", "internal/drawing", "internal/printable", "internal/spelling", "internal/typing", "internal/vt"},
+		about: "internal/mcp", only: []string{"api", "internal/caller", "internal/drawing", "internal/printable", "internal/profile", "internal/spelling", "internal/typing", "internal/vt"},
 		why: "tools call the methods that any client can call; only drawing and vt decide what output looks like",
 	},
 	{
@@ -219,146 +230,6 @@ var imports = []importRule{
 	{
 		about: "packaging/dist", only: []string{}, bare: true,
 		why: "the release tool treats trl as a file that it builds, runs and packs",
-	},
-}
-
-// importers lists which directories may import a directory, apart from itself.
-var importers = []importerRule{
-	{
-		about: "internal/holder", from: []string{"internal/daemon", "internal/exec", "internal/journal", "internal/ledger", "internal/process", "internal/session", "internal/shell", "internal/terminal"},
-		why: "the owners of descriptors persist them",
-	},
-	{
-		about: "internal/state", from: []string{"internal/daemon", "internal/exec", "internal/journal", "internal/session", "internal/shell", "internal/terminal"},
-		why: "each owner encodes its own state; no other package reads it",
-	},
-	{
-		about: "internal/process", from: []string{"cmd/trl", "internal/daemon", "internal/doctor", "internal/exec", "internal/session", "internal/shell", "internal/terminal"},
-		why: "processes are the layer below shells and sessions; the doctor checks that layer directly",
-	},
-	{
-		about: "internal/shell", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/exec", "internal/session"},
-		why: "a shell has one owner, its session; the doctor only finds the installed shells, and the command line names them",
-	},
-	{
-		about: "internal/journal", from: []string{"internal/daemon", "internal/exec", "internal/session", "internal/terminal"},
-		why: "output is read through the session that captured it",
-	},
-	{
-		about: "internal/pty", from: []string{"internal/terminal"},
-		why: "a terminal has one owner, its session",
-	},
-	{
-		about: "internal/vt", from: []string{"internal/cli", "internal/console", "internal/drawing", "internal/exec", "internal/lineedit", "internal/mcp", "internal/terminal", "internal/typing"},
-		why: "a session owns its screen; the console paints one, pictures, tables and the line editor need character widths, mcp removes escapes from output, and typing knows the keys",
-	},
-	{
-		about: "internal/cast", from: []string{"internal/cli"},
-		why: "the daemon returns output and times; clients make recordings from them",
-	},
-	{
-		about: "internal/drawing", from: []string{"internal/cli", "internal/mcp"},
-		why: "the daemon returns the contents of a screen; clients make pictures from it",
-	},
-	{
-		about: "internal/typing", from: []string{"internal/cli", "internal/mcp"},
-		why: "the daemon types what it is sent; clients decide what to send",
-	},
-	{
-		about: "internal/terminal", from: []string{"internal/exec", "internal/session"},
-		why: "a session owns its terminal; its commands write to it",
-	},
-	{
-		about: "internal/exec", from: []string{"internal/session"},
-		why: "a command is reached through its session",
-	},
-	{
-		about: "internal/session", from: []string{"internal/daemon"},
-		why: "wired in one place; the service uses its own interface",
-	},
-	{
-		about: "internal/access", from: []string{"internal/cli", "internal/doctor", "internal/front", "internal/route", "internal/service", "internal/transport"},
-		why: "used by the transports, the router and the method table; the layers below serve authorized requests only",
-	},
-	{
-		about: "internal/locate", from: []string{"client", "internal/daemon"},
-		why: "the daemon and its clients agree on where it is; the command line asks the daemon's settings",
-	},
-	{
-		about: "internal/peer", from: []string{"client", "internal/place", "internal/relay", "internal/route", "internal/stdio"},
-		why: "programs use the client, which repeats calls where that is safe; a router decides that itself",
-	},
-	{
-		about: "internal/nowait", from: []string{"internal/peer", "internal/stdio", "internal/transport"},
-		why: "only connections carry so many short messages that it matters",
-	},
-	{
-		about: "internal/relay", from: []string{"internal/cli"},
-		why: "a relay is a command",
-	},
-	{
-		about: "internal/stdio", from: []string{"internal/relay", "internal/transport"},
-		why: "the relay and the daemon treat the relay's files alike",
-	},
-	{
-		about: "internal/place", from: []string{"internal/daemon"},
-		why: "wired in one place; the router uses its own interface",
-	},
-	{
-		about: "internal/trust", from: []string{"internal/cli", "internal/daemon", "internal/doctor", "internal/locate", "internal/peer", "internal/place", "internal/relay", "internal/transport"},
-		why: "used where a local path is opened; the command line explains its errors",
-	},
-	{
-		about: "internal/service", from: []string{"internal/daemon", "internal/front", "internal/route", "internal/transport"},
-		why: "a request becomes work only through a transport and the router",
-	},
-	{
-		about: "internal/route", from: []string{"internal/daemon"},
-		why: "the layers below do not know that there are several places",
-	},
-	{
-		about: "internal/transport", from: []string{"internal/daemon", "internal/front"},
-		why: "the daemon opens and keeps the listeners, and front serves them",
-	},
-	{
-		about: "internal/front", from: []string{"internal/daemon"},
-		why: "wired in one place",
-	},
-	{
-		about: "internal/daemon", from: []string{"cmd/trl", "internal/cli"},
-		why: "the daemon is the top layer",
-	},
-	{
-		about: "internal/caller", from: []string{"internal/cli", "internal/front", "internal/mcp"},
-		why: "for what sits above the contract",
-	},
-	{
-		about: "internal/mcp", from: []string{"internal/cli", "internal/front"},
-		why: "the command line serves it on stdio, and the daemon's front over HTTP",
-	},
-	{
-		about: "internal/doctor", from: []string{"internal/cli"},
-		why: "a person runs the doctor; a daemon does not check itself",
-	},
-	{
-		about: "internal/console", from: []string{"internal/cli"},
-		why: "a person attaches and opens a prompt with a command",
-	},
-	{
-		about: "internal/cli", from: []string{"cmd/trl"},
-		why: "nothing depends on the command line",
-	},
-	{
-		about: "internal/tour", from: []string{"internal/cli"},
-		why: "the tour is a command",
-	},
-	{
-		about: "internal/trltest", from: []string{},
-		why: "only for tests",
-	},
-	{
-		about: "internal/contract", from: []string{},
-		why: "tests check the generated documents; nothing generates them at run time",
 	},
 }
 
@@ -430,89 +301,6 @@ type useRule struct {
 	names map[string][]string // by import path
 	from  []string
 	why   string
-}
-
-// file is what the rules check in one non-test Go file.
-type file struct {
-	dir     string // from the module's root
-	name    string // of the file
-	pkg     string // name of its package
-	doc     string // package comment
-	imports []imported
-	uses    []string // "import/path.Name" for each qualified name
-}
-
-type imported struct {
-	path string // directory in this module, or import path
-	ours bool   // of this module
-}
-
-func (f file) String() string { return path.Join(f.dir, f.name) }
-
-// load parses every non-test Go file of a module.
-func load(tree fs.FS) ([]file, error) {
-	var files []file
-	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		base := path.Base(name)
-		if entry.IsDir() {
-			if name != "." && (base[0] == '.' || base[0] == '_' || base == "testdata" || base == "node_modules") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		source, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		syntax, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		f, err := read(syntax)
-		f.dir, f.name = path.Dir(name), base
-		files = append(files, f)
-		return err
-	})
-	return files, err
-}
-
-func read(syntax *ast.File) (file, error) {
-	f := file{pkg: syntax.Name.Name, doc: syntax.Doc.Text()}
-	local := map[string]string{} // name in this file → import path
-	for _, spec := range syntax.Imports {
-		full, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			return f, err
-		}
-		name := path.Base(full)
-		if spec.Name != nil {
-			name = spec.Name.Name
-		}
-		if name == "." {
-			// Its names cannot be distinguished from the package's own.
-			for _, watched := range reapers.names[full] {
-				f.uses = append(f.uses, full+"."+watched)
-			}
-		}
-		local[name] = full
-		inside, ours := strings.CutPrefix(full, module+"/")
-		f.imports = append(f.imports, imported{path: inside, ours: ours})
-	}
-	ast.Inspect(syntax, func(node ast.Node) bool {
-		if selector, ok := node.(*ast.SelectorExpr); ok {
-			if left, ok := selector.X.(*ast.Ident); ok && local[left.Name] != "" {
-				f.uses = append(f.uses, local[left.Name]+"."+selector.Sel.Name)
-			}
-		}
-		return true
-	})
-	return f, nil
 }
 
 // check returns one line for each violation of each rule.

@@ -42,7 +42,7 @@ var avoided = []struct{ pattern, instead string }{
 // although they contain such a word.
 var kept = strings.NewReplacer(
 	`"undertaken"`, "", `"undertaker_died"`, "", "`undertaken`", "", "`undertaker_died`", "", "event=undertaken", "",
-	"event=undertaker_died", "", "be-undertaker", "", `"hub"`, "", `"u/hub"`, "", "GitHub", "", "http.NoBody", "",
+	"event=undertaker_died", "", "be-undertaker", "", `"hub"`, "", `"u/hub"`, "", "GitHub", "", `".config/hub"`, "", "http.NoBody", "",
 )
 
 // untouched are files whose words are not ours to choose: fixed bytes of earlier

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/terminal-runtime/trl/internal/cli"
+	"github.com/terminal-runtime/trl/internal/confine"
 	"github.com/terminal-runtime/trl/internal/daemon"
 	"github.com/terminal-runtime/trl/internal/process"
 )
@@ -13,6 +14,7 @@ import (
 func main() {
 	// A helper process does not return from these calls.
 	process.RunChild()
+	confine.RunChild()
 	daemon.RunCleaner()
 	os.Exit(cli.Main(os.Args[1:]))
 }

@@ -45,6 +45,7 @@ type Actor struct {
 	User      string // the name of the caller's user on the machine that acts for it; "": UID is the caller's
 	Scope     Scope  // "": nothing is allowed
 	Tag       string // unless "", limits the actor to sessions with this tag
+	Sandbox   string // unless "", the profile that confines every session that the actor creates
 }
 
 type actorKey struct{}

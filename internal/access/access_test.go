@@ -130,6 +130,45 @@ func TestInvalidTokensAreNotCreated(t *testing.T) {
 	}
 }
 
+// A TRL that does not know about confined tokens must refuse the file that has one:
+// it reads version 1 only.
+func TestConfinedTokensNeedANewerVersion(t *testing.T) {
+	file := newFile(t)
+	version := func() (v int) {
+		text, err := os.ReadFile(file.Path)
+		_, scanErr := fmt.Sscanf(string(text), "{\n  \"version\": %d,", &v)
+		if errors.Join(err, scanErr) != nil {
+			t.Fatal(err, scanErr)
+		}
+		return v
+	}
+	file.mustCreate(t, NewToken{Scope: ScopeRun, Tag: "x"})
+	if version() != 1 {
+		t.Error("a file without such a token is not what an older TRL reads")
+	}
+	secret, token := file.mustCreate(t, NewToken{Scope: ScopeRun, Tag: "x", Sandbox: "offline"})
+	if version() != 2 {
+		t.Error("an older TRL reads a file with such a token")
+	}
+	k, err := OpenKeyring(file.Path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := k.Find(secret); !ok || got.Sandbox != "offline" {
+		t.Errorf("%+v", got)
+	}
+	if err := file.Revoke(token.ID); err != nil || version() != 1 {
+		t.Errorf("after revoke: version %d, %v", version(), err)
+	}
+	for name, n := range map[string]NewToken{
+		"unknown": {Scope: ScopeRun, Tag: "x", Sandbox: "wide"}, "admin": {Scope: ScopeAdmin, Tag: "x", Sandbox: "offline"}, "no tag": {Scope: ScopeRun, Sandbox: "offline"},
+	} {
+		if _, _, err := file.Create(n); err == nil {
+			t.Errorf("%s: created", name)
+		}
+	}
+}
+
 // Concurrent changes lose no token.
 func TestChangesTakeTurns(t *testing.T) {
 	file := newFile(t)
@@ -164,7 +203,7 @@ func TestUnsafeTokenFilesAreRefused(t *testing.T) {
 		"writable by all":      func(p string) error { return os.Chmod(p, 0o602) },
 		"not JSON":             func(p string) error { return os.WriteFile(p, []byte(`{"version": 1, "tokens": [}`), 0o600) },
 		"another kind of JSON": func(p string) error { return os.WriteFile(p, []byte(`{"version": 1, "tokens": 3}`), 0o600) },
-		"another version":      func(p string) error { return os.WriteFile(p, []byte(`{"version": 2}`), 0o600) },
+		"another version":      func(p string) error { return os.WriteFile(p, []byte(`{"version": 3}`), 0o600) },
 		"half a hash": func(p string) error {
 			return os.WriteFile(p, []byte(`{"version":1,"tokens":[{"id":"t","scope":"run","sha256":"ab"}]}`), 0o600)
 		},

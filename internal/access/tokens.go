@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/printable"
 )
 
@@ -25,7 +26,8 @@ type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"` // for people
 	Scope   Scope     `json:"scope"`
-	Tag     string    `json:"tag,omitempty"` // limits the token to sessions with this tag
+	Tag     string    `json:"tag,omitempty"`     // limits the token to sessions with this tag
+	Sandbox string    `json:"sandbox,omitempty"` // the profile that confines the sessions that it creates; "": none must
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 }
@@ -48,7 +50,20 @@ type contents struct {
 	Tokens  []storedToken `json:"tokens"`
 }
 
-const fileVersion = 1
+// The versions of the file. A token that is confined makes a file that a TRL without
+// confinement refuses as a whole: it would take such a token for an unlimited one.
+const (
+	fileVersion     = 1
+	confinedVersion = 2
+)
+
+// version returns the version that a file with these tokens must have.
+func (c *contents) version() int {
+	if slices.ContainsFunc(c.Tokens, func(t storedToken) bool { return t.Sandbox != "" }) {
+		return confinedVersion
+	}
+	return fileVersion
+}
 
 // secretPrefix is the prefix of every secret, so that scanners and people recognise
 // one that leaked into a log or a repository.
@@ -88,6 +103,9 @@ type NewToken struct {
 	Scope Scope
 	Tag   string
 	TTL   time.Duration // 0: it does not expire
+	// Sandbox confines the sessions that the token creates; "": none must. It needs a
+	// tag: without one, the token could use the sessions of others.
+	Sandbox string
 }
 
 // MaxLabel is the maximum length of names and tags: they are shown in tables.
@@ -99,6 +117,15 @@ func (n NewToken) check() error {
 	}
 	if n.TTL < 0 {
 		return errors.New("the ttl of a token must not be negative")
+	}
+	switch {
+	case n.Sandbox == "":
+	case n.Sandbox != string(api.ProfileWorkspace) && n.Sandbox != string(api.ProfileReadonly) && n.Sandbox != string(api.ProfileOffline):
+		return fmt.Errorf("no profile %q confines sessions", n.Sandbox)
+	case n.Scope == ScopeAdmin:
+		return errors.New("a token with the scope admin cannot be confined: it changes the daemon itself")
+	case n.Tag == "":
+		return errors.New("a token that confines its sessions needs a tag: without one it could use the sessions of others")
 	}
 	for what, text := range map[string]string{"name": n.Name, "tag": n.Tag} {
 		if len(text) > MaxLabel || !printable.Line(text) {
@@ -124,7 +151,7 @@ func (f File) Create(n NewToken) (secret string, token Token, err error) {
 	}
 	secret = newSecret()
 	now := time.Now().UTC().Truncate(time.Second)
-	token = Token{ID: newID(), Name: n.Name, Scope: n.Scope, Tag: n.Tag, Created: now}
+	token = Token{ID: newID(), Name: n.Name, Scope: n.Scope, Tag: n.Tag, Sandbox: n.Sandbox, Created: now}
 	if n.TTL > 0 {
 		token.Expires = now.Add(n.TTL)
 	}
@@ -225,8 +252,8 @@ func parse(text []byte) (contents, error) {
 		}
 		return contents{}, errors.New("unexpected JSON structure")
 	}
-	if c.Version != fileVersion {
-		return contents{}, fmt.Errorf("unsupported version %d, want %d", c.Version, fileVersion)
+	if c.Version != fileVersion && c.Version != confinedVersion {
+		return contents{}, fmt.Errorf("unsupported version %d, want at most %d", c.Version, confinedVersion)
 	}
 	for i, r := range c.Tokens {
 		if hash, err := hex.DecodeString(r.Hash); err != nil || len(hash) != sha256.Size || r.ID == "" || !r.Scope.Valid() {
@@ -261,6 +288,7 @@ func (f File) update(fn func(*contents) error) error {
 	if err := fn(&c); err != nil {
 		return err
 	}
+	c.Version = c.version()
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -239,8 +240,17 @@ func (c *Contract) filled(typ reflect.Type) reflect.Value {
 			break
 		}
 		for field := range typ.Fields() {
-			v.FieldByIndex(field.Index).Set(c.filled(field.Type))
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "-" {
+				continue // what stands instead of the object
+			}
+			v.FieldByIndex(field.Index).Set(c.filled(field.Type))
+			if least, err := strconv.ParseFloat(field.Tag.Get("min"), 64); err == nil && field.Type.Kind() == reflect.Int64 {
+				v.FieldByIndex(field.Index).SetInt(int64(max(least, 7)))
+			}
+			if words := field.Tag.Get("enum"); words != "" {
+				v.FieldByIndex(field.Index).SetString(strings.Split(words, ",")[0])
+			}
 			if prefix, ok := closedFields[name]; ok {
 				v.FieldByIndex(field.Index).SetString(c.vocabulary.named(prefix)[0])
 			}
@@ -300,6 +310,35 @@ func TestSchemaAndDaemonAgree(t *testing.T) {
 			params := whole()
 			delete(params, f.Name)
 			try("no "+f.Name, params, !f.Required)
+		}
+	}
+}
+
+// TestSchemaAndDaemonAgreeOnRanges does the same for ranges, and for words that may
+// stand instead of an object.
+func TestSchemaAndDaemonAgreeOnRanges(t *testing.T) {
+	j, served := newJudge(t), table()
+	ctx := access.With(t.Context(), access.Actor{Transport: "test", Scope: access.ScopeAdmin})
+	for params, good := range map[string]bool{
+		`{"limits":{}}`: true, `{"limits":{"cpu":0.5,"pids":1}}`: true, `{"limits":{"cpu":0.001}}`: false, `{"limits":{"cpu":1e30}}`: false,
+		`{"limits":{"pids":0}}`: false, `{"limits":{"memory_bytes":1048576}}`: true, `{"limits":{"memory_bytes":1048575}}`: false,
+		`{"limits":{"unheard_of":1}}`: false, `{"limits":"all"}`: false,
+		`{"isolation":"offline"}`: true, `{"isolation":"unheard_of"}`: false, `{"isolation":{}}`: true, `{"isolation":{"profile":"offline"}}`: true,
+		`{"isolation":{"unheard_of":1}}`: false, `{"isolation":{"network":"none"}}`: true, `{"isolation":{"network":"unheard_of"}}`: false,
+		`{"isolation":{"network":{"allow":[]}}}`: true, `{"isolation":{"network":{}}}`: false, `{"isolation":{"network":{"allow":[],"unheard_of":1}}}`: false,
+		`{"isolation":{"landlock_abi":3}}`: false, `{"isolation":{"seccomp":"off"}}`: false, `{"isolation":7}`: false,
+	} {
+		_, failure := served.Call(ctx, api.MethodSessionCreate, json.RawMessage(params))
+		if daemon := !api.IsCode(failure, api.CodeInvalidParams); daemon != good {
+			t.Errorf("%s: the daemon says %v", params, failure)
+		}
+		var value any
+		if err := json.Unmarshal([]byte(params), &value); err != nil {
+			t.Fatal(err)
+		}
+		refusal := j.refuses("session.create.request", map[string]any{"jsonrpc": "2.0", "id": 1.0, "method": "session.create", "params": value})
+		if (refusal == nil) != good {
+			t.Errorf("%s: the schema says %v", params, refusal)
 		}
 	}
 }
@@ -417,7 +456,7 @@ print(json.dumps(types["OPTIONS"]))
 			continue
 		}
 		keys := [2][]string{{}, {}}
-		for of := typ; of != nil; of = c.byName[of.Extends] {
+		for of := typ; of != nil; of = of.Extends {
 			for _, f := range of.Fields {
 				i := 1
 				if f.Required {
@@ -428,7 +467,7 @@ print(json.dumps(types["OPTIONS"]))
 		}
 		slices.Sort(keys[0])
 		slices.Sort(keys[1])
-		want[typ.Name] = keys
+		want[typ.objectName()] = keys
 	}
 	for _, f := range pythonFunctions {
 		arguments, params := []string{"call_timeout"}, []string{}

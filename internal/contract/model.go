@@ -6,6 +6,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
@@ -49,9 +50,10 @@ type Code struct {
 type Type struct {
 	Name    string
 	Doc     string
-	Params  bool // sent by a client: the daemon rejects unknown members
-	Results bool // sent by the daemon, which may add members
-	Extends string
+	Params  bool   // sent by a client: the daemon rejects unknown members
+	Results bool   // sent by the daemon, which may add members
+	Extends *Type  // nil: none
+	Word    *Shape // objects only: what may stand instead of the object; nil: nothing
 	Fields  []Field
 	Values  []string          // string types only
 	Means   map[string]string // of each value
@@ -74,6 +76,8 @@ type Shape struct {
 	Elem   *Shape   // List, Map
 	Values []string // String: the allowed values, if not empty
 	Nulls  bool     // Map: a value may be null
+
+	Min, Max *float64 // Integer, Number: the range that the daemon accepts; nil: no bound
 }
 
 // Kind is the kind of a Shape.
@@ -84,6 +88,7 @@ const (
 	Any Kind = iota
 	String
 	Integer
+	Number
 	Boolean
 	Time
 	List
@@ -205,19 +210,33 @@ func (c *Contract) add(typ reflect.Type, params bool) error {
 			continue // only the direction of its parts had to be updated
 		}
 		if field.Anonymous {
-			t.Extends = nameOf(field.Type)
+			t.Extends = c.byName[nameOf(field.Type)]
 			continue
 		}
 		f, err := c.field(typ, field, params)
 		if err != nil {
 			return err
 		}
-		t.Fields = append(t.Fields, f)
+		if field.Tag.Get("trl") == "word" {
+			t.Word = f.Shape
+		}
+		if f.Name != "-" {
+			t.Fields = append(t.Fields, f)
+		}
 	}
 	if !known {
 		c.Types = append(c.Types, t)
 	}
 	return nil
+}
+
+// objectName returns the name of the object: another one than the type's if
+// something else may stand instead of the object.
+func (t *Type) objectName() string {
+	if t.Word != nil {
+		return t.Name + "Object"
+	}
+	return t.Name
 }
 
 // FieldsOf returns the fields of a struct as the contract shows them.
@@ -247,7 +266,31 @@ func (c *Contract) field(typ reflect.Type, field reflect.StructField, params boo
 	if prefix, ok := closedFields[name]; ok && params && f.Shape.Kind == String {
 		f.Shape.Values = c.vocabulary.named(prefix)
 	}
-	return f, err
+	return f, errors.Join(err, c.restrict(f.Shape, field.Tag))
+}
+
+// restrict adds to a shape what the tags of its field say about the value.
+func (c *Contract) restrict(shape *Shape, tag reflect.StructTag) error {
+	for key, to := range map[string]**float64{"min": &shape.Min, "max": &shape.Max} {
+		if text, ok := tag.Lookup(key); ok {
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return err
+			}
+			*to = &value
+		}
+	}
+	words, ok := tag.Lookup("enum")
+	if !ok {
+		return nil
+	}
+	values := strings.Split(words, ",")
+	if shape.Kind == String {
+		shape.Values = values
+	} else if named := c.byName[shape.Name].Values; !slices.Equal(named, values) {
+		return fmt.Errorf("%s has the constants %q, and its field accepts %q", shape.Name, named, values)
+	}
+	return nil
 }
 
 func shapeOf(typ reflect.Type) (*Shape, error) {
@@ -262,6 +305,8 @@ func shapeOf(typ reflect.Type) (*Shape, error) {
 		return &Shape{Kind: Boolean}, nil
 	case reflect.Int, reflect.Int64:
 		return &Shape{Kind: Integer}, nil
+	case reflect.Float64:
+		return &Shape{Kind: Number}, nil
 	case reflect.Pointer:
 		return shapeOf(typ.Elem())
 	case reflect.Slice:

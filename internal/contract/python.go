@@ -81,14 +81,17 @@ func pythonEnum(b *strings.Builder, t *Type) {
 func pythonObject(b *strings.Builder, t *Type) {
 	required, optional := t.split()
 	base := "TypedDict"
-	if t.Extends != "" {
-		base = t.Extends
+	if t.Extends != nil {
+		base = t.Extends.objectName()
 	}
 	if len(required) > 0 && len(optional) > 0 {
 		base = pythonClass(b, "_"+t.Name+"Required", base, "", required, true)
 		required = nil
 	}
-	pythonClass(b, t.Name, base, docstring(t.Doc, "    "), append(required, optional...), len(optional) == 0)
+	pythonClass(b, t.objectName(), base, docstring(t.Doc, "    "), append(required, optional...), len(optional) == 0)
+	if t.Word != nil {
+		fmt.Fprintf(b, "\n\n%s = Union[%s, %s]\n%s\n", t.Name, pythonShape(t.Word), t.objectName(), docstring(t.Doc, ""))
+	}
 }
 
 // pythonClass writes one class and returns its name. Members whose names are
@@ -296,6 +299,8 @@ func pythonShape(s *Shape) string {
 		return "str"
 	case Integer:
 		return "int"
+	case Number:
+		return "float"
 	case Boolean:
 		return "bool"
 	case List:

@@ -119,10 +119,17 @@ func (s *schemas) ofType(t *Type) *jsonschema.Schema {
 	if t.Params && !t.Results {
 		o.AdditionalProperties = never()
 	}
-	if t.Extends != "" {
-		o.AllOf = []*jsonschema.Schema{s.ref(t.Extends)}
+	if t.Extends != nil {
+		o.AllOf = []*jsonschema.Schema{s.ref(t.Extends.objectName())}
 	}
-	return o
+	if t.Word == nil {
+		return o
+	}
+	s.defs[t.objectName()] = o
+	return &jsonschema.Schema{
+		Description: t.Doc,
+		AnyOf:       []*jsonschema.Schema{s.ofShape(t.Word, false), s.ref(t.objectName())},
+	}
 }
 
 func (s *schemas) ofField(f Field, params bool) *jsonschema.Schema {
@@ -142,10 +149,16 @@ func (s *schemas) ofShape(shape *Shape, params bool) *jsonschema.Schema {
 	switch shape.Kind {
 	case String:
 		return &jsonschema.Schema{Type: "string", Enum: anys(shape.Values)}
-	case Integer:
+	case Integer, Number:
 		of := &jsonschema.Schema{Type: "integer"}
+		if shape.Kind == Number {
+			of.Type = "number"
+		}
 		if params {
-			of.Minimum = jsonschema.Ptr(0.0)
+			of.Minimum, of.Maximum = shape.Min, shape.Max
+			if of.Minimum == nil {
+				of.Minimum = jsonschema.Ptr(0.0)
+			}
 		}
 		return of
 	case Boolean:

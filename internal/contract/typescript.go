@@ -26,13 +26,17 @@ func (c *Contract) TypeScript() []byte {
 			b.WriteString(";\n")
 			continue
 		}
-		if len(t.Fields) == 0 && t.Extends == "" {
+		if len(t.Fields) == 0 && t.Extends == nil {
 			fmt.Fprintf(&b, "export type %s = Record<string, never>;\n", t.Name)
 			continue
 		}
-		fmt.Fprintf(&b, "export interface %s ", t.Name)
-		if t.Extends != "" {
-			fmt.Fprintf(&b, "extends %s ", t.Extends)
+		if t.Word != nil {
+			fmt.Fprintf(&b, "export type %s = %s | %s;\n\n", t.Name, typescriptShape(t.Word), t.objectName())
+			comment(&b, t.Doc, "")
+		}
+		fmt.Fprintf(&b, "export interface %s ", t.objectName())
+		if t.Extends != nil {
+			fmt.Fprintf(&b, "extends %s ", t.Extends.objectName())
 		}
 		b.WriteString("{\n")
 		for _, f := range t.Fields {
@@ -102,7 +106,7 @@ func typescriptShape(s *Shape) string {
 			return quoted(s.Values, " | ")
 		}
 		return "string"
-	case Integer:
+	case Integer, Number:
 		return "number"
 	case Boolean:
 		return "boolean"

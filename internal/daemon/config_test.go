@@ -75,6 +75,8 @@ func TestEverySettingEverywhere(t *testing.T) {
 				value, want = "/a, /b", []string{"/a", "/b"}
 			case s.Key == "node":
 				value, want = "eu1-n7", "eu1-n7"
+			case s.Key == "default_isolation", s.Key == "mcp_isolation":
+				value, want = "offline", "offline"
 			case s.Key == "default_runtime":
 				value, want = "cmd:pod", "cmd:pod"
 			case s.choices != nil:

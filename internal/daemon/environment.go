@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/cell"
 	"github.com/terminal-runtime/trl/internal/environ"
 	"github.com/terminal-runtime/trl/internal/locate"
+	"github.com/terminal-runtime/trl/internal/place"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
@@ -44,6 +47,35 @@ func (e Environment) lookup(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// inCell reports whether this process is the TRL in a cell.
+func (e Environment) inCell() bool {
+	_, is := e.lookup(cell.Variable)
+	return is
+}
+
+// inside returns what the daemon outside tells the TRL in a cell, or in a container
+// that was made for one session; nothing for others.
+func (e Environment) inside() (*cell.Inside, error) {
+	if text, is := e.lookup(cell.Variable); is {
+		return cell.ParseInside(text)
+	}
+	c, err := e.container()
+	if err != nil || c.Limits == (api.LimitsInForce{}) {
+		return &cell.Inside{}, err
+	}
+	return &cell.Inside{Limits: &c.Limits}, nil
+}
+
+// container returns what the daemon outside tells the TRL in a container that was
+// made for one session; nothing for others.
+func (e Environment) container() (*place.Container, error) {
+	text, is := e.lookup(place.ContainerVariable)
+	if !is {
+		return &place.Container{}, nil
+	}
+	return place.ParseContainer(text)
 }
 
 // user returns what says where this user's daemon is.
@@ -107,7 +139,7 @@ type UnknownVariable struct {
 
 // UnknownVariables returns those variables, in the order of their names.
 func (e Environment) UnknownVariables() (unknown []UnknownVariable) {
-	known := []string{locate.ConfigVariable, AddressVariable, TokenVariable}
+	known := []string{locate.ConfigVariable, AddressVariable, TokenVariable, cell.Variable, place.ContainerVariable}
 	for _, s := range settings {
 		known = append(known, s.Variable())
 	}

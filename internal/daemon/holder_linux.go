@@ -38,7 +38,9 @@ func BecomeHolder(cfg Config, args []string, resume bool, stderr *os.File) (code
 		_ = os.Unsetenv(name) // they are only valid until the first exec
 	}
 	program := args[0]
-	if !resume {
+	if !resume && env.inCell() {
+		program = "/proc/self/exe" // its path may not exist in here
+	} else if !resume {
 		// Only in a directory that the daemon will accept: root can reach another
 		// user's directory as a client, but must not start a daemon there.
 		if trust.Directory(filepath.Dir(socket), os.Geteuid()) == nil {
@@ -60,13 +62,16 @@ func BecomeHolder(cfg Config, args []string, resume bool, stderr *os.File) (code
 			return 1, err
 		}
 	}
-	return holder.Run(holder.Config{
+	run := holder.Config{
 		Argv: append([]string{program, DaemonSubcommand}, args[1:]...), Env: daemonEnv(env.Variables, len(passed)), Files: passed, Log: log,
 		Program: program, ResumeArgv: append([]string{program, HolderSubcommand}, args[1:]...), Resume: resume,
-		Cleaner: func(host uint16) (argv, env []string) {
+	}
+	if !env.inCell() { // the daemon outside kills all that a cell leaves
+		run.Cleaner = func(host uint16) (argv, env []string) {
 			return cleanerCommand(process.NameHost(os.Getpid(), host), socket, logFormat)
-		},
-	})
+		}
+	}
+	return holder.Run(run)
 }
 
 // programOf returns the path by which this program was called. It does not ask the

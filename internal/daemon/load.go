@@ -77,6 +77,9 @@ func Load(src Sources) (Config, error) {
 
 // readFile applies the configuration file.
 func (c *Config) readFile(src Sources) (problems []error) {
+	if src.Environment.inCell() {
+		return nil // the daemon outside passes its settings as flags
+	}
 	name, named := src.File, src.File != ""
 	if !named {
 		name, named = src.Environment.user().ConfigFile()

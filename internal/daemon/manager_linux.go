@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/cell"
 	"github.com/terminal-runtime/trl/internal/front"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
@@ -35,7 +36,7 @@ var listenVariables = []string{listenVariable, listenPIDVariable, listenPIDFDVar
 
 // managerVariables are all of them. Sessions must not get them: a program in a
 // session could talk to the manager in the daemon's name.
-var managerVariables = slices.Concat(front.ManagerVariables(), []string{storedFilesVariable}, listenVariables)
+var managerVariables = slices.Concat(front.ManagerVariables(), []string{storedFilesVariable, cell.Variable}, listenVariables)
 
 // passedFiles returns the descriptors that the service manager passed to this
 // process: none if LISTEN_PID is another process.

@@ -107,7 +107,7 @@ func (p *placeless) open() error {
 	p.front = front.New(front.Config{
 		Handler: route.New(route.Config{
 			System: p, Manage: p.places, Log: p.log, Observe: requestObserver(p.http),
-			Places: routedPlaces{p.places}, Node: p.cfg.Node, DefaultRuntime: p.cfg.DefaultRuntime,
+			Places: routedPlaces{p.places}, Node: p.cfg.Node, DefaultRuntime: p.cfg.DefaultRuntime, Isolation: p.places.Isolation,
 		}), Version: p.opts.Version, Log: p.log,
 		Socket: p.socket, Path: p.cfg.Socket, Stdin: p.opts.Stdin, Stdout: p.opts.Stdout,
 		HTTP: p.http, MaxRequestBytes: p.cfg.MaxRequestBytes, Go: p.tasks.start,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/environ"
 	"github.com/terminal-runtime/trl/internal/place"
 	"github.com/terminal-runtime/trl/internal/route"
@@ -68,6 +69,15 @@ func (p routedPlaces) Get(ctx context.Context, runtime string) (route.Place, str
 		return nil, "", err
 	}
 	return found, rest, nil
+}
+
+// Single returns the place that is made for one session.
+func (p routedPlaces) Single(ctx context.Context, runtime string, limits api.Limits, key string) (route.Place, func(), error) {
+	found, discard, err := p.Registry.Single(ctx, runtime, limits, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return found, discard, nil
 }
 
 // All returns the noted places.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/terminal-runtime/trl/internal/place"
+	"github.com/terminal-runtime/trl/internal/profile"
 	"github.com/terminal-runtime/trl/internal/spelling"
 )
 
@@ -52,6 +53,13 @@ var placeKeys = []placeKey{
 		u, err := url.Parse(p.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 			return `an address such as "https://build.example.com:7040", without a user`
+		}
+		return ""
+	}},
+	{"isolation", func(p *place.Configured, value any) string {
+		p.Isolation, _ = value.(string)
+		if !slices.Contains(profile.Names(), p.Isolation) {
+			return "one of " + strings.Join(profile.Names(), ", ") + ", in quotes"
 		}
 		return ""
 	}},

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/term"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/cell"
 	"github.com/terminal-runtime/trl/internal/front"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/ledger"
 	"github.com/terminal-runtime/trl/internal/place"
 	"github.com/terminal-runtime/trl/internal/process"
-	"github.com/terminal-runtime/trl/internal/route"
 	"github.com/terminal-runtime/trl/internal/service"
 	"github.com/terminal-runtime/trl/internal/session"
 	"github.com/terminal-runtime/trl/internal/shell"
@@ -52,12 +52,16 @@ type daemon struct {
 	driver      *shell.Driver
 	store       *journal.Store
 	pool        *session.Pool
-	places      *place.Registry
+	places      *place.Registry // nil in a cell
+	cells       *cell.Cells     // nil in a cell
+	table       *service.Table
 	http        *front.HTTP  // nil unless HTTP is configured
 	webListener net.Listener // nil unless HTTP is served
 	front       *front.Front
 	manager     *front.Manager
-	passed      sockets // from the service manager, not yet used
+	inside      *cell.Inside
+	files       map[string]int // from the daemon outside this cell
+	passed      sockets        // from the service manager, not yet used
 	// inheritedWeb is the HTTP listener that was passed to this daemon, as opposed
 	// to an earlier one.
 	inheritedWeb net.Listener
@@ -172,14 +176,14 @@ func halveGOMAXPROCS() {
 // open wires the layers, the lowest first. After an error, close closes what it
 // has opened.
 func (d *daemon) open() error {
-	var err error
 	if d.holder != nil {
 		if err := d.openLedger(); err != nil {
 			return err
 		}
-		if d.passed, err = sortSockets(filesFrom(d.opts.Environment, firstDaemonFD)); err != nil {
-			return err
-		}
+	}
+	err := d.receive()
+	if err != nil {
+		return err
 	}
 	// Listen first: of two daemons for one socket, the second must not touch
 	// anything.
@@ -201,7 +205,7 @@ func (d *daemon) open() error {
 			return webFailed
 		}
 	}
-	d.host, err = process.NewHost(process.Config{NoCgroup: d.cfg.Cgroup == CgroupOff, Log: d.log, Holder: d.holder})
+	container, err := d.openHost()
 	if err != nil {
 		return err
 	}
@@ -239,25 +243,13 @@ func (d *daemon) open() error {
 			d.log.Warn("cannot keep all output for now; gaps mark the missing parts", "error", err)
 		},
 	})
-	d.pool = session.NewPool(session.Config{
-		Node:             d.cfg.Node,
-		MaxSessions:      int(d.cfg.MaxSessions),
-		DefaultTimeout:   milliseconds(d.cfg.DefaultTimeoutMS),
-		IdleTTL:          milliseconds(d.cfg.IdleTTLMS),
-		Grace:            milliseconds(d.cfg.GraceMS),
-		SessionRetention: milliseconds(d.cfg.SessionRetention),
-		ExecRetention:    milliseconds(d.cfg.ExecRetention),
-		MaxTerminated:    int(d.cfg.MaxTerminated),
-		MaxExecs:         int(d.cfg.MaxExecs),
-		MaxOutputBytes:   d.cfg.MaxOutputBytes,
-		NoLabels:         d.cfg.Labels == LabelsOff,
-		InputBuffer:      d.cfg.InputBuffer,
-		Log:              d.log,
-		Observer:         d.sessionObserver(),
-		Keeper:           keep,
-		Ledger:           d.ledger,
-		EndUnreadable:    d.cfg.Unreadable == UnreadableEnd,
-	}, d.host, d.driver, d.store)
+	d.openPool(keep, container.Asked)
+	if !d.opts.Environment.inCell() {
+		d.places = openPlaces(d.cfg, d.opts, d.log, d.loadPlaces(), d.savePlaces())
+	}
+	if err := d.openCells(keep); err != nil {
+		return err
+	}
 	if d.isRestart() {
 		d.adopt()
 	}
@@ -268,25 +260,13 @@ func (d *daemon) open() error {
 		// Keeping the sessions is more important than HTTP.
 		d.log.Error("HTTP is not served until the next restart", "error", err)
 	}
-	d.places = openPlaces(d.cfg, d.opts, d.log, d.loadPlaces(), d.savePlaces())
-	table := service.New(service.Config{Sessions: d.pool, Execs: d.pool, System: newSystem(d), Places: d.places, Log: d.log, Observe: requestObserver(d.http)})
+	d.openTable()
 	d.front = front.New(front.Config{
-		Handler: route.New(route.Config{
-			Local: table, NoHost: d.cfg.HostRuntime == HostRuntimeOff, Places: routedPlaces{d.places}, Node: d.cfg.Node, DefaultRuntime: d.cfg.DefaultRuntime,
-		}), Version: d.opts.Version, Log: d.log,
+		Handler: d.newRouter(), Version: d.opts.Version, Log: d.log, RefusesPeer: d.refusesPeer,
 		Socket: d.listener, Path: d.cfg.Socket, Stdin: d.opts.Stdin, Stdout: d.opts.Stdout,
 		HTTP: d.http, State: d.state, MaxRequestBytes: d.cfg.MaxRequestBytes, Go: d.tasks.start,
 	})
 	return d.writeLockInfo()
-}
-
-// sessionObserver returns the metrics' observer; nil without HTTP, where nothing
-// could read them.
-func (d *daemon) sessionObserver() session.Observer {
-	if d.http == nil {
-		return nil
-	}
-	return d.http.Metrics()
 }
 
 // state returns what the metrics show of the sessions.
@@ -326,8 +306,12 @@ func (d *daemon) writeLockInfo() error {
 func (d *daemon) adopt() {
 	began := time.Now()
 	d.manager.Starting()
-	resume := d.pool.Adopt(d.holder.Hello().Slots,
-		holder.Claim{Owner: "driver", Slots: d.driver.Slots()}, holder.Claim{Owner: "listener", Slots: d.listenSlots[:]})
+	claims := []holder.Claim{{Owner: "driver", Slots: d.driver.Slots()}, {Owner: "listener", Slots: d.listenSlots[:]}}
+	if d.cells != nil {
+		d.cells.Adopt()
+		claims = append(claims, holder.Claim{Owner: "cells", Slots: d.cells.Slots()})
+	}
+	resume := d.pool.Adopt(d.holder.Hello().Slots, claims...)
 	unclaimed := d.unclaimedSlots() // before the sessions run and reuse their slots
 	d.driver.Start()
 	resume(func() { d.dropUnclaimedSlots(unclaimed) })
@@ -446,6 +430,11 @@ func (d *daemon) unclaimedSlots() []holder.Slot {
 	if web := d.persistedWeb(); web != nil {
 		needed[web.slot] = true
 	}
+	if d.cells != nil {
+		for _, slot := range d.cells.Slots() {
+			needed[slot] = true
+		}
+	}
 	var unclaimed []holder.Slot
 	for _, slot := range d.holder.Hello().Slots {
 		if !needed[slot] {
@@ -543,6 +532,9 @@ func (d *daemon) close(cut context.Context) error {
 	closePlaces(d.places, d.opts.Stdio) // calls that wait for a place end
 	if d.pool != nil {
 		errs = append(errs, d.pool.Shutdown(cut))
+	}
+	if d.cells != nil {
+		d.cells.Close()
 	}
 	front.StopAccepting(d.listener, d.webListener)
 	answers, cancel := context.WithTimeout(context.Background(), answerGrace)

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/place"
+	"github.com/terminal-runtime/trl/internal/profile"
 )
 
 // Config has every setting of a daemon. Defaults returns it filled in; Load applies
@@ -46,6 +48,9 @@ type Config struct {
 	HTTPMaxConcurrent  int64
 	InsecureHTTP       bool
 	TokenFile          string
+
+	DefaultIsolation string // a profile; "": none
+	MCPIsolation     string // a profile; "": none
 
 	DefaultRuntime  string // "": host
 	HostRuntime     string
@@ -92,6 +97,7 @@ const (
 	groupOutput   = "Input and output"
 	groupLog      = "Log"
 	groupHTTP     = "HTTP"
+	groupConfine  = "Confinement"
 	groupPlaces   = "Places"
 )
 
@@ -268,6 +274,16 @@ var settings = []Setting{
 		field: func(c *Config) any { return &c.TokenFile },
 	},
 	{
+		Key: "default_isolation", Group: groupConfine, Takes: "PROFILE",
+		Usage: "confine sessions on this machine that name no isolation: workspace, offline or readonly; empty means not", optional: true, valid: checkProfile,
+		field: func(c *Config) any { return &c.DefaultIsolation },
+	},
+	{
+		Key: "mcp_isolation", Group: groupConfine, Takes: "PROFILE",
+		Usage: "confine sessions that agents create over MCP at least so: workspace, offline or readonly; empty means not", optional: true, valid: checkProfile,
+		field: func(c *Config) any { return &c.MCPIsolation },
+	},
+	{
 		Key: "default_runtime", Group: groupPlaces, Takes: "RUNTIME",
 		Usage: "where sessions run that name no runtime, such as docker:web; host if it is empty", optional: true, valid: checkRuntime,
 		field: func(c *Config) any { return &c.DefaultRuntime },
@@ -387,6 +403,14 @@ func checkRuntime(runtime string) error {
 	}
 	if err := place.CheckRuntime(runtime); err != nil {
 		return fmt.Errorf("must be host or the runtime of a place (got %q): %w", runtime, err)
+	}
+	return nil
+}
+
+// checkProfile returns an error unless it is the name of a profile.
+func checkProfile(name string) error {
+	if !slices.Contains(profile.Names(), name) {
+		return fmt.Errorf("must be one of %s (got %q)", strings.Join(profile.Names(), ", "), name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/session"
 	"github.com/terminal-runtime/trl/internal/shell"
 )
 
@@ -26,7 +27,13 @@ func (s *system) SystemInfo(context.Context) *api.SystemInfo {
 	info := s.describe(d.cfg, d.opts.Stdio)
 	info.Runtimes, info.Shells = []string{api.RuntimeHost}, foundShells()
 	info.Process = api.ProcessSupport{Tracking: tracking, Cgroup: support.Cgroup, Reason: support.Reason, Subreaper: true}
+	info.Confinement = d.host.Abilities()
+	info.Limits = session.LimitNames(info.Confinement)
 	info.Boot = d.host.Name().String()
+	if d.cells != nil {
+		info.Confinement = append(info.Confinement, d.cells.Abilities()...)
+		info.Isolates = d.cells.Isolations()
+	}
 	return info
 }
 

@@ -57,6 +57,9 @@ func Examine(ctx context.Context, p Target) []Finding {
 	}
 	found = append(found, p.directory(), p.config(), p.tokens(), p.timeLimits(info))
 	found = append(found, p.machine(ctx, info)...)
+	if info != nil {
+		found = append(found, confinement(info)...)
+	}
 	return found
 }
 

@@ -148,7 +148,7 @@ func cgroups(info *api.SystemInfo) Finding {
 		support = process.Support{Cgroup: info.Process.Cgroup, Reason: info.Process.Reason}
 	} else {
 		uses, usesNone = "a daemon started here would use", "a daemon started here could use none"
-		tried, err := process.NewHost(process.Config{NoSweep: true})
+		tried, err := process.NewHost(process.Config{OnlySupport: true})
 		if err != nil {
 			return problem(check, "trl serve", "%v", err)
 		}

@@ -18,6 +18,7 @@
 //	sendinput_linux.go    input, once for each key
 //	files_linux.go        stdin, stdout and stderr
 //	lifecycle_linux.go    from queued to done
+//	limits_linux.go       what a command used in a session with limits
 //	persist_linux.go      writing the state to the ledger
 //	exec_linux.go         Exec, Spec
 //	input_linux.go        stdin, InputRequest

@@ -50,7 +50,7 @@ func TestEchoSurvives(t *testing.T) {
 			e.Begin(time.Now())
 		}
 		if state == api.ExecExited {
-			e.FinishInShell(shell.Result{}, nil, "/", nil)
+			e.FinishInShell(shell.Result{}, nil, "/", nil, nil)
 		}
 		e.Persist()
 		r, err := DecodeState(ledger[StatePrefix+e.id])

@@ -12,6 +12,7 @@ import (
 	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/terminal"
 )
@@ -61,6 +62,10 @@ type Exec struct {
 	began time.Time
 	ended time.Time
 	sizes []resize // of its terminal, in order
+
+	before process.LimitCounters // when it began, in a session with limits
+	peaks  *process.Peaks        // since it began; nil after a restart
+	denied int64                 // what the network of its cell had refused when it began
 }
 
 // Spec describes a command.

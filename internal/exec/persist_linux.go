@@ -18,7 +18,7 @@ func (e *Exec) Persist() (whole bool) {
 	n := e.env.stateBuffers.Get().(*stateBuffer)
 	defer e.env.putStateBuffer(n)
 	r := &n.state
-	*r = State{session: e.session, number: e.number, key: e.key, sum: e.sum, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause()}
+	*r = State{session: e.session, number: e.number, key: e.key, sum: e.sum, timeout: e.timeout, idleTimeout: e.idleTimeout, why: e.cause(), before: e.before, denied: e.denied}
 	var ended []*outputPump
 	for i, c := range []*outputPump{e.stdout, e.stderr} {
 		if c == nil {

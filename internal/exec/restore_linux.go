@@ -21,6 +21,7 @@ func Restore(env *Env, id string, r *State, in *InputState, mark uint32, term *t
 		e.lastByte.Store(r.lastByte.UnixNano())
 	}
 	e.began, e.ended, e.sizes = time.Now().Add(r.at-process.SinceBoot()-r.running), r.ended, r.sizes
+	e.before, e.denied = r.before, r.denied
 	e.res = r.result
 	e.res.ExecID, e.res.SessionID, e.res.State, e.res.StartedAt = e.id, e.session, r.state, api.Time{Time: r.began}
 	if r.state != api.ExecExited {

@@ -49,20 +49,21 @@ func (e *Exec) Run(run func(shell.Command) (shell.Result, error)) (shell.Result,
 
 // FinishInShell makes the result of a command in a shell final. err means that
 // everything in the session was killed.
-func (e *Exec) FinishInShell(res shell.Result, err error, cwd string, survivors []api.Process) {
+func (e *Exec) FinishInShell(res shell.Result, err error, cwd string, survivors []api.Process, reached *Reached) {
 	e.finish(func(r *api.ExecResult) {
 		if err != nil {
 			code := 128 + int(unix.SIGKILL)
 			r.Outcome, r.ExitCode, r.Signal = api.OutcomeShellDied, &code, process.SignalName(unix.SIGKILL)
-			return
+		} else {
+			FillShellResult(r, res)
+			r.Cwd, r.Survivors, r.InputUnread = cwd, survivors, e.unreadInput()
 		}
-		FillShellResult(r, res)
-		r.Cwd, r.Survivors, r.InputUnread = cwd, survivors, e.unreadInput()
+		reached.fill(r)
 	})
 }
 
 // FinishDirect makes the result of a direct command final.
-func (e *Exec) FinishDirect(st process.Status) {
+func (e *Exec) FinishDirect(st process.Status, reached *Reached) {
 	e.finish(func(r *api.ExecResult) {
 		r.ExitCode = &st.Code
 		r.Signal = process.SignalName(st.Signal)
@@ -72,6 +73,7 @@ func (e *Exec) FinishDirect(st process.Status) {
 		if st.Signal != 0 {
 			r.Outcome = api.OutcomeSignaled
 		}
+		reached.fill(r)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/journal"
 	"github.com/terminal-runtime/trl/internal/printable"
+	"github.com/terminal-runtime/trl/internal/process"
 	"github.com/terminal-runtime/trl/internal/shell"
 	"github.com/terminal-runtime/trl/internal/state"
 )
@@ -38,6 +39,8 @@ type State struct {
 	lane        journal.LiveSegment // of a journal that is still written to
 	journal     []byte              // encoded, if it is not
 	sizes       []resize
+	before      process.LimitCounters
+	denied      int64
 	result      api.ExecResult // without ids and output; until it has ended only what echo sets, terminal and queue time
 }
 
@@ -103,6 +106,19 @@ func (r *State) Fields(c *state.Coder) {
 	state.Bool(c, 40, &r.result.Merged)
 	state.Int(c, 41, &r.result.QueuedMS)
 	state.Int(c, 42, &r.result.InputUnread)
+	state.List(c, 43, &r.result.LimitHit, func(c *state.Coder, limit *api.Limit) { state.Text(c, 1, limit) })
+	state.Int(c, 44, &r.before.OOMs)
+	state.Int(c, 45, &r.before.OOMKills)
+	state.Int(c, 46, &r.before.Forks)
+	state.Int(c, 47, &r.before.Throttled)
+	state.Int(c, 48, &r.before.CPU)
+	state.Int(c, 49, &r.denied)
+	state.List(c, 50, &r.result.NetworkDenied, func(c *state.Coder, d *api.NetworkDenial) {
+		state.Text(c, 1, &d.Host)
+		state.Int(c, 2, &d.Port)
+		state.Text(c, 3, &d.Message)
+		state.Int(c, 4, &d.Suppressed)
+	})
 }
 
 // resultFields are the fields of a result that are set when the command has ended.
@@ -137,6 +153,8 @@ func resultFields(c *state.Coder, r *api.ExecResult) {
 	state.Optional(c, 38, &r.Usage, func(c *state.Coder, u *api.Usage) {
 		state.Int(c, 1, &u.CPUMS)
 		state.Int(c, 2, &u.MaxRSSBytes)
+		state.Int(c, 3, &u.MemoryPeakBytes)
+		state.Int(c, 4, &u.PIDsPeak)
 	})
 }
 

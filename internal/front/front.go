@@ -31,6 +31,10 @@ type Config struct {
 	Path          string
 	Stdin, Stdout *os.File
 
+	// RefusesPeer returns an error for a process that must not use Socket. nil: none
+	// is refused.
+	RefusesPeer func(pid int) error
+
 	// HTTP is served if it is not nil and has a listener.
 	HTTP *HTTP
 	// State returns what the metrics show of the sessions. nil: nothing.
@@ -56,7 +60,7 @@ type Front struct {
 // New returns a Front that accepts no requests yet.
 func New(cfg Config) *Front {
 	f := &Front{cfg: cfg, log: cfg.Log, ended: make(chan error, 2)}
-	f.server = transport.NewServer(transport.Config{Handler: cfg.Handler, MaxRequestBytes: int(cfg.MaxRequestBytes), Log: cfg.Log})
+	f.server = transport.NewServer(transport.Config{Handler: cfg.Handler, MaxRequestBytes: int(cfg.MaxRequestBytes), RefusesPeer: cfg.RefusesPeer, Log: cfg.Log})
 	if cfg.HTTP != nil && cfg.HTTP.listener != nil {
 		f.http = f.newHTTPServer()
 	}

@@ -157,6 +157,21 @@ func NewLineWire(conn io.ReadWriteCloser) Wire {
 	return &lineWire{conn: conn, out: nowait.NewWriter(conn), lines: NewLines(conn, 0)}
 }
 
+// NewLimitedWire is NewLineWire for a peer that is not trusted: a message of more
+// than limit bytes is an error, unless AllowMessage allows it.
+func NewLimitedWire(conn io.ReadWriteCloser, limit int) Wire {
+	return &limitedWire{lineWire{conn: conn, out: nowait.NewWriter(conn), lines: NewLines(conn, limit)}, limit}
+}
+
+// limitedWire is a lineWire with a limit for each message.
+type limitedWire struct {
+	lineWire
+	limit int
+}
+
+// AllowMessage implements limited.
+func (w *limitedWire) AllowMessage(n int) { w.lines.SetLimit(max(n, w.limit)) }
+
 func (w *lineWire) Send(message []byte) error { return w.Finish(append(message, '\n')) }
 
 func (w *lineWire) Begin(message []byte) (rest []byte, err error) {

@@ -302,6 +302,19 @@ func TestContainerSessions(t *testing.T) {
 			}
 		}
 		run("X=$(id -u); echo user=$X.", "user="+user+".")
+		if runtime == "docker:"+name { // its cgroups are read-only in it, and it is not ours
+			_, err = c.CreateSession(t.Context(), api.SessionCreateParams{Runtime: runtime, Limits: &api.Limits{PIDs: 100, OpenFiles: 100}})
+			if err == nil {
+				t.Fatal("limits in a container that others use were accepted")
+			}
+			if refused := api.AsError(err); refused.Code != api.CodeLimitsUnavailable || fmt.Sprint(refused.Details["limits"]) != "[pids]" {
+				t.Errorf("limits in %s: %+v", runtime, refused)
+			}
+		}
+		limited, err := c.CreateSession(t.Context(), api.SessionCreateParams{Runtime: runtime, Limits: &api.Limits{OpenFiles: 100}})
+		if err != nil || limited.Limits == nil || limited.Limits.OpenFiles != 100 {
+			t.Errorf("open files in %s: %+v, %v", runtime, limited, err)
+		}
 		if info, err := c.SystemInfo(t.Context()); err != nil || syscall.Kill(info.PID, syscall.SIGKILL) != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package place
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -85,13 +86,35 @@ func (i *imagePlace) make(ctx context.Context) error {
 	if err := i.remove(ctx); err != nil { // one that was made and never started, or is ending
 		return err
 	}
-	args := []string{
-		"create", "--rm", "--name", i.container, "--label", "trl.place=" + i.target.name,
-		"--entrypoint", i.path(), i.target.address,
+	args := []string{"create", "--rm", "--name", i.container, "--label", "trl.place=" + i.target.name, "--entrypoint", i.path()}
+	var limited Container
+	if i.target.limits != nil {
+		limited = containerOf(*i.target.limits)
+		options, err := limited.options()
+		if err != nil {
+			return err
+		}
+		args = append(args, options...)
 	}
-	_, err := i.run(ctx, nil, append(args, i.serveArgs()...)...)
+	args = append(append(args, i.target.address), i.serveArgs()...)
+	if _, err := i.run(ctx, nil, args...); err != nil {
+		return limited.explain(err)
+	}
+	err := limited.explain(i.begin(ctx, limited))
 	if err != nil {
-		return err
+		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+		defer cancel()
+		_ = i.remove(cleaning) // err says more
+	}
+	return err
+}
+
+// begin starts a container that was made with these limits.
+func (i *imagePlace) begin(ctx context.Context, limited Container) error {
+	if limited != (Container{}) {
+		if err := i.checkLimits(ctx, i.container, limited); err != nil {
+			return err
+		}
 	}
 	p, err := i.fitting(ctx)
 	if err == nil {
@@ -99,11 +122,6 @@ func (i *imagePlace) make(ctx context.Context) error {
 	}
 	if err == nil {
 		_, err = i.run(ctx, nil, "start", i.container)
-	}
-	if err != nil {
-		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-		defer cancel()
-		_ = i.remove(cleaning) // err says more
 	}
 	return err
 }
@@ -126,6 +144,10 @@ const cleanTimeout = 10 * time.Second
 func (i *imagePlace) running(ctx context.Context) bool {
 	out, err := i.run(ctx, nil, "inspect", "--type", "container", "--format", "{{.State.Running}}", i.container)
 	return err == nil && strings.TrimSpace(out) == "true"
+}
+
+func (i *imagePlace) stop(ctx context.Context, grace time.Duration) {
+	_, _ = i.run(ctx, nil, "stop", "-t", strconv.Itoa(int(grace.Seconds())), i.container) // remove follows
 }
 
 // remove removes the container with all that runs in it.

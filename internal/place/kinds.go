@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // kind is one way to reach a place: the part of a runtime before its first colon.
@@ -22,6 +23,8 @@ type kind struct {
 	// foreign says that connections do not act for others: the place decides by
 	// their token what they may do.
 	foreign bool
+	// limits says that the place can be made for one session, with limits of its own.
+	limits bool
 	// whole says that the address may contain slashes, so no chain begins in it.
 	whole bool
 }
@@ -33,8 +36,8 @@ func kinds() []kind {
 		{name: "cmd", open: openCommand, configured: true, adopts: true},
 		{name: "docker", open: openContainer("docker")},
 		{name: "podman", open: openContainer("podman")},
-		{name: "docker-image", open: openImage("docker"), whole: true},
-		{name: "podman-image", open: openImage("podman"), whole: true},
+		{name: "docker-image", open: openImage("docker"), whole: true, limits: true},
+		{name: "podman-image", open: openImage("podman"), whole: true, limits: true},
 		{name: "ssh", open: openSSH, check: checkHost},
 		{name: "trl", open: openURL, adopts: true, foreign: true, whole: true, check: checkURL},
 	}
@@ -61,6 +64,12 @@ func kindNames() string {
 // maker is a transport that makes its place. connect makes it only after a call of
 // want: a list of sessions must not bring back a place that has ended.
 type maker interface{ want() }
+
+// stopper is a transport whose place can be asked to end by itself.
+type stopper interface {
+	// stop returns when the place has ended, or has had its grace. Failures show later.
+	stop(ctx context.Context, grace time.Duration)
+}
 
 // upgrader is a transport that can replace the program in its place.
 type upgrader interface {

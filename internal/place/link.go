@@ -81,6 +81,10 @@ func (p *Place) await(ctx context.Context, l *link, now bool) (*peer.Conn, error
 			why, _ := errors.AsType[*refusal](a.err)
 			return nil, notFound(p.runtime, why.message).WithHint("%s", why.hint)
 		}
+		if because(a.err, noLimits) {
+			why, _ := errors.AsType[*refusal](a.err)
+			return nil, api.Errorf(api.CodeLimitsUnavailable, "%s: %s", p.runtime, why.message).With("limits", why.limits).WithHint("%s", why.hint)
+		}
 		if a.err != nil {
 			return nil, p.unavailable(a.err)
 		}
@@ -128,7 +132,7 @@ func (p *Place) run(l *link, a *attempt) {
 	var info *api.SystemInfo
 	select {
 	case p.turn <- struct{}{}:
-		a.conn, hello, info, a.err = p.connect(ctx, l == &p.calls)
+		a.conn, hello, info, a.err = p.connect(ctx, l == &p.calls && p.cell == nil)
 		<-p.turn
 	case <-ctx.Done():
 		a.err = ctx.Err()
@@ -140,6 +144,7 @@ func (p *Place) run(l *link, a *attempt) {
 		r.mu.Unlock()
 	}
 	switch {
+	case p.cell != nil: // the daemon has its own record of it
 	case because(a.err, ended), a.err == nil && !known:
 		r.save() // before the place is used: it must not be lost
 	case a.err == nil:
@@ -185,7 +190,7 @@ func (p *Place) failed(l *link, err error) {
 		p.down = now
 	}
 	p.failure, _ = errors.AsType[*refusal](err)
-	if p.failures == 1 && !p.reg.closed {
+	if p.failures == 1 && !p.reg.closed && p.cell == nil {
 		p.reg.cfg.Log.Warn("cannot reach a place", "event", "place_unreachable", "runtime", p.runtime, "name", p.name,
 			"reason", string(p.failure.reason), "error", p.failure.message)
 	}
@@ -198,7 +203,9 @@ func (p *Place) reached(hello *api.Hello, info *api.SystemInfo) {
 	if info != nil {
 		p.shells, p.limits, p.isolates = info.Shells, info.Limits, info.Isolates
 	}
-	p.reg.cfg.Log.Info("connected to a place", "event", "place_connected", "runtime", p.runtime, "name", p.name, "version", hello.Version)
+	if p.cell == nil {
+		p.reg.cfg.Log.Info("connected to a place", "event", "place_connected", "runtime", p.runtime, "name", p.name, "version", hello.Version)
+	}
 	p.update()
 }
 
@@ -223,7 +230,9 @@ func (p *Place) watch(l *link, conn *peer.Conn) {
 		p.retryAt = now.Add(backoff(p.failures))
 		p.failure = &refusal{reason: unreachable, message: conn.Err().Error()}
 	}
-	r.cfg.Log.Warn("lost the connection to a place", "event", "place_lost", "runtime", p.runtime, "name", p.name, "error", conn.Err())
+	if p.cell == nil {
+		r.cfg.Log.Warn("lost the connection to a place", "event", "place_lost", "runtime", p.runtime, "name", p.name, "error", conn.Err())
+	}
 	p.update()
 }
 

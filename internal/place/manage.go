@@ -20,7 +20,7 @@ func (r *Registry) List(context.Context) *api.PlaceListResult {
 	defer r.mu.Unlock()
 	result := &api.PlaceListResult{Places: []api.Place{}}
 	there := map[string]bool{}
-	for _, p := range r.sorted(func(p *Place) bool { return p.noted || p.configured }) {
+	for _, p := range r.sorted(func(p *Place) bool { return p.cell == nil && !p.single && (p.noted || p.configured) }) {
 		there[p.runtime] = true
 		result.Places = append(result.Places, p.describe())
 	}
@@ -31,6 +31,17 @@ func (r *Registry) List(context.Context) *api.PlaceListResult {
 	}
 	slices.SortFunc(result.Places, func(p, q api.Place) int { return strings.Compare(p.Runtime, q.Runtime) })
 	return result
+}
+
+// Isolation returns the profile of sessions in a place whose creator names none: that
+// of its table [place.NAME]; "" for none.
+func (r *Registry) Isolation(runtime string) api.Profile {
+	for name, c := range r.cfg.Configured {
+		if c.runtime(name) == runtime {
+			return api.Profile(c.Isolation)
+		}
+	}
+	return ""
 }
 
 // runtime returns the runtime of a table [place.NAME].
@@ -105,20 +116,35 @@ func (r *Registry) Remove(ctx context.Context, params api.PlaceRemoveParams) (*a
 	if p == nil {
 		return nil, notFound(params.Runtime, "no such place").WithHint("`trl place list` and place.list show the places")
 	}
-	// The daemon of a place with its own name is not ours to end.
-	if !params.Forget && !p.adopts {
-		if err := p.end(ctx, params.Force); err != nil {
-			return nil, err
+	if params.Forget {
+		r.drop(p)
+	} else if err := r.remove(ctx, p, params.Force); err != nil {
+		return nil, err
+	}
+	r.cfg.Log.Info("removed a place", "event", "place_removed", "runtime", p.runtime, "name", p.Name(), "forgotten", params.Forget)
+	return &api.PlaceRemoveResult{Name: p.Name(), Runtime: p.runtime}, nil
+}
+
+// remove ends a place and forgets it. Without force it refuses if there are live
+// sessions.
+func (r *Registry) remove(ctx context.Context, p *Place, force bool) error {
+	if !p.adopts { // else its daemon is not ours to end
+		if err := p.end(ctx, force); err != nil {
+			return err
 		}
 	}
+	r.drop(p)
+	return nil
+}
+
+// drop forgets a place.
+func (r *Registry) drop(p *Place) {
 	r.mu.Lock()
 	p.forget()
 	p.shut()
 	r.mu.Unlock()
 	p.release()
 	r.save()
-	r.cfg.Log.Info("removed a place", "event", "place_removed", "runtime", p.runtime, "name", p.Name(), "forgotten", params.Forget)
-	return &api.PlaceRemoveResult{Name: p.Name(), Runtime: p.runtime}, nil
 }
 
 // EndAll ends the daemons of all places that this registry named, with their
@@ -127,7 +153,7 @@ func (r *Registry) EndAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, p := range r.All() {
 		group.Go(func() {
-			if _, err := r.Remove(ctx, api.PlaceRemoveParams{Runtime: p.runtime, Force: true}); err != nil {
+			if err := r.remove(ctx, p, true); err != nil {
 				r.cfg.Log.Error("cannot end a place", "event", "place_not_ended", "runtime", p.runtime, "name", p.Name(), "error", err)
 			}
 		})
@@ -253,7 +279,7 @@ func (r *Registry) noted(word string) *Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.places {
-		if p.noted && (p.runtime == word || p.name == word) {
+		if p.noted && p.cell == nil && (p.runtime == word && !p.single || p.name == word) {
 			return p
 		}
 	}

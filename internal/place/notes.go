@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/trust"
 )
 
@@ -54,6 +55,11 @@ type note struct {
 	Arch    string    `json:"arch,omitempty"`
 	User    string    `json:"user,omitempty"`
 	Boot    string    `json:"boot,omitempty"`
+
+	// Of a place that was made for one session: its limits, and the key of the call
+	// that made it, if it had one.
+	Limits *api.Limits `json:"limits,omitempty"`
+	Key    string      `json:"key,omitempty"`
 
 	others map[string]json.RawMessage
 }
@@ -101,10 +107,13 @@ func parseNotes(text []byte) (*notes, error) {
 			return nil, fmt.Errorf("place %s has no valid runtime", p.Name)
 		case p.ID != "" && !validID.MatchString(p.ID):
 			return nil, fmt.Errorf("place %s has no valid id", p.Name)
-		case names[p.Name] || runtimes[p.Runtime]:
+		case names[p.Name] || runtimes[p.Runtime] && p.Limits == nil:
 			return nil, fmt.Errorf("place %s, %s is there twice", p.Name, p.Runtime)
 		}
-		names[p.Name], runtimes[p.Runtime] = true, true
+		names[p.Name] = true
+		if p.Limits == nil {
+			runtimes[p.Runtime] = true
+		}
 		n.places = append(n.places, p)
 	}
 	return n, nil
@@ -146,7 +155,7 @@ func merge(others map[string]json.RawMessage, known any) ([]byte, error) {
 }
 
 // optionalFields are the fields of a note that may be missing.
-var optionalFields = []string{"id", "node", "digest", "version", "os", "arch", "user", "boot"}
+var optionalFields = []string{"id", "node", "digest", "version", "os", "arch", "user", "boot", "limits", "key"}
 
 // damagedSuffix is appended to the name of a notes file that can't be read.
 const damagedSuffix = ".damaged"

@@ -20,8 +20,10 @@ type Place struct {
 	kind       kind
 	adopts     bool // its daemon has its own name, which becomes the place's
 	configured bool // the configuration has a table for it
+	single     bool // it was made for one session, and ends with it
 	node       string
 	transport  transport
+	cell       Cell          // nil: it is not a cell
 	turn       chan struct{} // held by whoever uses the transport
 
 	// The registry's mu guards the fields below.

@@ -41,6 +41,7 @@ type Configured struct {
 	Deliver   bool     // Command is a prefix: words that run in the place are appended to it
 	URL       string   // of trl:NAME
 	TokenFile string
+	Isolation string // the profile of its sessions whose creator names none
 }
 
 // Registry has the places of a daemon. It is safe for concurrent use.
@@ -132,20 +133,17 @@ func (r *Registry) newPlace(at parsed, n note) *Place {
 	}
 	p := &Place{
 		reg: r, runtime: at.first, kind: at.kind, name: name, note: n, turn: make(chan struct{}, 1), state: api.PlaceIdle,
-		adopts: at.kind.adopts && !r.cfg.Configured[at.address].Deliver,
+		adopts: at.kind.adopts && !r.cfg.Configured[at.address].Deliver, single: n.Limits != nil,
 	}
 	for name, c := range r.cfg.Configured {
 		p.configured = p.configured || c.runtime(name) == p.runtime
 	}
 	if !p.adopts {
-		p.node = name
-		if r.cfg.Node != "" {
-			p.node = r.cfg.Node + "-" + name
-		}
+		p.node = r.nodeOf(name)
 	}
 	p.transport = at.kind.open(r, target{
 		name: name, id: n.ID, node: p.node, runtime: at.first, address: at.address,
-		ttlMS: r.cfg.TTLMS, dir: r.cfg.Dir, env: r.cfg.Env,
+		ttlMS: r.cfg.TTLMS, dir: r.cfg.Dir, env: r.cfg.Env, limits: n.Limits,
 	})
 	return p
 }
@@ -163,10 +161,11 @@ func (r *Registry) Find(name string) *Place {
 }
 
 // All returns the noted places, connected or not, in the order of their runtimes.
+// Cells are not among them.
 func (r *Registry) All() []*Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sorted(func(p *Place) bool { return p.noted })
+	return r.sorted(func(p *Place) bool { return p.noted && p.cell == nil })
 }
 
 // sorted returns the places that include returns true for. Caller must hold mu.
@@ -237,28 +236,37 @@ func (r *Registry) get(at parsed) (*Place, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.places {
-		if p.runtime == at.first {
+		if p.runtime == at.first && p.cell == nil && !p.single {
 			return p, nil
 		}
 	}
-	switch {
-	case r.closed:
-		return nil, api.Errorf(api.CodeShuttingDown, "the daemon is shutting down")
-	case r.frozen != nil:
-		return nil, api.Errorf(api.CodeRuntimeUnavailable, "no new place is accepted: the notes of places can't be used: %w", r.frozen).
-			WithHint("upgrade trl, or move the file away: %s", r.cfg.File).With("runtime", at.first).With("reason", string(refused)).With("sent", "no")
-	case r.cfg.Node != "" && strings.Count(r.cfg.Node, "-")+1 >= maxNodeParts && !at.kind.adopts:
-		return nil, notFound(at.first, "the node name of this daemon has too many parts for a place below it").
-			WithHint("start the daemon with a shorter --node")
+	if err := r.accepts(at); err != nil {
+		return nil, err
 	}
-	r.forgetUnreached()
 	name := ""
 	if !at.kind.adopts || r.cfg.Configured[at.address].Deliver {
-		name = r.drawName()
+		name = r.drawName(nameLength)
 	}
 	p := r.newPlace(at, note{Name: name})
 	r.places = append(r.places, p)
 	return p, nil
+}
+
+// accepts returns an error if no new place can be made now, and makes room for one.
+// Caller must hold mu.
+func (r *Registry) accepts(at parsed) error {
+	switch {
+	case r.closed:
+		return api.Errorf(api.CodeShuttingDown, "the daemon is shutting down")
+	case r.frozen != nil:
+		return api.Errorf(api.CodeRuntimeUnavailable, "no new place is accepted: the notes of places can't be used: %w", r.frozen).
+			WithHint("upgrade trl, or move the file away: %s", r.cfg.File).With("runtime", at.first).With("reason", string(refused)).With("sent", "no")
+	case r.cfg.Node != "" && strings.Count(r.cfg.Node, "-")+1 >= maxNodeParts && !at.kind.adopts:
+		return notFound(at.first, "the node name of this daemon has too many parts for a place below it").
+			WithHint("start the daemon with a shorter --node")
+	}
+	r.forgetUnreached()
+	return nil
 }
 
 // maxNodeParts is how many parts the node name of a daemon may have.
@@ -304,14 +312,19 @@ const (
 	nameDigits  = nameLetters + "23456789"
 )
 
-// drawName returns a name that no place has. Caller must hold mu.
-func (r *Registry) drawName() string {
+// nameLength is how many characters a drawn name has: it is part of every id.
+const nameLength = 3
+
+// drawName returns a name of so many characters that no place has. Caller must hold
+// mu.
+func (r *Registry) drawName(length int) string {
 	for {
-		name := string([]byte{
-			nameLetters[rand.IntN(len(nameLetters))], nameDigits[rand.IntN(len(nameDigits))], nameDigits[rand.IntN(len(nameDigits))],
-		})
-		if !r.taken(name) {
-			return name
+		name := []byte{nameLetters[rand.IntN(len(nameLetters))]}
+		for len(name) < length {
+			name = append(name, nameDigits[rand.IntN(len(nameDigits))])
+		}
+		if !r.taken(string(name)) {
+			return string(name)
 		}
 	}
 }
@@ -329,7 +342,7 @@ func (r *Registry) notesNow() notes {
 	r.read.serial++
 	n := r.read
 	for _, p := range r.places {
-		if p.noted {
+		if p.noted && p.cell == nil {
 			n.places = append(n.places, p.note)
 		}
 	}

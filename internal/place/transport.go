@@ -35,13 +35,15 @@ type target struct {
 	ttlMS   int64  // after which a place's daemon ends without sessions and connections
 	dir     string // private directory of this daemon for sockets and the like
 	env     []string
+	limits  *api.Limits // of the whole place, which is made for one session; nil: none
 }
 
 // refusal is why a place can't be reached.
 type refusal struct {
 	reason  reason
-	message string // what happened, with the last words of the transport
-	hint    string // what a person can do
+	message string   // what happened, with the last words of the transport
+	hint    string   // what a person can do
+	limits  []string // of noLimits: which
 }
 
 func (r *refusal) Error() string { return r.message }
@@ -66,6 +68,7 @@ const (
 	badVersion  reason = "version" // the TRL there speaks another protocol
 	silent      reason = "silent"  // it does not answer in time
 	refused     reason = "refused"
+	noLimits    reason = "limits" // the engine can't limit the container
 	unknown     reason = "unknown"
 )
 

@@ -59,14 +59,7 @@ func (h *Host) probeCgroup(sweep bool) (*cgroupRoot, error) {
 // cgroupCandidates returns this process's own group in each cgroup v2 mount, and
 // the root of each mount.
 func cgroupCandidates() ([]string, error) {
-	own := "/"
-	if b, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if path, ok := strings.CutPrefix(line, "0::"); ok {
-				own = strings.TrimSpace(path)
-			}
-		}
-	}
+	own, _ := ownCgroup()
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -86,6 +79,25 @@ func cgroupCandidates() ([]string, error) {
 		}
 	}
 	return dirs, nil
+}
+
+// ownCgroup returns the path of this process's group, or of the group around it if
+// it has moved into a leaf.
+func ownCgroup() (path string, inLeaf bool) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "/", false
+	}
+	for line := range strings.Lines(string(b)) {
+		if path, ok := strings.CutPrefix(line, "0::"); ok {
+			path = strings.TrimSpace(path)
+			if filepath.Base(path) == leafName {
+				return filepath.Dir(path), true
+			}
+			return path, false
+		}
+	}
+	return "/", false
 }
 
 func (h *Host) tryCgroup(dir string) (*cgroupRoot, error) {
@@ -159,6 +171,9 @@ func sweepCgroups(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
+	}
+	if _, inLeaf := ownCgroup(); !inLeaf {
+		_ = os.Remove(filepath.Join(dir, leafName)) // succeeds only if it is empty
 	}
 	here := NameHost(0, 0).Namespace
 	for _, e := range entries {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -38,7 +39,7 @@ func RunChild() {
 			time.Sleep(time.Hour)
 		}
 	case childLeader:
-		runLeader()
+		runLeader(strings.Join(os.Args[3:], ""))
 	case childStart, childStartKeepTTY:
 		if os.Args[2] == childStart {
 			leaveTerminal()
@@ -52,13 +53,40 @@ func RunChild() {
 	}
 }
 
+// becomeProgram waits for the gate, and executes the program that follows the
+// resource limits in args.
 func becomeProgram(gate *os.File, args []string) error {
-	if len(args) < 2 {
+	if len(args) < 3 {
 		return errors.New("no program to start")
+	}
+	if err := setRlimits(args[0]); err != nil {
+		return err
 	}
 	if _, err := gate.Read(make([]byte, 1)); err != nil {
 		return fmt.Errorf("wait for the gate: %w", err)
 	}
 	syscall.CloseOnExec(gateFD)
-	return syscall.Exec(args[0], args[1:], os.Environ())
+	return syscall.Exec(args[1], args[2:], os.Environ())
+}
+
+// setRlimits sets resource limits of this process, which what it starts inherits. It
+// uses package syscall, which otherwise gives a child the limit of open files that
+// this process began with.
+func setRlimits(text string) error {
+	if text == "" {
+		return nil
+	}
+	var openFiles, fileSize uint64
+	if _, err := fmt.Sscanf(text, "%d,%d", &openFiles, &fileSize); err != nil {
+		return fmt.Errorf("read resource limits: %w", err)
+	}
+	for resource, value := range map[int]uint64{syscall.RLIMIT_NOFILE: openFiles, syscall.RLIMIT_FSIZE: fileSize} {
+		if value == 0 {
+			continue
+		}
+		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("set resource limits: %w", err)
+		}
+	}
+	return nil
 }

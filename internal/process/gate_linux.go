@@ -30,7 +30,7 @@ func (t *Tree) Prepare(spec Spec) (*Gated, error) {
 	if spec.SessionLeader {
 		mode = childStartKeepTTY
 	}
-	p, err := t.fork(spec.helper(mode), pair[1])
+	p, err := t.fork(spec.helper(mode, t.rlimits()), pair[1])
 	if err != nil {
 		ours.Close()
 		return nil, err

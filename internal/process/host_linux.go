@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/api"
 	"github.com/terminal-runtime/trl/internal/holder"
 )
 
@@ -21,9 +22,12 @@ type Config struct {
 	// NoCgroup disables cgroups even where they work, for machines where another
 	// manager owns the hierarchy (and for tests).
 	NoCgroup bool
-	// NoSweep skips removing the cgroups of dead daemons, for callers that only
-	// need Support.
-	NoSweep bool
+	// OnlySupport is for callers that only need Support: the cgroups of dead daemons
+	// are left, and trees can't have limits.
+	OnlySupport bool
+	// MemoryLimited says that the memory of this process and all others that are
+	// started here is limited as a whole.
+	MemoryLimited bool
 	// OrphanScan is the interval between scans for processes that belong to no
 	// living tree. Default: 30 s; the scan only backs up Tree.Kill.
 	OrphanScan time.Duration
@@ -31,6 +35,9 @@ type Config struct {
 	// keeps them alive when this process dies. Nil means that this process is the
 	// parent and its children end with it.
 	Holder *holder.Client
+	// Meter tells what the limits do that hold for this whole process. Nil: there are
+	// none, or they are not known.
+	Meter *Meter
 	// Log receives what the host finds and repairs. Nil discards it.
 	Log *slog.Logger
 }
@@ -43,11 +50,14 @@ type Config struct {
 type Host struct {
 	log            *slog.Logger
 	holder         *holder.Client // nil means this process is the parent
+	memoryLimited  bool           // with all that is started here
 	parent         int            // pid of the parent: the holder or this process
 	id             uint16         // identifies this host in tags; random, so that two daemons differ
 	tag            tagger
 	cgroup         *cgroupRoot // nil means tracking by tags alone
 	noCgroupReason string      // why cgroup is nil
+	abilities      []api.Ability
+	meter          *Meter // nil: no limits hold for all trees together
 	// gateAll starts every process through the gate, whose helper leaves the
 	// controlling terminal. This process cannot leave it as a session leader (the
 	// first process of a container or a terminal).
@@ -94,18 +104,20 @@ func NewHost(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		log:     cfg.Log,
-		gateAll: hasTerminal(),
-		holder:  cfg.Holder,
-		parent:  os.Getpid(),
-		id:      uint16(rand.Uint32()),
-		tag:     tag,
-		procs:   map[int]*Proc{},
-		trees:   map[uint32]*Tree{},
-		exits:   map[int]exitInfo{},
-		sigs:    make(chan os.Signal, 1), // one pending wake-up is enough: the reaper drains all
-		stop:    make(chan struct{}),
-		newest:  -1,
+		meter:         cfg.Meter,
+		log:           cfg.Log,
+		gateAll:       hasTerminal(),
+		holder:        cfg.Holder,
+		parent:        os.Getpid(),
+		memoryLimited: cfg.MemoryLimited,
+		id:            uint16(rand.Uint32()),
+		tag:           tag,
+		procs:         map[int]*Proc{},
+		trees:         map[uint32]*Tree{},
+		exits:         map[int]exitInfo{},
+		sigs:          make(chan os.Signal, 1), // one pending wake-up is enough: the reaper drains all
+		stop:          make(chan struct{}),
+		newest:        -1,
 	}
 	h.scans.host = h
 	if h.holder != nil {
@@ -118,12 +130,15 @@ func NewHost(cfg Config) (*Host, error) {
 	}
 	if cfg.NoCgroup {
 		h.noCgroupReason = "turned off by configuration"
-	} else if h.cgroup, err = h.probeCgroup(!cfg.NoSweep); err != nil {
+	} else if h.cgroup, err = h.probeCgroup(!cfg.OnlySupport); err != nil {
 		h.noCgroupReason = err.Error()
 		h.log.Info("no cgroup for sessions, tracking processes by tags", "reason", h.noCgroupReason)
 	}
 	if h.cgroup == nil {
 		h.newest = openNewestProcess()
+	}
+	if !cfg.OnlySupport {
+		h.probeControllers()
 	}
 	h.wg.Go(func() { h.orphanLoop(cfg.OrphanScan) })
 	return h, nil
@@ -172,6 +187,7 @@ func (h *Host) Close() error {
 	var err error
 	if h.cgroup != nil {
 		err = h.cgroup.remove()
+		h.leaveLeaf()
 	}
 	if left > 0 {
 		err = errors.Join(err, fmt.Errorf("%d process trees are still alive", left))

@@ -13,6 +13,7 @@ import (
 // one. The tree is then removed and must not be used again.
 func (t *Tree) Kill(deadline time.Time) []Info {
 	t.dying.Store(true)
+	t.liftCPU()
 	t.host.awaitStarts()
 	var left []int
 	if t.cgroup() != nil {

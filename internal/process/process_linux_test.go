@@ -376,7 +376,7 @@ func TestKillOrphansSparesTheLiving(t *testing.T) {
 func TestTags(t *testing.T) {
 	h := newHost(t, Config{})
 	tree := newTree(t, h)
-	p, _ := start(t, tree, "ulimit -x 5 2>/dev/null; sleep 100", true)
+	p, _ := start(t, tree, "ulimit -x 5 2>/dev/null; exec sleep 100", true)
 	if err := h.tag.set(p.PID(), 0xffff, maxTree, maxMark-1); err == nil {
 		host, num, mark, ok := h.tag.read(p.PID())
 		if !ok || host != 0xffff || num != maxTree || mark != maxMark-1 {

@@ -6,4 +6,4 @@ package process
 func leaveTerminal() {}
 
 // runLeader does nothing here either.
-func runLeader() {}
+func runLeader(string) {}

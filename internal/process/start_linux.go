@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -32,9 +33,21 @@ type Spec struct {
 	Env   []string
 	Dir   string // "" means the working directory of the process that forks
 	Files [3]int `json:"-"` // stdin, stdout, stderr; nothing else is inherited
+	// Inherit are the descriptors that follow the first three. A process with any
+	// must not be started through a gate: see Waits.
+	Inherit []int `json:"-"`
+	// Cloneflags are flags of clone(2) for namespaces, and AmbientCaps the
+	// capabilities that the process keeps through exec in a new user namespace.
+	Cloneflags  uintptr   `json:"-"`
+	AmbientCaps []uintptr `json:"-"`
+	// Waits says that the program does nothing until its caller lets it go, so
+	// that Start needs no gate of its own.
+	Waits bool `json:"-"`
 	// SessionLeader makes the program lead a session (setsid) whose controlling
 	// terminal is its stdin. Terminal.Start ignores it.
 	SessionLeader bool `json:"-"`
+	// Spared keeps the kernel from killing the process before others of the tree.
+	Spared bool `json:"-"`
 }
 
 // attributes returns what the process gets at fork and exec. A sibling is a child
@@ -45,10 +58,11 @@ func (s Spec) attributes(sibling bool, more ...int) *syscall.ProcAttr {
 	if s.SessionLeader {
 		attr.Sys = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
 	}
+	attr.Sys.Cloneflags, attr.Sys.AmbientCaps = s.Cloneflags, s.AmbientCaps
 	if sibling {
-		attr.Sys.Cloneflags = unix.CLONE_PARENT
+		attr.Sys.Cloneflags |= unix.CLONE_PARENT
 	}
-	for _, fd := range append(s.Files[:], more...) {
+	for _, fd := range slices.Concat(s.Files[:], more, s.Inherit) {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	return attr
@@ -56,8 +70,8 @@ func (s Spec) attributes(sibling bool, more ...int) *syscall.ProcAttr {
 
 // helper returns the spec of a helper that does its work in the child, and then
 // becomes the program of s.
-func (s Spec) helper(mode string) Spec {
-	s.Argv = append(childArgv(mode, s.Path), s.Argv...)
+func (s Spec) helper(mode, rlimits string) Spec {
+	s.Argv = append(childArgv(mode, rlimits, s.Path), s.Argv...)
 	s.Path = "/proc/self/exe"
 	return s
 }
@@ -73,7 +87,7 @@ func (s Spec) helper(mode string) Spec {
 // Start does not wait at a gate until the process is tagged, which makes it three
 // times faster: a shell forks nothing before its first line.
 func (t *Tree) Start(spec Spec) (*Proc, error) {
-	if t.host.gateAll {
+	if (t.host.gateAll || t.rlimits() != "") && !spec.Waits {
 		return t.startGated(spec)
 	}
 	return t.fork(spec)
@@ -109,6 +123,9 @@ func (t *Tree) fork(spec Spec, more ...int) (*Proc, error) {
 		}
 		if err == nil {
 			err = h.tag.set(pid, h.id, t.num, 0)
+		}
+		if !spec.Spared {
+			t.raiseOOMScore(pid)
 		}
 		// A process that has exited already is reported like any other.
 		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
@@ -172,6 +189,7 @@ func (t *Tree) Adopt(pid int) (*Proc, error) {
 		if err := group(pid); err != nil && !errors.Is(err, unix.EPERM) { // EPERM: it already leads a session
 			return nil, fmt.Errorf("adopt %d: %w", pid, err)
 		}
+		t.raiseOOMScore(pid)
 		return t.track(pid)
 	})
 }

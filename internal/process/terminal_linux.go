@@ -82,7 +82,8 @@ func (t *Tree) NewTerminal(slave *os.File) (*Terminal, error) {
 	term := &Terminal{tree: t, conn: pair[0]}
 	if cerr := raw.Control(func(fd uintptr) {
 		term.leader, err = t.fork(Spec{
-			Path: "/proc/self/exe", Argv: childArgv(childLeader), Files: [3]int{int(fd), null, null}, SessionLeader: true,
+			Path: "/proc/self/exe", Argv: childArgv(childLeader, t.rlimits()), Files: [3]int{int(fd), null, null}, SessionLeader: true,
+			Spared: true,
 		}, pair[1])
 	}); cerr != nil {
 		err = cerr
@@ -193,8 +194,13 @@ func exchange(conn int, q leaderRequest, files []int) (a leaderAnswer, err error
 // leaderFD is the leader's end of the connection.
 const leaderFD = 3
 
-// runLeader is the main loop of the leader; the terminal is its standard input.
-func runLeader() {
+// runLeader is the main loop of the leader; the terminal is its standard input. What
+// it starts inherits its resource limits.
+func runLeader(rlimits string) {
+	runtime.GOMAXPROCS(1) // each thread counts as a process of the session
+	if err := setRlimits(rlimits); err != nil {
+		os.Exit(1)
+	}
 	// The terminal's signals are meant for the programs on it. They are caught,
 	// not ignored, because ignored signals are inherited.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGHUP, unix.SIGWINCH)

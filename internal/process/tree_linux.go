@@ -26,6 +26,10 @@ type Tree struct {
 	// is gone and cannot be recreated.
 	tagged atomic.Bool
 	alone  alone // see Survivors
+	// limits are those of SetLimits; nil means none.
+	limits atomic.Pointer[Limits]
+	// cpuLifted is set while the limit of processor time is not enforced.
+	cpuLifted atomic.Bool
 }
 
 // cgroup returns the root that holds the tree's cgroup; nil means that the tree
@@ -45,10 +49,16 @@ func (t *Tree) makeCgroup() error {
 		return nil
 	}
 	err := cg.make(t.name)
-	if err == nil || errors.Is(err, unix.EEXIST) || cg.has("cgroup.procs") {
+	if err == nil {
+		return t.restoreLimits()
+	}
+	if errors.Is(err, unix.EEXIST) || cg.has("cgroup.procs") {
 		return err
 	}
 	t.tagged.Store(true)
+	if err := t.restoreLimits(); err != nil {
+		return err
+	}
 	t.host.log.Warn("session cgroup is gone and cannot be recreated; tracking processes by tags",
 		"event", "cgroup_gone", "tree", t.name, "error", err)
 	return nil
@@ -59,7 +69,7 @@ func (t *Tree) makeCgroup() error {
 func (t *Tree) withCgroup(put func(cg *cgroupRoot) error) error {
 	cg := t.cgroup()
 	if cg == nil {
-		return nil
+		return t.restoreLimits()
 	}
 	err := put(cg)
 	if !errors.Is(err, unix.ENOENT) {
@@ -69,7 +79,7 @@ func (t *Tree) withCgroup(put func(cg *cgroupRoot) error) error {
 		return err
 	}
 	if cg = t.cgroup(); cg == nil {
-		return nil
+		return t.restoreLimits()
 	}
 	return put(cg)
 }
@@ -244,6 +254,7 @@ func (a TermSent) Has(pid int) bool {
 // signal a process twice, unless the process has executed another program since.
 // It returns all processes that pick chose.
 func (t *Tree) Terminate(sent TermSent, pick func(pid int, mark uint32) bool) []int {
+	t.liftCPU()
 	left := t.pick(pick)
 	for _, pid := range left {
 		if sent[pid] {

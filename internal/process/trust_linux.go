@@ -78,3 +78,18 @@ func descends(pid int, st stat, from func(ancestor int) bool) bool {
 	}
 	return false
 }
+
+// InTree reports whether a process, or one that it descends from, is in a tree of
+// this host that fn returns true for. A process that is gone counts as one: what it
+// was is unknown.
+func (h *Host) InTree(pid int, fn func(tree uint32) bool) bool {
+	if pid <= 0 {
+		return false // in a PID namespace outside of ours, where no tree is
+	}
+	in := func(pid int) bool {
+		host, tree, _, ok := h.tag.read(pid)
+		return ok && host == h.id && fn(tree)
+	}
+	st, err := readStat(pid)
+	return err != nil || st.dead() || in(pid) || descends(pid, st, in)
+}

@@ -59,6 +59,16 @@ func (c *clients) of(ctx context.Context) *client {
 	return known
 }
 
+// nameKey is the key of the name of a client connection in a context.
+type nameKey struct{}
+
+// ClientOf returns the name by which places know the client connection of a request;
+// "" if it has none.
+func ClientOf(ctx context.Context) string {
+	name, _ := ctx.Value(nameKey{}).(string)
+	return name
+}
+
 // lane returns the lane to a place.
 func (cl *client) lane(p Place) *lane {
 	cl.mu.Lock()

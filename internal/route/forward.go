@@ -173,7 +173,9 @@ func (c *outcall) over(ctx context.Context, conn *peer.Conn, sub peer.Subscriber
 		}
 		q.Sent = func() { c.lane.sent(c.position, conn) }
 	}
+	c.place.Touch()
 	line, err := conn.Call(ctx, q, sub)
+	c.place.Touch()
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -29,6 +29,9 @@ func (*scripted) Runtime() string   { return "cmd:k7" }
 func (s *scripted) Connected() bool { return !s.conn.Ended() }
 func (s *scripted) Delegates() bool { return !s.foreign }
 
+func (s *scripted) Touch()            {}
+func (s *scripted) SessionDestroyed() {}
+
 func (s *scripted) Conn(context.Context) (*peer.Conn, error) {
 	if s.conn.Ended() {
 		return nil, api.Errorf(api.CodeRuntimeUnavailable, "gone").With("sent", "no").With("reason", "unreachable").With("retry_after_ms", 60_000)
@@ -48,8 +51,12 @@ func (s *scripted) Find(name string) Place {
 	return nil
 }
 func (s *scripted) Get(context.Context, string) (Place, string, error) { return s, "", nil }
-func (s *scripted) All() []Place                                       { return []Place{s} }
-func (s *scripted) Changed() <-chan struct{}                           { return nil }
+func (s *scripted) MakesSingle(string) bool                            { return false }
+func (s *scripted) Single(context.Context, string, api.Limits, string) (Place, func(), error) {
+	return nil, nil, nil
+}
+func (s *scripted) All() []Place             { return []Place{s} }
+func (s *scripted) Changed() <-chan struct{} { return nil }
 
 // answering returns a place that sends the lines after each request; $N stands for
 // the id of the request.

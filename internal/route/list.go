@@ -81,7 +81,8 @@ func (r *Router) listed(ctx context.Context, params json.RawMessage) (places []P
 	if p == nil {
 		return nil, "", true
 	}
-	return []Place{p}, inner, true
+	same := slices.DeleteFunc(slices.Clone(places), func(q Place) bool { return q.Runtime() != p.Runtime() })
+	return same, inner, true // several, if some were made for one session each
 }
 
 // longest returns the place that a runtime begins with, nil if there is none, and

@@ -18,6 +18,12 @@ type Places interface {
 	// new. rest is the runtime to ask for inside of it; "" means host. The error is
 	// RUNTIME_NOT_FOUND or FORBIDDEN.
 	Get(ctx context.Context, runtime string) (p Place, rest string, err error)
+	// MakesSingle reports whether places of a runtime can be made for one session.
+	MakesSingle(runtime string) bool
+	// Single returns a place that was made for one session with limits of memory,
+	// processor time or processes, and ends with it. With the same key it returns the
+	// same place. discard must be called if no session could be created there.
+	Single(ctx context.Context, runtime string, limits api.Limits, key string) (p Place, discard func(), err error)
 	// All returns the places that are known, connected or not.
 	All() []Place
 	// Changed returns a channel that is closed at the next change of the set of
@@ -39,6 +45,11 @@ type Place interface {
 	// Delegates reports whether its connections act for others: then every request
 	// must have an actor.
 	Delegates() bool
+	// Touch is called before and after each call to the place.
+	Touch()
+	// SessionDestroyed is called after a session of the place was destroyed. A place
+	// that was made for that session alone ends.
+	SessionDestroyed()
 }
 
 // Values of the detail sent of RUNTIME_UNAVAILABLE: whether the place may have

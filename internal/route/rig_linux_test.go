@@ -45,6 +45,9 @@ func (p *testPlace) Name() string    { return p.name }
 func (p *testPlace) Runtime() string { return p.runtime }
 func (p *testPlace) Delegates() bool { return !p.foreign }
 
+func (p *testPlace) Touch()            {}
+func (p *testPlace) SessionDestroyed() {}
+
 func (p *testPlace) Connected() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,6 +150,12 @@ func (all testPlaces) Get(_ context.Context, runtime string) (Place, string, err
 		return nil, "", api.Errorf(api.CodeRuntimeNotFound, "no such runtime")
 	}
 	return p, inner, nil
+}
+
+func (all testPlaces) MakesSingle(string) bool { return false }
+
+func (all testPlaces) Single(context.Context, string, api.Limits, string) (Place, func(), error) {
+	return nil, nil, nil
 }
 
 func (all testPlaces) All() (list []Place) {

@@ -42,7 +42,11 @@ func (r *Router) inPlace(ctx context.Context, m *service.Method, p Place, params
 		case m.Routing.Kind == service.Watch:
 			return r.watchOne(ctx, m, p, params)
 		default:
-			return r.forward(ctx, m, p, params)
+			result, err := r.forward(ctx, m, p, params)
+			if err == nil && m.Name == api.MethodSessionDestroy {
+				p.SessionDestroyed()
+			}
+			return result, err
 		}
 	})
 }

@@ -45,6 +45,9 @@ type Config struct {
 	// DefaultRuntime is where a session is created whose runtime is not given. ""
 	// means host.
 	DefaultRuntime string
+	// Isolation returns the profile of sessions in a place whose creator wants no
+	// isolation in particular, "" for none. nil means none in every place.
+	Isolation func(runtime string) api.Profile
 }
 
 // Router passes each call to the place that serves it. It is safe for concurrent
@@ -55,6 +58,7 @@ type Router struct {
 	names          names
 	noHost         bool
 	defaultRuntime string
+	isolation      func(runtime string) api.Profile
 	methods        map[string]*service.Method
 	clients        clients
 }
@@ -67,7 +71,8 @@ func New(cfg Config) *Router {
 		local = service.New(service.Config{System: cfg.System, Places: cfg.Manage, Log: cfg.Log, Observe: cfg.Observe})
 	}
 	r := &Router{
-		local: local, places: cfg.Places, names: newNames(cfg.Node), noHost: cfg.NoHost,
+		isolation: cfg.Isolation,
+		local:     local, places: cfg.Places, names: newNames(cfg.Node), noHost: cfg.NoHost,
 		defaultRuntime: cmp.Or(cfg.DefaultRuntime, api.RuntimeHost), methods: map[string]*service.Method{},
 	}
 	for _, m := range local.Methods() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +35,12 @@ type node struct {
 	typ    reflect.Type
 	fields map[string]*field // nodeObject
 	names  []string          // nodeObject: the fields in struct order
+	word   *field            // nodeObject: what a string instead of the object sets; nil: a string is refused
 	elem   *node             // nodePointer, nodeList, nodeMap
 	unset  bool              // nodeMap: a null value means api.Unset
+	enum   []string          // nodeString: the accepted values; nil: any
+
+	min, max float64 // nodeInteger, nodeNumber: the accepted range
 }
 
 type nodeKind uint8
@@ -45,6 +50,7 @@ const (
 	nodeString                  // also named string types
 	nodeBool                    //
 	nodeInteger                 // never negative: no parameter of the contract takes one
+	nodeNumber                  //
 	nodePointer                 // to tell absent from zero
 	nodeObject                  // a struct
 	nodeList                    //
@@ -71,7 +77,9 @@ func compile(t reflect.Type) *node {
 	case reflect.Bool:
 		n.kind = nodeBool
 	case reflect.Int, reflect.Int64:
-		n.kind = nodeInteger
+		n.kind, n.max = nodeInteger, math.MaxInt64
+	case reflect.Float64:
+		n.kind, n.max = nodeNumber, math.MaxFloat64
 	case reflect.Pointer:
 		n.kind, n.elem = nodePointer, compile(t.Elem())
 	case reflect.Slice:
@@ -88,25 +96,55 @@ func compile(t reflect.Type) *node {
 			if name == "" {
 				panic("service: " + t.String() + "." + f.Name + " has no json name")
 			}
-			n.fields[name] = &field{
+			of := &field{
 				node: compile(f.Type), name: name, bit: len(n.names), index: f.Index,
 				required: !strings.Contains(options, "omitempty"),
 			}
-			n.names = append(n.names, name)
+			of.restrict(f.Tag)
+			if f.Tag.Get("trl") == "word" {
+				n.word = of
+			}
+			if name != "-" {
+				n.fields[name] = of
+				n.names = append(n.names, name)
+			}
 		}
 	}
 	return n
+}
+
+// restrict narrows the accepted values to what the tags of a field name.
+func (n *node) restrict(tag reflect.StructTag) {
+	number := func(key string, to *float64) {
+		if text, ok := tag.Lookup(key); ok {
+			value, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				panic("service: the tag " + key + " is not a number: " + text)
+			}
+			*to = value
+		}
+	}
+	number("min", &n.min)
+	number("max", &n.max)
+	if words, ok := tag.Lookup("enum"); ok {
+		n.enum = strings.Split(words, ",")
+	}
 }
 
 // expected describes the accepted value, in words that follow "must be".
 func (n *node) expected() string {
 	switch n.kind {
 	case nodeString:
+		if n.enum != nil {
+			return `"` + strings.Join(n.enum, `" or "`) + `"`
+		}
 		return "a string"
 	case nodeBool:
 		return "true or false"
 	case nodeInteger:
 		return "an integer"
+	case nodeNumber:
+		return "a number"
 	case nodePointer:
 		return n.elem.expected()
 	case nodeList:
@@ -120,6 +158,9 @@ func (n *node) expected() string {
 		}
 		return "an object"
 	case nodeObject:
+		if n.word != nil {
+			return n.word.expected() + " or an object"
+		}
 		return "an object"
 	default:
 		return "a JSON value"
@@ -158,7 +199,7 @@ func (d *decoder) into(v reflect.Value, params json.RawMessage) error {
 func (d *decoder) value(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
 	switch n.kind {
 	case nodeString:
-		return d.string(s, n, v, path)
+		return d.string(s, n, n, v, path)
 	case nodeBool:
 		raw, err := d.scalar(s, rawjson.Bool, n, path)
 		if err == nil {
@@ -167,6 +208,8 @@ func (d *decoder) value(s *rawjson.Scanner, n *node, v reflect.Value, path strin
 		return err
 	case nodeInteger:
 		return d.integer(s, n, v, path)
+	case nodeNumber:
+		return d.number(s, n, v, path)
 	case nodePointer:
 		p := reflect.New(n.elem.typ)
 		if err := d.value(s, n.elem, p.Elem(), path); err != nil {
@@ -175,6 +218,9 @@ func (d *decoder) value(s *rawjson.Scanner, n *node, v reflect.Value, path strin
 		v.Set(p)
 		return nil
 	case nodeObject:
+		if n.word != nil && s.Kind() == rawjson.String {
+			return d.string(s, n.word.node, n, v.FieldByIndex(n.word.index), path)
+		}
 		return d.object(s, n, v, path)
 	case nodeList:
 		return d.list(s, n, v, path)
@@ -205,8 +251,9 @@ func (d *decoder) scalar(s *rawjson.Scanner, kind rawjson.Kind, n *node, path st
 	return raw, nil
 }
 
-func (d *decoder) string(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
-	raw, err := d.scalar(s, rawjson.String, n, path)
+// string decodes a string, in a place that accepts what describes it says.
+func (d *decoder) string(s *rawjson.Scanner, n, describes *node, v reflect.Value, path string) error {
+	raw, err := d.scalar(s, rawjson.String, describes, path)
 	if err != nil {
 		return err
 	}
@@ -214,6 +261,9 @@ func (d *decoder) string(s *rawjson.Scanner, n *node, v reflect.Value, path stri
 	if err != nil {
 		return d.wrong(path, "contains %w", err).
 			WithHint("send valid Unicode text; send other bytes as base64, if the method takes an encoding")
+	}
+	if n.enum != nil && !slices.Contains(n.enum, text) {
+		return d.wrongType(describes, path)
 	}
 	v.SetString(text)
 	return nil
@@ -231,15 +281,30 @@ func (d *decoder) integer(s *rawjson.Scanner, n *node, v reflect.Value, path str
 	i, err := strconv.ParseInt(string(raw), 10, n.typ.Bits())
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return d.wrong(path, "is out of range").WithHint("leave %s out, or send a number from 0 up", path)
+		return d.outOfRange(n, path, "is out of range")
 	case err != nil:
 		return d.wrongType(n, path)
-	case i < 0:
-		return d.wrong(path, "must not be negative").WithHint("leave %s out, or send a number from 0 up", path)
+	case n.min == 0 && i < 0:
+		return d.outOfRange(n, path, "must not be negative")
 	case i > maxMS && strings.HasSuffix(path, "_ms"):
 		return d.wrong(path, "is too long").WithHint("send at most %d milliseconds", maxMS)
+	case float64(i) < n.min || float64(i) > n.max:
+		return d.outOfRange(n, path, "is out of range")
 	}
 	v.SetInt(i)
+	return nil
+}
+
+func (d *decoder) number(s *rawjson.Scanner, n *node, v reflect.Value, path string) error {
+	raw, err := d.scalar(s, rawjson.Number, n, path)
+	if err != nil {
+		return err
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f < n.min || f > n.max { // JSON numbers are finite, so an error means too large
+		return d.outOfRange(n, path, "is out of range")
+	}
+	v.SetFloat(f)
 	return nil
 }
 

@@ -49,9 +49,24 @@ func TestParamsAccepted(t *testing.T) {
 		"a later null takes off": {api.MethodSessionCreate, `{"shell":"a","shell":null}`, api.SessionCreateParams{}},
 		"escaped names":          {api.MethodSessionInfo, `{"session\u005fid":"s"}`, api.SessionParams{SessionID: "s"}},
 		"nested":                 {api.MethodSessionCreate, `{"tty":{"rows":24,"cols":80},"argv":["a",""],"tags":[]}`, api.SessionCreateParams{TTY: &api.TTYSize{Rows: 24, Cols: 80}, Argv: []string{"a", ""}, Tags: []string{}}},
-		"free keys":              {api.MethodSessionCreate, `{"limits":{"Memory":{"max":1}},"isolation":{"x":[null]}}`, api.SessionCreateParams{Limits: map[string]any{"Memory": map[string]any{"max": 1.0}}, Isolation: map[string]any{"x": []any{nil}}}},
-		"null unsets":            {api.MethodSessionCreate, `{"env":{"A":null,"B":""}}`, api.SessionCreateParams{Env: api.Env{"A": api.Unset, "B": ""}}},
-		"named strings":          {api.MethodSessionList, `{"state":"idle"}`, api.SessionListParams{State: api.StateIdle}},
+		"limits": {
+			api.MethodSessionCreate, `{"limits":{"memory_bytes":1048576,"cpu":0.5,"pids":1,"open_files":32,"file_size_bytes":1,"wall_ms":1,"disk_bytes":4096}}`,
+			api.SessionCreateParams{Limits: &api.Limits{MemoryBytes: 1 << 20, CPU: 0.5, PIDs: 1, OpenFiles: 32, FileSizeBytes: 1, WallMS: 1, DiskBytes: 4096}},
+		},
+		"whole cores":         {api.MethodSessionCreate, `{"limits":{"cpu":2}}`, api.SessionCreateParams{Limits: &api.Limits{CPU: 2}}},
+		"a limit of null":     {api.MethodSessionCreate, `{"limits":{"cpu":null}}`, api.SessionCreateParams{Limits: &api.Limits{}}},
+		"a profile":           {api.MethodSessionCreate, `{"isolation":"offline"}`, api.SessionCreateParams{Isolation: &api.Isolation{Profile: api.ProfileOffline}}},
+		"a word of a network": {api.MethodSessionCreate, `{"isolation":{"network":"none"}}`, api.SessionCreateParams{Isolation: &api.Isolation{Network: &api.Network{Mode: api.NetworkNone}}}},
+		"isolation": {
+			api.MethodSessionCreate,
+			`{"isolation":{"profile":"workspace","filesystem":{"read":["/usr"],"write":["/w"],"deny":["/w/x"],"private_tmp":true},"network":{"allow":["a:1"]},"processes":"own","user":"7","no_new_privs":true,"seccomp":"default"}}`,
+			api.SessionCreateParams{Isolation: &api.Isolation{
+				Profile: api.ProfileWorkspace, Filesystem: &api.Filesystem{Read: []string{"/usr"}, Write: []string{"/w"}, Deny: []string{"/w/x"}, PrivateTmp: true},
+				Network: &api.Network{Allow: []string{"a:1"}}, Processes: api.IsolationProcessesOwn, User: "7", NoNewPrivs: true, Seccomp: api.IsolationSeccompDefault,
+			}},
+		},
+		"null unsets":   {api.MethodSessionCreate, `{"env":{"A":null,"B":""}}`, api.SessionCreateParams{Env: api.Env{"A": api.Unset, "B": ""}}},
+		"named strings": {api.MethodSessionList, `{"state":"idle"}`, api.SessionListParams{State: api.StateIdle}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := decodeFor(t, tc.method, tc.params)
@@ -94,6 +109,30 @@ func TestParamsRefused(t *testing.T) {
 		"NUL in env":          {api.MethodSessionCreate, `{"env":{"A":"\u0000"}}`, "env.A", "has a NUL byte"},
 		"number in env":       {api.MethodSessionCreate, `{"env":{"A":1}}`, "env.A", "must be a string"},
 		"null in argv":        {api.MethodSessionCreate, `{"argv":["a",null]}`, "argv[1]", "must be a string"},
+		"limit of zero":       {api.MethodSessionCreate, `{"limits":{"pids":0}}`, "limits.pids", "send a number from 1 to 4000000"},
+		"negative limit":      {api.MethodSessionCreate, `{"limits":{"memory_bytes":-1}}`, "limits.memory_bytes", "send a number from 1048576 up"},
+		"tiny memory":         {api.MethodSessionCreate, `{"limits":{"memory_bytes":1048575}}`, "limits.memory_bytes", "out of range"},
+		"huge limit":          {api.MethodSessionCreate, `{"limits":{"disk_bytes":9007199254740993}}`, "limits.disk_bytes", "out of range"},
+		"limit with exponent": {api.MethodSessionCreate, `{"limits":{"memory_bytes":1e30}}`, "limits.memory_bytes", "must be an integer"},
+		"limit, no integer":   {api.MethodSessionCreate, `{"limits":{"open_files":32.5}}`, "limits.open_files", "must be an integer"},
+		"no time":             {api.MethodSessionCreate, `{"limits":{"wall_ms":0}}`, "limits.wall_ms", "from 1 up"},
+		"too much time":       {api.MethodSessionCreate, `{"limits":{"wall_ms":9223372036854775807}}`, "limits.wall_ms", "at most"},
+		"no cores":            {api.MethodSessionCreate, `{"limits":{"cpu":0}}`, "limits.cpu", "from 0.01 to 8192"},
+		"negative cores":      {api.MethodSessionCreate, `{"limits":{"cpu":-0.5}}`, "limits.cpu", "out of range"},
+		"too many cores":      {api.MethodSessionCreate, `{"limits":{"cpu":1e30}}`, "limits.cpu", "out of range"},
+		"infinite cores":      {api.MethodSessionCreate, `{"limits":{"cpu":1e999}}`, "limits.cpu", "out of range"},
+		"no number of cores":  {api.MethodSessionCreate, `{"limits":{"cpu":"NaN"}}`, "limits.cpu", "must be a number"},
+		"NaN":                 {api.MethodSessionCreate, `{"limits":{"cpu":NaN}}`, "", "not JSON"},
+		"limits as a number":  {api.MethodSessionCreate, `{"limits":5}`, "limits", "must be an object"},
+		"limits as a string":  {api.MethodSessionCreate, `{"limits":"small"}`, "limits", "must be an object"},
+		"unknown limit":       {api.MethodSessionCreate, `{"limits":{"memory":1048576}}`, "limits.memory", "it takes memory_bytes, cpu"},
+		"unknown profile":     {api.MethodSessionCreate, `{"isolation":"moon"}`, "isolation", `must be "workspace" or "readonly" or "offline" or an object`},
+		"isolation as a list": {api.MethodSessionCreate, `{"isolation":[]}`, "isolation", "or an object"},
+		"answered member":     {api.MethodSessionCreate, `{"isolation":{"landlock_abi":3}}`, "isolation.landlock_abi", "unknown field"},
+		"unknown network":     {api.MethodSessionCreate, `{"isolation":{"network":"some"}}`, "isolation.network", `"none" or "loopback" or an object`},
+		"network of nothing":  {api.MethodSessionCreate, `{"isolation":{"network":{}}}`, "isolation.network.allow", "is missing"},
+		"network by Go name":  {api.MethodSessionCreate, `{"isolation":{"network":{"-":"none","allow":[]}}}`, "isolation.network.-", "unknown field"},
+		"other seccomp":       {api.MethodSessionCreate, `{"isolation":{"seccomp":"off"}}`, "isolation.seccomp", `must be "default"`},
 		"half a pair":         {api.MethodExecRun, `{"session_id":"s","command":"\ud800"}`, "command", "surrogate"},
 		"no session":          {api.MethodExecRun, `{"command":"x"}`, "session_id", "call session.create"},
 		"null session":        {api.MethodExecRun, `{"session_id":null,"command":"x"}`, "session_id", "is missing"},
@@ -111,7 +150,7 @@ func TestParamsRefused(t *testing.T) {
 		"cut":                 {api.MethodSystemPing, `{`, "", "not JSON"},
 		"bad null":            {api.MethodSystemPing, `nul`, "", "not JSON"},
 		"not UTF-8":           {api.MethodExecRun, "{\"session_id\":\"s\",\"command\":\"\xff\"}", "", "not UTF-8"},
-		"deep":                {api.MethodSessionCreate, `{"limits":{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}}`, "", "nested deeper"},
+		"deep":                {api.MethodSessionCreate, `{"env":{"x":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}}`, "", "nested deeper"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := decodeFor(t, tc.method, tc.params)
@@ -174,7 +213,8 @@ func TestErrorsHoldNoValues(t *testing.T) {
 func FuzzParams(f *testing.F) {
 	for _, params := range []string{
 		`{}`, `null`, `[]`, `{"session_id":"s","command":"x","timeout_ms":5,"env":{"A":"1"}}`, `{"Session_ID":"s"}`,
-		`{"tty":{"rows":1,"cols":2},"argv":["a"],"limits":{"x":[1,{"y":null}]}}`, `{"shell":"a","shell":null,"tags":[]}`,
+		`{"tty":{"rows":1,"cols":2},"argv":["a"],"limits":{"cpu":0.5,"pids":1}}`, `{"isolation":"offline"}`, `{"isolation":{"network":"none","profile":"offline"}}`,
+		`{"isolation":{"network":{"allow":["a"]}},"limits":{"cpu":1e2,"cpu":null}}`, `{"shell":"a","shell":null,"tags":[]}`,
 		`{"exec_id":"e","from":1,"max_bytes":0,"stream":"stdout"}`, `{"env":{"A":"1"},"env":{"B":"2"}}`, `{"session_id":"\ud800"}`,
 	} {
 		for i := range 14 {

@@ -162,7 +162,7 @@ func upgrade(s System) func(context.Context, api.None) (*api.UpgradeResult, erro
 // create requires that a tagged caller puts its tag on the session. The tag is
 // never added silently: a client must know what it creates. The daemon sets the
 // owner.
-func create(b Sessions, who *accounts) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
+func create(b Sessions, who *accounts, byDefault api.Profile) func(context.Context, api.SessionCreateParams) (*api.Session, error) {
 	return func(ctx context.Context, p api.SessionCreateParams) (*api.Session, error) {
 		if tag := tagOf(ctx); tag != "" && !slices.Contains(p.Tags, tag) {
 			return nil, api.Errorf(api.CodeForbidden, "this token can only create sessions with its own tag").
@@ -178,7 +178,11 @@ func create(b Sessions, who *accounts) func(context.Context, api.SessionCreatePa
 			return nil, err
 		}
 		p.Client = ""
-		return b.Create(ctx, p, owner)
+		if p.Isolation, err = Confine(ctx, p.Isolation, byDefault); err != nil {
+			return nil, err
+		}
+		made, err := b.Create(ctx, p, owner)
+		return made, AsForbidden(ctx, err)
 	}
 }
 

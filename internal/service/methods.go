@@ -9,7 +9,7 @@ import (
 )
 
 // methods returns the table in the order of the contract.
-func methods(b Sessions, e Execs, p Places, s System, who *accounts) []Method {
+func methods(b Sessions, e Execs, p Places, s System, who *accounts, byDefault api.Profile) []Method {
 	return []Method{
 		method(api.MethodSystemPing, ScopeRead,
 			"Check that the daemon answers; returns its version, its uptime and the account that you are to it.",
@@ -36,7 +36,7 @@ func methods(b Sessions, e Execs, p Places, s System, who *accounts) []Method {
 
 		method(api.MethodSessionCreate, ScopeRun,
 			"Start a session: a long-lived shell whose directory, variables and functions persist from command to command.",
-			create(b, who)),
+			create(b, who, byDefault)),
 		method(api.MethodSessionList, ScopeRead,
 			"List sessions, oldest first, optionally only those of one state, tag or runtime.",
 			list(b)),

@@ -23,16 +23,16 @@ func visiblePlaces(ctx context.Context, p Places) []api.Place {
 }
 
 // visibleConfig returns the settings that a tagged caller may see: where its
-// sessions run decides what it can ask for.
+// sessions run, and what confines them, decides what it can ask for.
 func visibleConfig(config map[string]any) map[string]any {
 	out := map[string]any{}
-	if at, ok := config[defaultRuntime]; ok {
-		out[defaultRuntime] = at
+	for _, key := range []string{"default_runtime", "mcp_isolation"} {
+		if value, ok := config[key]; ok {
+			out[key] = value
+		}
 	}
 	return out
 }
-
-const defaultRuntime = "default_runtime"
 
 func listPlaces(p Places) func(context.Context, api.None) (*api.PlaceListResult, error) {
 	return func(ctx context.Context, _ api.None) (*api.PlaceListResult, error) {

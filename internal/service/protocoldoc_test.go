@@ -132,8 +132,11 @@ func documentTables(served []Method, words []contract.Word) map[string]documentT
 			table := documentTable{head: []string{"Field", "Type", "Meaning"}}
 			tables["fields "+typ.Name()] = table // a type may contain itself
 			for field := range contract.FieldsOf(typ, params) {
-				table.rows = append(table.rows, fieldRow(field, params))
 				add(field.Type, false)
+				if field.Tag.Get("json") == "-" {
+					continue // what stands instead of the object
+				}
+				table.rows = append(table.rows, fieldRow(field, params))
 			}
 			tables["fields "+typ.Name()] = table
 		}
@@ -192,6 +195,8 @@ func typeText(typ reflect.Type) string {
 		return "object of " + typeText(typ.Elem())
 	case reflect.Bool:
 		return "boolean"
+	case reflect.Float64:
+		return "number"
 	case reflect.String:
 		if typ.Name() != "string" {
 			return link()

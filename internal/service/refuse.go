@@ -1,6 +1,7 @@
 package service
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
@@ -30,6 +31,20 @@ func (d *decoder) wrongType(n *node, path string) *api.Error {
 	return d.wrong(path, "must be %s", n.expected()).With("expected", n.expected()).
 		WithHint("call %s again with %s as %s", d.method, path, n.expected())
 }
+
+// outOfRange returns the error for a number that is too small or too large.
+func (d *decoder) outOfRange(n *node, path, what string) *api.Error {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	from := number(n.min)
+	if n.max < maxExact {
+		return d.wrong(path, what).WithHint("leave %s out, or send a number from %s to %s", path, from, number(n.max))
+	}
+	return d.wrong(path, what).WithHint("leave %s out, or send a number from %s up", path, from)
+}
+
+// maxExact is where JSON numbers stop to be exact in every language; a maximum from
+// here on is not worth a hint.
+const maxExact = 1<<53 - 1
 
 func (d *decoder) malformed(err error) *api.Error {
 	return d.invalid("params are not JSON: %w", err).WithHint("send params as one JSON object in UTF-8")

@@ -99,6 +99,9 @@ type Config struct {
 	// does not exist, and the code of its error, or "" if it succeeded. nil
 	// disables it.
 	Observe func(method string, code api.Code, took time.Duration)
+	// DefaultIsolation confines the sessions whose creator wants no isolation in
+	// particular. "" confines none.
+	DefaultIsolation api.Profile
 	// UserName looks up the name of a user. nil: use the system's user database.
 	UserName func(uid int) (string, error)
 }
@@ -124,6 +127,7 @@ type Method struct {
 	Routing Routing      // which of several places serves a call
 	Reads   bool         // it changes nothing and opens no stream: calling it twice is harmless
 
+	decode  func(params json.RawMessage) (any, error)
 	call    func(ctx context.Context, sessions Sessions, params json.RawMessage) (any, error)
 	ordered bool // calls keep the order of their connection: the handler reports when its position is fixed
 	absent  bool // what serves it is nil, see Config
@@ -143,6 +147,10 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 	return Method{
 		Name: name, Scope: scope, Summary: summary,
 		Params: reflect.TypeFor[P](), Result: reflect.TypeFor[R](),
+		decode: func(params json.RawMessage) (any, error) {
+			p := new(P)
+			return p, decode.into(reflect.ValueOf(p).Elem(), params)
+		},
 		call: func(ctx context.Context, sessions Sessions, params json.RawMessage) (any, error) {
 			var p P
 			if err := decode.into(reflect.ValueOf(&p).Elem(), params); err != nil {
@@ -159,6 +167,10 @@ func method[P, R any](name string, scope Scope, summary string, fn func(context.
 		},
 	}
 }
+
+// Decode returns the parameters of a call, a pointer to what Params is, after the
+// checks that each call makes.
+func (m *Method) Decode(params json.RawMessage) (any, error) { return m.decode(params) }
 
 // OpenedStream is the result of a method that opened a stream: the answer, and
 // the notifications to send after it. A transport that cannot send
@@ -231,7 +243,7 @@ func New(cfg Config) *Table {
 		places = noPlaces{}
 	}
 	t := &Table{sessions: sessions, who: newAccounts(cfg.UserName), log: cfg.Log, observe: cfg.Observe}
-	t.methods = methods(sessions, execs, places, cfg.System, t.who)
+	t.methods = methods(sessions, execs, places, cfg.System, t.who, cfg.DefaultIsolation)
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}

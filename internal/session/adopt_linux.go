@@ -225,6 +225,10 @@ func (p *Pool) rebuildSession(f *foundSession) *Session {
 		timeout:   r.timeout,
 		idleTTL:   r.idleTTL,
 		reconnect: r.reconnect,
+		limits:    r.limits,
+		isolation: r.isolation,
+		execCount: r.execCount,
+		wallEnd:   r.wallEnd,
 		created:   r.created,
 
 		cancelCreation: func() {},
@@ -318,6 +322,7 @@ func (s *Session) rebuildExec(f foundExec, in *exec.InputState) {
 func (s *Session) adopt(f *foundSession) (err error) {
 	r := f.state
 	s.tree = s.shared.host.AdoptTree(s.id, r.tree)
+	s.adoptLimits()
 	if err := f.checkCommand(); err != nil {
 		return err
 	}
@@ -354,6 +359,7 @@ func (s *Session) adopt(f *foundSession) (err error) {
 	if r.ending != "" {
 		s.ending, s.endReason = true, r.ending
 	}
+	s.startWall()
 	return nil
 }
 

@@ -50,7 +50,7 @@ func endedSessions(t testing.TB, sessions int) *ledger.Ledger {
 		e.SetNumber(1, markOf(1))
 		e.Begin(time.Now())
 		e.Journal().Append(journal.Stdout, []byte("out\n"))
-		e.FinishInShell(shell.Result{}, nil, "/", nil)
+		e.FinishInShell(shell.Result{}, nil, "/", nil, nil)
 		e.CloseJournal()
 		e.ReleaseOutput()
 	}

@@ -1,10 +1,12 @@
 package session
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
+	"github.com/terminal-runtime/trl/internal/exec"
 	"github.com/terminal-runtime/trl/internal/holder"
 	"github.com/terminal-runtime/trl/internal/ledger"
 )
@@ -61,9 +63,35 @@ type Config struct {
 	// Ledger stores what a later process needs to go on with the sessions. nil
 	// disables it.
 	Ledger *ledger.Ledger
+	// Isolation and Limits are in force for all sessions, if this process is in a
+	// cell. nil: none are.
+	Isolation *api.IsolationInForce
+	Limits    *api.LimitsInForce
+	// Denials are what the network of the cell has refused. nil: it refuses nothing.
+	Denials exec.Denials
+	// Enforced has the limits that the container of this process enforces for a
+	// session that asks for exactly these.
+	Enforced api.Limits
+	// Forgotten is called when an ended session is forgotten, with its id. nil: nothing
+	// is called.
+	Forgotten func(id string)
 	// EndUnreadable kills the processes of a session that can't be adopted from an
 	// earlier daemon. Default: they stay until the session is destroyed.
 	EndUnreadable bool
+}
+
+// Remote runs a session that the pool only lists: a confined one, which another TRL
+// on this machine has. It is safe for concurrent use.
+type Remote interface {
+	// Known returns the session if nothing can have changed since it was last asked
+	// for, and false otherwise.
+	Known() (api.Session, bool)
+	// Describe asks for the session as it is now. It returns it as it was last known
+	// if that takes too long.
+	Describe(ctx context.Context) api.Session
+	// End ends the session because of why. It has the usual grace until force is
+	// closed. It calls Listed.Ended, when all of its processes are gone.
+	End(why string, force <-chan struct{})
 }
 
 // Observer counts what ends in a pool. Its methods are called with locks held and

@@ -177,7 +177,7 @@ func (p *Pool) removeFailed(s *Session) {
 }
 
 // List returns the sessions that match, oldest first.
-func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.SessionListResult, error) {
+func (p *Pool) List(ctx context.Context, params api.SessionListParams) (*api.SessionListResult, error) {
 	switch params.State {
 	case "", api.StateCreating, api.StateIdle, api.StateRunning, api.StateTerminated:
 	default:
@@ -188,6 +188,7 @@ func (p *Pool) List(_ context.Context, params api.SessionListParams) (*api.Sessi
 	p.mu.Lock()
 	all := slices.Clone(p.order)
 	p.mu.Unlock()
+	refresh(ctx, all)
 	out := &api.SessionListResult{Sessions: make([]api.Session, 0, len(all))}
 	for _, s := range all {
 		if params.Tag != "" && !slices.Contains(s.params.Tags, params.Tag) ||

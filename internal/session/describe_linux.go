@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/terminal-runtime/trl/api"
@@ -11,13 +12,16 @@ import (
 func (s *Session) snapshot() api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.remote != nil {
+		return s.described
+	}
 	out := api.Session{
 		SessionID: s.id, Name: s.params.Name, Tags: s.params.Tags, Owner: s.owner, Runtime: api.RuntimeHost, State: s.state,
 		Shell: s.program.Path, Argv: s.params.Argv, TTY: s.params.TTY,
 		CreatedAt: api.Time{Time: s.created}, LastActivityAt: api.Time{Time: s.active},
 		ExecCount: s.execCount, TimeoutMS: s.timeout.Milliseconds(), IdleTTLMS: s.idleTTL.Milliseconds(),
 		EnvKeys: s.envKeys, Parent: s.params.Parent, WhileConnected: s.params.WhileConnected, Unreadable: s.unreadable, Terminated: s.terminated,
-		Login: s.login, Ending: s.ending && s.terminated == nil,
+		Limits: s.limitsInForce(), Isolation: cmp.Or(s.isolation, s.shared.cfg.Isolation), Login: s.login, Ending: s.ending && s.terminated == nil,
 	}
 	if s.unreadable != "" {
 		return out
@@ -40,6 +44,19 @@ func (s *Session) snapshot() api.Session {
 		}
 	}
 	return out
+}
+
+// limitsInForce returns the limits of the session and those of its cell, if it is in
+// one; nil if there are none.
+func (s *Session) limitsInForce() *api.LimitsInForce {
+	outer := s.shared.cfg.Limits
+	if s.limits == nil || outer == nil {
+		return cmp.Or(s.limits, outer)
+	}
+	all := *s.limits
+	all.MemoryBytes, all.CPU, all.PIDs, all.PIDsReserved = outer.MemoryBytes, outer.CPU, outer.PIDs, outer.PIDsReserved
+	all.DiskBytes = outer.DiskBytes
+	return &all
 }
 
 // info returns the session with what runs in it.

@@ -18,6 +18,9 @@ const killTimeout = 10 * time.Second
 // destroy ends the session, once, and returns a channel that is closed when its
 // tree is verified empty. force, in a later call too, skips the grace.
 func (s *Session) destroy(why string, force bool) <-chan struct{} {
+	if s.remote != nil {
+		return s.endRemote(why, force)
+	}
 	s.mu.Lock()
 	// A session that is being created ends when it is created: see started.
 	first := !s.ending && (s.state == api.StateIdle || s.state == api.StateRunning)
@@ -49,12 +52,21 @@ func (s *Session) started(first api.State) {
 	s.cancelCreation() // releases the context
 	s.transitionTo(first)
 	s.active = time.Now()
+	s.startWall()
 	s.persist()
 	why, ending := s.endReason, s.ending
 	s.mu.Unlock()
 	if ending {
 		s.shared.spawn(func() { s.end(why, nil) })
 	}
+}
+
+// startWall ends the session when its time is over. The caller must hold s.mu.
+func (s *Session) startWall() {
+	if s.wallEnd == 0 || s.ending {
+		return
+	}
+	s.wall = time.AfterFunc(s.wallEnd-process.SinceBoot(), func() { s.destroy(api.ReasonWall, false) })
 }
 
 // cleanUpFailedStart ends a session that could not be started.
@@ -107,6 +119,9 @@ func (s *Session) end(why string, status *process.Status) {
 	s.survivors = append(s.survivors, s.awaitChildren(children)...)
 	s.mu.Lock()
 	s.connections.drop()
+	if s.wall != nil {
+		s.wall.Stop()
+	}
 	s.terminated = &api.Terminated{At: api.Time{Time: time.Now()}, Reason: why}
 	if status != nil {
 		s.terminated.ExitCode = &status.Code

@@ -69,8 +69,7 @@ func (s *Session) openGate(e *exec.Exec, w *process.Gated) error {
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
-	e.Begin(time.Now())
-	e.Persist() // first: a session without a record of its command can't be adopted
+	s.begin(e, time.Now()) // first: a session without a record of its command can't be adopted
 	s.mu.Lock()
 	s.proc, s.gate = w.Proc, gate
 	s.persist()
@@ -153,7 +152,7 @@ func (s *Session) runDirect(e *exec.Exec) {
 	st := s.proc.Status()
 	e.DrainOutput()
 	e.CloseInput()
-	e.FinishDirect(st)
+	e.FinishDirect(st, s.reached(e, st.Signal))
 	s.mu.Lock()
 	s.running = nil
 	s.retain(e)

@@ -14,6 +14,7 @@
 //	adopt_linux.go         sessions of an earlier process
 //	readledger_linux.go    finding them in the ledger
 //	housekeep_linux.go     TTLs and retention
+//	remote_linux.go        sessions that run in cells
 //	create_linux.go        session.create, list, info, destroy
 //	execs_linux.go         exec.*
 //	screen_linux.go        session.resize, screen, hold, release
@@ -25,6 +26,8 @@
 //	run_linux.go           queueing and running commands
 //	lifetime_linux.go      sessions that end with their connections
 //	destroy_linux.go       ending a session
+//	listed_linux.go        such sessions as they are listed
+//	limits_linux.go        what a session may use
 //	lease_linux.go         the keyboard lease and the terminal's size
 //	describe_linux.go      a session as the api shows it
 //	retain_linux.go        execs of a session

@@ -106,6 +106,9 @@ func (p *Pool) forget(past map[*Session]bool) {
 		}
 		p.ledger.Erase(endedPrefix + s.id)
 		p.ledger.Erase(screenPrefix + s.id)
+		if p.cfg.Forgotten != nil {
+			p.cfg.Forgotten(s.id)
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

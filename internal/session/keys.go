@@ -47,9 +47,9 @@ func (s *sum) add(v reflect.Value) {
 		s.number(map[bool]uint64{true: 1}[v.Bool()])
 	case reflect.Int, reflect.Int64:
 		s.number(uint64(v.Int()))
-	case reflect.Float64: // in limits, which are any JSON
+	case reflect.Float64:
 		s.number(math.Float64bits(v.Float()))
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
 		if v.IsNil() {
 			s.number(0)
 			return

@@ -48,6 +48,11 @@ func (p *Pool) session(id string) (*Session, error) {
 	if s == nil {
 		return nil, errNoSession()
 	}
+	if s.remote != nil && s.currentState() != api.StateTerminated {
+		// Its calls do not come here, unless it is just being removed.
+		return nil, api.Errorf(api.CodeRuntimeUnavailable, "the confined session is ending").With("session_id", id).
+			WithHint("repeat the call")
+	}
 	return s, nil
 }
 

@@ -61,8 +61,7 @@ func (s *Session) execute(ctx context.Context, params api.ExecCommand, how execM
 	if err := e.OpenOutput(); err != nil {
 		return nil, s.failStart(e, err)
 	}
-	e.Begin(time.Now())
-	e.Persist()
+	s.begin(e, time.Now())
 	if how == inline {
 		s.runShell(e)
 	} else {
@@ -129,8 +128,7 @@ func (s *Session) runQueued(e *exec.Exec) {
 	}
 	now := time.Now()
 	e.SetQueued(now)
-	e.Begin(now)
-	e.Persist()
+	s.begin(e, now)
 	s.runShell(e)
 }
 
@@ -282,7 +280,7 @@ func (s *Session) drive(e *exec.Exec, run func(shell.Command) (shell.Result, err
 		cwd = s.cwd()
 		survivors = s.survivorsOf(e)
 	}
-	e.FinishInShell(res, err, cwd, survivors)
+	e.FinishInShell(res, err, cwd, survivors, s.reached(e, res.Signal))
 	s.execEnded(e, err)
 }
 

@@ -33,6 +33,9 @@ type Session struct {
 	// reconnect is how long it outlives its last connection, if it ends with its
 	// connections.
 	reconnect time.Duration
+	limits    *api.LimitsInForce    // nil means none; set before it is created
+	wallEnd   time.Duration         // when its time is over, since boot; 0 means never
+	isolation *api.IsolationInForce // of a remote session; nil means none
 	created   time.Time
 	// unreadable says why a session of an earlier daemon can't be adopted; "" means
 	// that it was. Such a session has processes and nothing else.
@@ -45,6 +48,9 @@ type Session struct {
 	shell *shell.Shell       // nil in a direct session
 	proc  *process.Proc      // of a direct session
 	term  *terminal.Terminal // of a tty session
+
+	remote    Remote      // runs a session that is only listed here; nil: it runs here
+	described api.Session // such a session as it was last known; guarded by mu
 
 	creationCtx    context.Context    // cancelled when it is destroyed
 	cancelCreation context.CancelFunc // cancels creationCtx
@@ -77,6 +83,7 @@ type Session struct {
 	execCount       int64
 	gate            holder.Slot // of a direct command that may not have been let run yet; 0 if it was
 	terminated      *api.Terminated
+	wall            *time.Timer     // ends it when its time is over; nil means never
 	lease           *keyboardLease  // nil means that every client may type
 	connections     connections     // of a session that ends with its connections
 	inputEpoch      context.Context // done when the clients that may type now no longer may; nil if none has typed since

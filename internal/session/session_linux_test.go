@@ -317,7 +317,7 @@ func TestCreateFailures(t *testing.T) {
 		{api.SessionCreateParams{Cwd: "/no/such/dir"}, api.CodeCwdNotFound},
 		{api.SessionCreateParams{Cwd: "/etc/passwd"}, api.CodeCwdNotFound},
 		{api.SessionCreateParams{Runtime: "moon"}, api.CodeRuntimeNotFound},
-		{api.SessionCreateParams{Limits: map[string]any{"memory_bytes": 1}}, api.CodeLimitsUnavailable},
+		{api.SessionCreateParams{Limits: &api.Limits{MemoryBytes: 1 << 30}}, api.CodeLimitsUnavailable},
 		{api.SessionCreateParams{Argv: []string{"no-such-program"}}, api.CodeShellNotFound},
 		{api.SessionCreateParams{InheritEnv: "some"}, api.CodeInvalidParams},
 		{api.SessionCreateParams{Shell: "bash", Env: map[string]string{"LD_PRELOAD": "", "BASH_ENV": ""}}, ""},

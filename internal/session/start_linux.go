@@ -27,6 +27,9 @@ func newSession(shared *shared, number int64, params api.SessionCreateParams, ow
 	if err := checkSupported(&params); err != nil {
 		return nil, err
 	}
+	if err := shared.checkLimits(params.Limits); err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	s := &Session{
 		shared: shared, id: newNodeID(sessionIDPrefix, shared.cfg.Node), number: number, owner: owner, state: api.StateCreating, created: now, active: now,
@@ -114,14 +117,9 @@ func checkSupported(params *api.SessionCreateParams) error {
 		return api.Errorf(api.CodeRuntimeNotFound, "no such runtime").
 			WithHint(`leave runtime out, or use "host"; system.info lists the runtimes`)
 	}
-	if len(params.Limits) > 0 {
-		return api.Errorf(api.CodeLimitsUnavailable, "this daemon cannot enforce the requested limits").
-			With("limits", slices.Sorted(maps.Keys(params.Limits))).
-			WithHint("system.info lists the limits that can be enforced; leave limits out to run without")
-	}
-	if len(params.Isolation) > 0 {
+	if names := params.Isolation.Names(); len(names) > 0 {
 		return api.Errorf(api.CodeLimitsUnavailable, "this daemon cannot enforce the requested isolation").
-			With("isolation", slices.Sorted(maps.Keys(params.Isolation))).
+			With("isolation", names).
 			WithHint("system.info lists the isolations that can be enforced; leave isolation out to run without")
 	}
 	if params.TTY != nil {
@@ -154,6 +152,10 @@ func (s *Session) start() error {
 	}
 	s.tree = tree
 	s.persistTree()
+	if err := s.setLimits(); err != nil {
+		s.cleanUpFailedStart()
+		return err
+	}
 	if s.params.TTY != nil {
 		if s.term, err = terminal.Open(s.terminalConfig(), *s.params.TTY); err != nil {
 			s.cleanUpFailedStart()
@@ -217,16 +219,16 @@ func (s *Session) errNoShell(err error) error {
 	case s.creationCtx.Err() != nil:
 		return errDestroyedInCreation().With("session_id", s.id)
 	case crashed:
-		return api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, crash).
+		return s.explainLimit(api.Errorf(api.CodeShellCrashed, "%s: %w", s.program.Path, crash).
 			With("exit_code", crash.Status.Code).
 			With("signal", process.SignalName(crash.Status.Signal)).
 			With("stderr", string(crash.Stderr)).
-			WithHint("try another shell, or check env and cwd")
+			WithHint("try another shell, or check env and cwd"))
 	case unstarted && (errors.Is(err, unix.ENOEXEC) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT)):
 		return api.Errorf(api.CodeShellNotFound, "%w", err).With("shell", s.program.Path).
 			WithHint("system.info lists the shells found here; or give the path of one")
 	default:
-		return api.Errorf(api.CodeInternal, "%s: %w", s.program.Path, err).WithHint("try again, or try another shell")
+		return s.explainLimit(api.Errorf(api.CodeInternal, "%s: %w", s.program.Path, err).WithHint("try again, or try another shell"))
 	}
 }
 

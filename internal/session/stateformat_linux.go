@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -55,6 +56,10 @@ type sessionState struct {
 	parent     string
 	connected  bool          // it ends with its connections
 	reconnect  time.Duration // how long after
+	limits     *api.LimitsInForce
+	isolation  *api.IsolationInForce // of a remote session
+	execCount  int64                 // of a remote session
+	wallEnd    time.Duration         // since boot
 }
 
 func (r *sessionState) fields(c *state.Coder) {
@@ -92,6 +97,47 @@ func (r *sessionState) fields(c *state.Coder) {
 	state.Text(c, 28, &r.parent)
 	state.Bool(c, 29, &r.connected)
 	state.Int(c, 30, &r.reconnect)
+	state.Optional(c, 31, &r.limits, limitsFields)
+	state.Int(c, 32, &r.wallEnd)
+	state.Optional(c, 33, &r.isolation, isolationFields)
+	state.Int(c, 34, &r.execCount)
+}
+
+func limitsFields(c *state.Coder, l *api.LimitsInForce) {
+	state.Int(c, 1, &l.MemoryBytes)
+	cpu := math.Float64bits(l.CPU)
+	state.Int(c, 2, &cpu)
+	l.CPU = math.Float64frombits(cpu)
+	state.Int(c, 3, &l.PIDs)
+	state.Int(c, 4, &l.OpenFiles)
+	state.Int(c, 5, &l.FileSizeBytes)
+	state.Int(c, 6, &l.WallMS)
+	state.Int(c, 7, &l.DiskBytes)
+	state.Int(c, 8, &l.PIDsReserved)
+}
+
+func isolationFields(c *state.Coder, i *api.IsolationInForce) {
+	state.Text(c, 1, &i.Profile)
+	state.Optional(c, 2, &i.Filesystem, func(c *state.Coder, fs *api.Filesystem) {
+		state.Texts(c, 1, &fs.Read)
+		state.Texts(c, 2, &fs.Write)
+		state.Texts(c, 3, &fs.Deny)
+		state.Bool(c, 4, &fs.PrivateTmp)
+	})
+	state.Optional(c, 3, &i.Network, func(c *state.Coder, n *api.Network) {
+		state.Text(c, 1, &n.Mode)
+		state.Texts(c, 2, &n.Allow)
+	})
+	state.Text(c, 4, &i.Processes)
+	state.Text(c, 5, &i.User)
+	state.Bool(c, 6, &i.NoNewPrivs)
+	state.Text(c, 7, &i.Seccomp)
+	state.Int(c, 8, &i.LandlockABI)
+	state.Texts(c, 9, &i.Mechanisms)
+	state.Optional(c, 10, &i.Add, func(c *state.Coder, a *api.Addition) {
+		state.Texts(c, 1, &a.Write)
+		state.Texts(c, 2, &a.Allow)
+	})
 }
 
 func sizeFields(c *state.Coder, size *api.TTYSize) {

@@ -40,6 +40,8 @@ func fill(v reflect.Value, n *int64) {
 		v.SetInt(*n)
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n))
+	case reflect.Float64:
+		v.SetFloat(float64(*n) / 3)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), n)
@@ -176,6 +178,7 @@ var sessionShown = map[string]string{
 	"LastActivityAt": "of the last exec", "ExecCount": "of the execs", "TimeoutMS": "timeout", "IdleTTLMS": "idleTTL",
 	"EnvKeys": "envKeys", "ExecID": "of the execs", "ExecLabel": "of the execs", "Held": "held", "Owner": "owner", "Login": "loggedIn", "Ending": "ending",
 	"Unreadable": "why it can't be taken over", "Terminated": "terminated", "Parent": "parent", "WhileConnected": "connected",
+	"Limits": "limits", "Isolation": "isolation",
 }
 
 // TestEveryFieldOfASessionIsKnown: a field that is added to api.Session must be

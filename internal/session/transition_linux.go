@@ -10,7 +10,7 @@ import (
 
 // persist writes the session to the ledger. The caller must hold s.mu.
 func (s *Session) persist() {
-	if s.shared.cfg.Ledger == nil || s.unreadable != "" && s.terminated == nil {
+	if s.shared.cfg.Ledger == nil || s.remote != nil && s.terminated == nil || s.unreadable != "" && s.terminated == nil {
 		return // a later daemon may be able to read the record as it is
 	}
 	r := s.persistedState()
@@ -29,9 +29,16 @@ func (s *Session) persistedState() *sessionState {
 	r := &sessionState{
 		number: s.number, owner: s.owner, name: p.Name, tags: p.Tags, argv: p.Argv, cwd: p.Cwd, login: p.Login, tty: p.TTY,
 		envKeys: s.envKeys, env: s.env, program: s.program,
-		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL, tree: s.tree.Number(),
+		created: s.created, timeout: s.timeout, idleTTL: s.idleTTL,
 		terminated: s.terminated, unheldSize: s.sizeBeforeLease, key: p.Key, sum: s.sum, gate: s.gate, loggedIn: s.login,
-		parent: p.Parent, connected: p.WhileConnected, reconnect: s.reconnect,
+		parent: p.Parent, connected: p.WhileConnected, reconnect: s.reconnect, limits: s.limits, wallEnd: s.wallEnd,
+	}
+	r.isolation = s.isolation
+	if s.remote != nil {
+		r.execCount = s.described.ExecCount
+	}
+	if s.tree != nil { // nil in a remote session
+		r.tree = s.tree.Number()
 	}
 	if s.proc != nil {
 		r.pid = s.proc.PID()

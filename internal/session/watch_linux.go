@@ -147,6 +147,9 @@ func (s *Session) describeToWatcher(ev *events, execs bool) (described []api.Ses
 	if s.lease != nil {
 		e.Holder = s.lease.holder
 	}
+	if s.remote != nil {
+		e.ExecID, e.ExecLabel = s.described.ExecID, s.described.ExecLabel
+	}
 	if s.running == nil || s.unreadable != "" {
 		return []api.SessionEvent{s.event(e)}, next
 	}

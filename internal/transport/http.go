@@ -245,7 +245,7 @@ func (h *HTTPServer) limitBody(control *http.ResponseController, r *http.Request
 }
 
 func (h *HTTPServer) route(w http.ResponseWriter, r *http.Request, token access.Token) {
-	actor := access.Actor{UID: -1, Transport: "http", TokenID: token.ID, TokenName: token.Name, Scope: token.Scope, Tag: token.Tag}
+	actor := access.Actor{UID: -1, Transport: "http", TokenID: token.ID, TokenName: token.Name, Scope: token.Scope, Tag: token.Tag, Sandbox: token.Sandbox}
 	execID, isStream := streamPath(r.URL.Path)
 	switch {
 	case r.URL.Path == "/rpc":

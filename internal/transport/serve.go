@@ -50,6 +50,9 @@ type Config struct {
 	// a client is usually suspended, short enough that answers for a dead
 	// client are not kept forever.
 	WriteTimeout time.Duration
+	// RefusesPeer returns an error for a process that must not use a Unix socket. nil:
+	// none is refused.
+	RefusesPeer func(pid int) error
 
 	// Heartbeats are those on the pipes of relays.
 	Heartbeats stdio.Timing

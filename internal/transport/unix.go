@@ -475,6 +475,9 @@ func (s *Server) admit(ctx context.Context, nc net.Conn) {
 	if err == nil {
 		err = allowed(actor.UID, os.Geteuid())
 	}
+	if err == nil && s.cfg.RefusesPeer != nil {
+		err = s.cfg.RefusesPeer(actor.PID)
+	}
 	if err != nil {
 		s.refuse(nc, actor, err)
 		return

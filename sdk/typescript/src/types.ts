@@ -39,6 +39,18 @@ export interface ProcessSupport {
   subreaper: boolean;
 }
 
+/** Ability is something that a daemon can do on its machine, or why it can't. */
+export interface Ability {
+  /** what limits or isolations need */
+  name: string;
+  /** the daemon has tried it, and it works */
+  available: boolean;
+  /** why it does not work */
+  reason?: string;
+  /** what to do about it */
+  hint?: string;
+}
+
 /** PlaceState says whether a place can be used now. */
 export type PlaceState =
   /** it answers */
@@ -114,10 +126,12 @@ export interface SystemInfo {
   shells: Array<string>;
   /** how processes are found and killed here */
   process: ProcessSupport;
-  /** limits that can be enforced; empty now */
+  /** members of limits that can be enforced here */
   limits: Array<string>;
-  /** isolations that can be enforced; empty now */
+  /** members of isolation that can be enforced here */
   isolation: Array<string>;
+  /** what limits and isolations need, each tried once */
+  confinement?: Array<Ability>;
   /** its name in ids: the setting `node` */
   node?: string;
   /** whose daemon it is */
@@ -194,6 +208,103 @@ export interface TTYSize {
   cols: number;
 }
 
+/**
+ * Limits bounds what all processes of a session may use together, and how long the session may
+ * live. A limit that is left out does not exist.
+ */
+export interface Limits {
+  /**
+   * memory of the session, without swap; at least 1 MiB. The kernel kills a process of the
+   * session that needs more
+   */
+  memory_bytes?: number;
+  /** processor time, in cores: `0.5` is half of one; at least 0.01 */
+  cpu?: number;
+  /** processes and threads that commands may have at once; further ones are not started */
+  pids?: number;
+  /** descriptors of each process; at least 32 */
+  open_files?: number;
+  /** size up to which each process can write a file */
+  file_size_bytes?: number;
+  /** the session ends so long after it was created */
+  wall_ms?: number;
+  /** what the session can store in its private directories */
+  disk_bytes?: number;
+}
+
+/** Profile is a named isolation. */
+export type Profile =
+  /** write in the working directory, read the rest, reach the package registries */
+  | "workspace"
+  /** write nothing */
+  | "readonly"
+  /** `workspace` without network */
+  | "offline";
+
+/** Addition is what a session may do besides what its profile lets it do. */
+export interface Addition {
+  /** paths that it can write, too */
+  write?: Array<string>;
+  /** `host:port` or `*.host:port` that it can reach, too */
+  allow?: Array<string>;
+}
+
+/** Filesystem says which paths a session can read and write. */
+export interface Filesystem {
+  /** paths that it can read; default: all but those in `deny` */
+  read?: Array<string>;
+  /** paths that it can write, and read */
+  write?: Array<string>;
+  /** paths that it can't see */
+  deny?: Array<string>;
+  /** `/tmp` and `/var/tmp` are its own, and gone when it ends */
+  private_tmp?: boolean;
+}
+
+/**
+ * Network says what a session can connect to: a word, or an object with a list of what is
+ * allowed.
+ */
+export type Network = "none" | "loopback" | NetworkObject;
+
+/**
+ * Network says what a session can connect to: a word, or an object with a list of what is
+ * allowed.
+ */
+export interface NetworkObject {
+  /** `host:port` or `*.host:port`, which it reaches over a proxy; nothing else */
+  allow: Array<string>;
+}
+
+/**
+ * Isolation is what a session is kept from. A string is short for an object that has only this
+ * profile. An object with a profile narrows it by its other members, after Add has widened it.
+ */
+export type Isolation = Profile | IsolationObject;
+
+/**
+ * Isolation is what a session is kept from. A string is short for an object that has only this
+ * profile. An object with a profile narrows it by its other members, after Add has widened it.
+ */
+export interface IsolationObject {
+  /** where to start from; default: nothing is isolated */
+  profile?: Profile;
+  /** what it may do besides what the profile lets it do */
+  add?: Addition;
+  /** which paths it can read and write */
+  filesystem?: Filesystem;
+  /** what it can connect to */
+  network?: Network;
+  /** `own`: it sees and reaches no processes but its own */
+  processes?: "own";
+  /** the name or the uid of the user that it runs as */
+  user?: string;
+  /** no program in it gains privileges: setuid bits have no effect */
+  no_new_privs?: boolean;
+  /** `default`: system calls that ordinary programs do not need are refused */
+  seccomp?: "default";
+}
+
 /** SessionCreateParams starts a session. */
 export interface SessionCreateParams {
   /**
@@ -235,10 +346,10 @@ export interface SessionCreateParams {
   timeout_ms?: number;
   /** destroy it after it was idle for this long; 0 is never. Default: the daemon's `idle_ttl_ms` */
   idle_ttl_ms?: number;
-  /** not served yet: `LIMITS_UNAVAILABLE` */
-  limits?: Record<string, unknown>;
-  /** not served yet: `LIMITS_UNAVAILABLE` */
-  isolation?: Record<string, unknown>;
+  /** what it may use, enforced exactly or `LIMITS_UNAVAILABLE` */
+  limits?: Limits;
+  /** what it is kept from, enforced exactly or `LIMITS_UNAVAILABLE` */
+  isolation?: Isolation;
   /**
    * where it runs; left out: where its `parent` runs; without one, the setting
    * `default_runtime`, which is `host` unless set
@@ -273,6 +384,23 @@ export type State =
   /** ended; no process is left */
   | "terminated";
 
+/**
+ * LimitsInForce is the limits that hold in a session, with the values that the kernel
+ * enforces.
+ */
+export interface LimitsInForce extends Limits {
+  /** processes that the kernel allows on top of `pids`, for the session's shell and its copies */
+  pids_reserved?: number;
+}
+
+/** IsolationInForce is the isolation that holds in a session, and what enforces it. */
+export interface IsolationInForce extends IsolationObject {
+  /** version of Landlock that is enforced */
+  landlock_abi?: number;
+  /** what enforces it: `mount`, `landlock`, `seccomp` and others */
+  mechanisms?: Array<string>;
+}
+
 /** Outcome says how an exec ended, in one word. */
 export type Outcome =
   /** not over yet, or not begun */
@@ -292,7 +420,10 @@ export type Outcome =
   | "shell_exited"
   /** the shell was killed, crashed, or became unusable; the session continues */
   | "shell_died"
-  /** reserved; not reported yet */
+  /**
+   * the kernel killed it with SIGKILL for lack of memory; only in a session with the limit
+   * `memory_bytes`
+   */
   | "oom_killed";
 
 /** Login says how the login files of a session ended, in the terms of a command. */
@@ -321,10 +452,10 @@ export interface Terminated {
   at: string;
   /**
    * `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
-   * `disconnected` (no connection that used it is left); `shutdown` (of the daemon); `exited` (a
-   * direct command ended); `lost` (the holder was killed, or a restarted daemon could not take
-   * over this session: its processes were killed); `shell_lost` (the shell died and no copy of
-   * it could take over)
+   * `disconnected` (no connection that used it is left); `wall` (its limit `wall_ms`);
+   * `shutdown` (of the daemon); `exited` (a direct command ended); `lost` (the holder was
+   * killed, or a restarted daemon could not take over this session: its processes were killed);
+   * `shell_lost` (the shell died and no copy of it could take over)
    */
   reason: string;
   /** for a direct command that ended by itself */
@@ -382,6 +513,10 @@ export interface Session {
   parent?: string;
   /** it ends with the connections that use it */
   while_connected?: boolean;
+  /** the limits that hold in it; absent: none */
+  limits?: LimitsInForce;
+  /** the isolation that holds in it; absent: none */
+  isolation?: IsolationInForce;
   /** the running exec; for a direct session its only one, also after it has ended */
   exec_id?: string;
   /** the label of that exec */
@@ -479,10 +614,52 @@ export interface Process {
 
 /** Usage is the resources that processes consumed. */
 export interface Usage {
-  /** processor time */
+  /**
+   * processor time: of a direct command; or, in a shell session with limits, of the whole
+   * session while the command ran
+   */
   cpu_ms: number;
   /** largest resident set, where it is known: nowhere yet */
   max_rss_bytes?: number;
+  /**
+   * the most memory that the whole session had at once, if it has the limit: while the command
+   * ran, or since the session began where the kernel can't tell (before Linux 6.12)
+   */
+  memory_peak_bytes?: number;
+  /**
+   * the most processes and threads of the session at once, in the same way; since the session
+   * began
+   */
+  pids_peak?: number;
+}
+
+/** Limit names a limit that a command has reached. */
+export type Limit =
+  /** the kernel killed a process, because the session had all of its `memory_bytes` */
+  | "memory"
+  /** the kernel made the session wait for processor time */
+  | "cpu"
+  /** a process or a thread was not started */
+  | "pids"
+  /** reserved: the kernel does not count it */
+  | "open_files"
+  /** a process was killed by SIGXFSZ */
+  | "file_size"
+  /** the session was ended */
+  | "wall"
+  /** reserved */
+  | "disk";
+
+/** NetworkDenial is a connection that the network of a session refused. */
+export interface NetworkDenial {
+  /** as it was asked for, in printable ASCII */
+  host?: string;
+  /** as it was asked for */
+  port?: number;
+  /** why, for people */
+  message: string;
+  /** how many denials before this one are not told, because there were too many */
+  suppressed?: number;
 }
 
 /**
@@ -559,6 +736,13 @@ export interface ExecResult {
    * absent: none, or the session is direct
    */
   input_unread?: number;
+  /** limits of the session that were provably reached while it ran */
+  limit_hit?: Array<Limit>;
+  /**
+   * what the allow-list of the session refused while it ran; at most 8: `suppressed` counts
+   * those that are left out before one, and the last is always there
+   */
+  network_denied?: Array<NetworkDenial>;
 }
 
 /** WaitingFor says which kind of input a command waits for. */
@@ -1032,8 +1216,9 @@ export type ErrorCode =
    */
   | "RUNTIME_UNAVAILABLE"
   /**
-   * `limits` or `isolation` was requested, which this daemon can't enforce. Never silently
-   * ignored
+   * `limits` or `isolation` was requested, which this daemon can't enforce exactly. Nothing was
+   * started. `limits` and `isolation` name the members, `missing` what the machine lacks, and
+   * `reasons` why
    */
   | "LIMITS_UNAVAILABLE"
   /**
@@ -1273,6 +1458,8 @@ export type SessionEventType =
   | "resized"
   /** the watcher was too slow, and missed `missed` events */
   | "gap"
+  /** the allow-list of the session does not have what a program in it asked for; see `denied` */
+  | "network_denied"
   /**
    * with `snapshot`: the session is in this state. Not `created`: it was created before the
    * watch began
@@ -1337,6 +1524,8 @@ export interface SessionEvent {
   tty?: TTYSize;
   /** for a gap: how many events are missing, of any session */
   missed?: number;
+  /** for `network_denied`: what was refused; `reason` says why in one word */
+  denied?: NetworkDenial;
 }
 
 /**

@@ -52,6 +52,22 @@ class ProcessSupport(_ProcessSupportRequired, total=False):
     reason: str
 
 
+class _AbilityRequired(TypedDict):
+    #: what limits or isolations need
+    name: str
+    #: the daemon has tried it, and it works
+    available: bool
+
+
+class Ability(_AbilityRequired, total=False):
+    """Ability is something that a daemon can do on its machine, or why it can't."""
+
+    #: why it does not work
+    reason: str
+    #: what to do about it
+    hint: str
+
+
 PlaceState = Literal[
     "connected",  # it answers
     "idle",  # not connected; the next call connects
@@ -125,15 +141,17 @@ class _SystemInfoRequired(TypedDict):
     shells: List[str]
     #: how processes are found and killed here
     process: ProcessSupport
-    #: limits that can be enforced; empty now
+    #: members of limits that can be enforced here
     limits: List[str]
-    #: isolations that can be enforced; empty now
+    #: members of isolation that can be enforced here
     isolation: List[str]
 
 
 class SystemInfo(_SystemInfoRequired, total=False):
     """SystemInfo describes the daemon and what it can enforce on its machine."""
 
+    #: what limits and isolations need, each tried once
+    confinement: List[Ability]
     #: its name in ids: the setting `node`
     node: str
     #: whose daemon it is
@@ -216,6 +234,102 @@ class TTYSize(TypedDict):
     cols: int
 
 
+class Limits(TypedDict, total=False):
+    """Limits bounds what all processes of a session may use together, and how long the session may
+    live. A limit that is left out does not exist.
+    """
+
+    #: memory of the session, without swap; at least 1 MiB. The kernel kills a process of the
+    #: session that needs more
+    memory_bytes: int
+    #: processor time, in cores: `0.5` is half of one; at least 0.01
+    cpu: float
+    #: processes and threads that commands may have at once; further ones are not started
+    pids: int
+    #: descriptors of each process; at least 32
+    open_files: int
+    #: size up to which each process can write a file
+    file_size_bytes: int
+    #: the session ends so long after it was created
+    wall_ms: int
+    #: what the session can store in its private directories
+    disk_bytes: int
+
+
+Profile = Literal[
+    "workspace",  # write in the working directory, read the rest, reach the package registries
+    "readonly",  # write nothing
+    "offline",  # `workspace` without network
+]
+"""Profile is a named isolation."""
+
+
+class Addition(TypedDict, total=False):
+    """Addition is what a session may do besides what its profile lets it do."""
+
+    #: paths that it can write, too
+    write: List[str]
+    #: `host:port` or `*.host:port` that it can reach, too
+    allow: List[str]
+
+
+class Filesystem(TypedDict, total=False):
+    """Filesystem says which paths a session can read and write."""
+
+    #: paths that it can read; default: all but those in `deny`
+    read: List[str]
+    #: paths that it can write, and read
+    write: List[str]
+    #: paths that it can't see
+    deny: List[str]
+    #: `/tmp` and `/var/tmp` are its own, and gone when it ends
+    private_tmp: bool
+
+
+class NetworkObject(TypedDict):
+    """Network says what a session can connect to: a word, or an object with a list of what is
+    allowed.
+    """
+
+    #: `host:port` or `*.host:port`, which it reaches over a proxy; nothing else
+    allow: List[str]
+
+
+Network = Union[Literal["none", "loopback"], NetworkObject]
+"""Network says what a session can connect to: a word, or an object with a list of what is
+allowed.
+"""
+
+
+class IsolationObject(TypedDict, total=False):
+    """Isolation is what a session is kept from. A string is short for an object that has only this
+    profile. An object with a profile narrows it by its other members, after Add has widened it.
+    """
+
+    #: where to start from; default: nothing is isolated
+    profile: Profile
+    #: what it may do besides what the profile lets it do
+    add: Addition
+    #: which paths it can read and write
+    filesystem: Filesystem
+    #: what it can connect to
+    network: Network
+    #: `own`: it sees and reaches no processes but its own
+    processes: Literal["own"]
+    #: the name or the uid of the user that it runs as
+    user: str
+    #: no program in it gains privileges: setuid bits have no effect
+    no_new_privs: bool
+    #: `default`: system calls that ordinary programs do not need are refused
+    seccomp: Literal["default"]
+
+
+Isolation = Union[Profile, IsolationObject]
+"""Isolation is what a session is kept from. A string is short for an object that has only this
+profile. An object with a profile narrows it by its other members, after Add has widened it.
+"""
+
+
 class SessionCreateParams(TypedDict, total=False):
     """SessionCreateParams starts a session."""
 
@@ -248,10 +362,10 @@ class SessionCreateParams(TypedDict, total=False):
     timeout_ms: int
     #: destroy it after it was idle for this long; 0 is never. Default: the daemon's `idle_ttl_ms`
     idle_ttl_ms: int
-    #: not served yet: `LIMITS_UNAVAILABLE`
-    limits: Dict[str, Any]
-    #: not served yet: `LIMITS_UNAVAILABLE`
-    isolation: Dict[str, Any]
+    #: what it may use, enforced exactly or `LIMITS_UNAVAILABLE`
+    limits: Limits
+    #: what it is kept from, enforced exactly or `LIMITS_UNAVAILABLE`
+    isolation: Isolation
     #: where it runs; left out: where its `parent` runs; without one, the setting
     #: `default_runtime`, which is `host` unless set
     runtime: str
@@ -279,6 +393,24 @@ the session package.
 """
 
 
+class LimitsInForce(Limits, total=False):
+    """LimitsInForce is the limits that hold in a session, with the values that the kernel
+    enforces.
+    """
+
+    #: processes that the kernel allows on top of `pids`, for the session's shell and its copies
+    pids_reserved: int
+
+
+class IsolationInForce(IsolationObject, total=False):
+    """IsolationInForce is the isolation that holds in a session, and what enforces it."""
+
+    #: version of Landlock that is enforced
+    landlock_abi: int
+    #: what enforces it: `mount`, `landlock`, `seccomp` and others
+    mechanisms: List[str]
+
+
 Outcome = Literal[
     "running",  # not over yet, or not begun
     "exited",  # it ended and its shell continued
@@ -287,7 +419,7 @@ Outcome = Literal[
     "cancelled",  # stopped by `exec.cancel`, by the end of its session, or in the queue
     "shell_exited",  # the command ended its shell (`exit`, `exec`, `set -e`); the session continues
     "shell_died",  # the shell was killed, crashed, or became unusable; the session continues
-    "oom_killed",  # reserved; not reported yet
+    "oom_killed",  # the kernel killed it with SIGKILL for lack of memory; only in a session with the limit `memory_bytes`
 ]
 """Outcome says how an exec ended, in one word."""
 
@@ -318,10 +450,10 @@ class _TerminatedRequired(TypedDict):
     #: when its tree was verified empty
     at: str
     #: `destroyed`; `idle` (its TTL); `parent` (the session that it belonged to has ended);
-    #: `disconnected` (no connection that used it is left); `shutdown` (of the daemon); `exited` (a
-    #: direct command ended); `lost` (the holder was killed, or a restarted daemon could not take
-    #: over this session: its processes were killed); `shell_lost` (the shell died and no copy of
-    #: it could take over)
+    #: `disconnected` (no connection that used it is left); `wall` (its limit `wall_ms`);
+    #: `shutdown` (of the daemon); `exited` (a direct command ended); `lost` (the holder was
+    #: killed, or a restarted daemon could not take over this session: its processes were killed);
+    #: `shell_lost` (the shell died and no copy of it could take over)
     reason: str
 
 
@@ -382,6 +514,10 @@ class Session(_SessionRequired, total=False):
     parent: str
     #: it ends with the connections that use it
     while_connected: bool
+    #: the limits that hold in it; absent: none
+    limits: LimitsInForce
+    #: the isolation that holds in it; absent: none
+    isolation: IsolationInForce
     #: the running exec; for a direct session its only one, also after it has ended
     exec_id: str
     #: the label of that exec
@@ -484,7 +620,8 @@ class Process(_ProcessRequired, total=False):
 
 
 class _UsageRequired(TypedDict):
-    #: processor time
+    #: processor time: of a direct command; or, in a shell session with limits, of the whole
+    #: session while the command ran
     cpu_ms: int
 
 
@@ -493,6 +630,40 @@ class Usage(_UsageRequired, total=False):
 
     #: largest resident set, where it is known: nowhere yet
     max_rss_bytes: int
+    #: the most memory that the whole session had at once, if it has the limit: while the command
+    #: ran, or since the session began where the kernel can't tell (before Linux 6.12)
+    memory_peak_bytes: int
+    #: the most processes and threads of the session at once, in the same way; since the session
+    #: began
+    pids_peak: int
+
+
+Limit = Literal[
+    "memory",  # the kernel killed a process, because the session had all of its `memory_bytes`
+    "cpu",  # the kernel made the session wait for processor time
+    "pids",  # a process or a thread was not started
+    "open_files",  # reserved: the kernel does not count it
+    "file_size",  # a process was killed by SIGXFSZ
+    "wall",  # the session was ended
+    "disk",  # reserved
+]
+"""Limit names a limit that a command has reached."""
+
+
+class _NetworkDenialRequired(TypedDict):
+    #: why, for people
+    message: str
+
+
+class NetworkDenial(_NetworkDenialRequired, total=False):
+    """NetworkDenial is a connection that the network of a session refused."""
+
+    #: as it was asked for, in printable ASCII
+    host: str
+    #: as it was asked for
+    port: int
+    #: how many denials before this one are not told, because there were too many
+    suppressed: int
 
 
 class _ExecResultRequired(TypedDict):
@@ -564,6 +735,11 @@ class ExecResult(_ExecResultRequired, total=False):
     #: bytes of `exec.input` that the command did not read, on a terminal after its line editing;
     #: absent: none, or the session is direct
     input_unread: int
+    #: limits of the session that were provably reached while it ran
+    limit_hit: List[Limit]
+    #: what the allow-list of the session refused while it ran; at most 8: `suppressed` counts
+    #: those that are left out before one, and the last is always there
+    network_denied: List[NetworkDenial]
 
 
 WaitingFor = Literal[
@@ -1024,7 +1200,7 @@ ErrorCode = Literal[
     "FORBIDDEN",  # the caller's scope is smaller than the method's (`data.scope`, the one it needs), or its token is bound to a tag (`data.tag`) and `session.create` requested a session without it, or a method that is about the whole daemon was called; or the setting `allowed_runtimes` excludes the runtime (`data.runtime`); or an actor's scope exceeds its connection's
     "RUNTIME_NOT_FOUND",  # there is no such runtime (`data.runtime`): its kind is unknown, or its name is not in the configuration
     "RUNTIME_UNAVAILABLE",  # a place is out of reach (`data.runtime`, `data.reason`, `data.sent`, `data.since`, `data.retry_after_ms`). Over HTTP also: too many requests with this token (`data.retry_after_ms`). The command line uses it when it finds no daemon
-    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was requested, which this daemon can't enforce. Never silently ignored
+    "LIMITS_UNAVAILABLE",  # `limits` or `isolation` was requested, which this daemon can't enforce exactly. Nothing was started. `limits` and `isolation` name the members, `missing` what the machine lacks, and `reasons` why
     "SHUTTING_DOWN",  # the daemon is ending its sessions: no new session, no new command. It still accepts connections until the sessions have ended, and clients may read
     "SESSION_HELD",  # another client has the session's keyboard (`data.holder`, `data.since`), or the given `lease` has ended
     "SESSION_UNREADABLE",  # the daemon can't read the state that an earlier daemon left of the session; `session.info` lists its processes, `session.destroy` kills them. It has its own name because the session is neither busy nor ended
@@ -1276,6 +1452,7 @@ SessionEventType = Literal[
     "released",  # the keyboard is free
     "resized",  # the terminal has the size `tty`
     "gap",  # the watcher was too slow, and missed `missed` events
+    "network_denied",  # the allow-list of the session does not have what a program in it asked for; see `denied`
     "snapshot",  # with `snapshot`: the session is in this state. Not `created`: it was created before the watch began
     "snapshot_end",  # with `snapshot`: all sessions were sent
     "exec_started",  # with `execs`: the command `exec_id` begins; after the `state` of its session
@@ -1328,6 +1505,8 @@ class SessionEvent(_SessionEventRequired, total=False):
     tty: TTYSize
     #: for a gap: how many events are missing, of any session
     missed: int
+    #: for `network_denied`: what was refused; `reason` says why in one word
+    denied: NetworkDenial
 
 
 class _HelloRequired(TypedDict):
@@ -1449,8 +1628,8 @@ class SessionOptions(TypedDict, total=False):
             `default_timeout_ms`, which is none unless set
         idle_ttl (seconds): destroy it after it was idle for this long; 0 is never. Default: the
             daemon's `idle_ttl_ms`
-        limits: not served yet: `LIMITS_UNAVAILABLE`
-        isolation: not served yet: `LIMITS_UNAVAILABLE`
+        limits: what it may use, enforced exactly or `LIMITS_UNAVAILABLE`
+        isolation: what it is kept from, enforced exactly or `LIMITS_UNAVAILABLE`
         runtime: where it runs; left out: where its `parent` runs; without one, the setting
             `default_runtime`, which is `host` unless set
         key: makes a repeat safe: the first session is returned
@@ -1476,8 +1655,8 @@ class SessionOptions(TypedDict, total=False):
     tty: Optional[TTYSize]
     timeout: Optional[float]
     idle_ttl: Optional[float]
-    limits: Optional[Mapping[str, Any]]
-    isolation: Optional[Mapping[str, Any]]
+    limits: Optional[Limits]
+    isolation: Optional[Isolation]
     runtime: Optional[str]
     key: Optional[str]
     create_timeout: Optional[float]
@@ -1577,8 +1756,8 @@ OPTIONS: Dict[str, Dict[str, Tuple[str, str]]] = {
         "tty": ("tty", ""),
         "timeout": ("timeout_ms", "milliseconds"),
         "idle_ttl": ("idle_ttl_ms", "milliseconds"),
-        "limits": ("limits", "dict"),
-        "isolation": ("isolation", "dict"),
+        "limits": ("limits", ""),
+        "isolation": ("isolation", ""),
         "runtime": ("runtime", ""),
         "key": ("key", ""),
         "create_timeout": ("create_timeout_ms", "milliseconds"),
@@ -1755,3 +1934,15 @@ class ResultFields:
         absent: none, or the session is direct
         """
         return self.raw.get("input_unread", 0)
+
+    @property
+    def limit_hit(self) -> List[Limit]:
+        """limits of the session that were provably reached while it ran"""
+        return self.raw.get("limit_hit", [])
+
+    @property
+    def network_denied(self) -> List[NetworkDenial]:
+        """what the allow-list of the session refused while it ran; at most 8: `suppressed` counts
+        those that are left out before one, and the last is always there
+        """
+        return self.raw.get("network_denied", [])

@@ -272,6 +272,9 @@ func (a *app) printError(err error) {
 
 // describe formats an error as one line, followed by a line for its hint.
 func describe(e *api.Error, showCode bool) string {
+	if refused := unavailable(e); refused != nil {
+		e = refused
+	}
 	var b strings.Builder
 	b.WriteString("trl: " + visible(e.Message))
 	if showCode {
@@ -279,7 +282,7 @@ func describe(e *api.Error, showCode bool) string {
 	}
 	var details []string
 	for _, name := range slices.Sorted(maps.Keys(e.Details)) {
-		details = append(details, visible(fmt.Sprintf("%s: %v", name, e.Details[name])))
+		details = append(details, visible(name+": "+detailText(e.Details[name])))
 	}
 	if len(details) > 0 {
 		b.WriteString(" (" + strings.Join(details, ", ") + ")")
@@ -289,6 +292,48 @@ func describe(e *api.Error, showCode bool) string {
 		b.WriteString("hint: " + visible(forPeople(e.Hint)) + "\n")
 	}
 	return b.String()
+}
+
+// unavailable returns an error about limits or isolation that can't be enforced with
+// its details in its message; nil for other errors.
+func unavailable(e *api.Error) *api.Error {
+	reasons, ok := e.Details["reasons"].(map[string]any)
+	if e.Code != api.CodeLimitsUnavailable || !ok {
+		return nil
+	}
+	var names, why []string
+	for _, detail := range []string{"limits", "isolation"} {
+		if members, ok := e.Details[detail].([]any); ok {
+			names = append(names, detailText(members))
+		}
+	}
+	for _, ability := range slices.Sorted(maps.Keys(reasons)) {
+		if reason := detailText(reasons[ability]); !slices.Contains(why, reason) {
+			why = append(why, reason)
+		}
+	}
+	short := *e
+	short.Message = "this machine cannot enforce " + strings.Join(names, ", ") + ": " + strings.Join(why, "; ")
+	short.Details = nil
+	return &short
+}
+
+// detailText formats a detail of an error: lists and objects without their brackets.
+func detailText(detail any) string {
+	var parts []string
+	switch d := detail.(type) {
+	case []any:
+		for _, one := range d {
+			parts = append(parts, detailText(one))
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(d)) {
+			parts = append(parts, name+": "+detailText(d[name]))
+		}
+	default:
+		return fmt.Sprint(detail)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // forPeople rewrites a hint for callers of the API in terms of the command

@@ -150,6 +150,8 @@ func eventText(event *api.SessionEvent) string {
 		return joined("waits for", string(event.Waiting.For), event.ExecID, event.ExecLabel)
 	case event.Type == api.EventWaitingEnded:
 		return joined("goes on", event.ExecID, event.ExecLabel)
+	case event.Type == api.EventNetworkDenied && event.Denied != nil:
+		return denialText(event.Denied)
 	case event.Type == api.EventDestroyed:
 		return text + " (" + visible(event.Reason) + ")"
 	case event.Type == api.EventHeld:

@@ -63,6 +63,10 @@ func (a *app) runCommand() *cobra.Command {
 			"rest of the loop's input or of the script.\n\n" +
 			"With -t the command has a terminal and gets your keys, ctrl-c too. With -s, the\n" +
 			"detach key leaves it running. -tn only shows its output, and needs no terminal.\n\n" +
+			"With --sandbox the command is confined: `workspace` lets it write the current\n" +
+			"directory and reach package registries, `offline` has no network, and `readonly`\n" +
+			"writes nothing. Secrets in your home are hidden. A confinement or a limit holds\n" +
+			"exactly, or nothing is run; `trl doctor` shows what this machine can enforce.\n\n" +
 			"With -d it prints the command's id and returns at once, without reading stdin.\n" +
 			"`trl wait` waits for the command, `trl exec output` shows its output, and with -i\n" +
 			"`trl input` writes to it. Without -s its session ends a minute after it; the\n" +
@@ -74,6 +78,7 @@ func (a *app) runCommand() *cobra.Command {
 			"  trl run -s $id --timeout 5m -- make test\n" +
 			"  trl run -t -- vim notes.txt\n" +
 			"  trl run --place docker:web -- ls /app\n" +
+			"  trl run --sandbox workspace --memory 1g -- npm install\n" +
 			"  exec=$(trl run -d -- make test)   # trl wait $exec",
 	}
 	cmd.Flags().SortFlags = false
@@ -135,6 +140,9 @@ func (a *app) checkRun(o *runOptions) cobra.PositionalArgs {
 		if o.session != "" && o.shellFlags.shell != "" {
 			return usage("--shell is for a new session, but %s already has its shell", o.session)
 		}
+		if flag := firstSetFlag(cmd, confineFlagNames...); o.session != "" && flag != "" {
+			return usage("--%s is for a new session, but %s already exists", flag, o.session)
+		}
 		if o.interactive && o.noStdin {
 			return usage("-i and -n exclude each other")
 		}
@@ -160,6 +168,7 @@ type runInvocation struct {
 	client     *client.Client
 	ownSession bool // the session was created for the command
 	exec       string
+	limits     *api.LimitsInForce // of that session; nil: none
 
 	signals     chan os.Signal
 	interrupted context.Context // canceled by the first signal, which is its cause
@@ -204,10 +213,14 @@ func (a *app) run(ctx context.Context, o *runOptions, command string) error {
 	if err != nil {
 		return err
 	}
-	params.SessionID = created.SessionID
+	params.SessionID, r.limits = created.SessionID, created.Limits
 	r.created.Store(&created.SessionID)
-	err = r.command(ctx, params)
+	refused, err := r.watchDenials(ctx, created)
+	if err == nil {
+		err = r.command(ctx, params)
+	}
 	r.endSession(ctx, false)
+	refused.print(a)
 	return err
 }
 
@@ -246,10 +259,12 @@ func (o *runOptions) findSession(ctx context.Context, c *client.Client) (string,
 // of its terminal; nil means none.
 func (o *runOptions) createSession(ctx context.Context, c *client.Client, env api.Env, size *api.TTYSize, ttl time.Duration) (*api.Session, error) {
 	ms := ttl.Milliseconds()
+	params := newSession{SessionCreateParams: api.SessionCreateParams{Env: env, TTY: size, Name: "trl run", IdleTTLMS: &ms}}
+	if err := o.shellFlags.apply(&params); err != nil {
+		return nil, err
+	}
 	var created api.Session
-	err := create(ctx, c, api.SessionCreateParams{
-		Runtime: o.shellFlags.place, Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: size, Name: "trl run", IdleTTLMS: &ms,
-	}, &created)
+	err := create(ctx, c, params, &created)
 	return &created, err
 }
 

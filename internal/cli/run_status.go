@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,7 +38,7 @@ func commandStatus(e *api.ExecResult) int {
 func (r *runInvocation) printRemarks(e *api.ExecResult) {
 	_, ours := r.signalled()
 	remarks(e, remarkOptions{
-		ownSession: r.ownSession, cancelledByUser: ours, verbose: r.options.verbose || isTerminal(r.app.stderr),
+		ownSession: r.ownSession, cancelledByUser: ours, verbose: r.options.verbose || isTerminal(r.app.stderr), limits: r.limits,
 	}, r.app.remark)
 }
 
@@ -49,6 +50,8 @@ type remarkOptions struct {
 	ownSession      bool // its session ends with it
 	cancelledByUser bool // the user cancelled it, so don't mention it
 	verbose         bool // include remarks that are not about failures
+
+	limits *api.LimitsInForce // of its session; nil: none, or unknown
 }
 
 // remarks calls tell with what the output of a command does not show. Failures
@@ -58,13 +61,12 @@ func remarks(e *api.ExecResult, to remarkOptions, tell func(string)) {
 	switch {
 	case e.TimedOut:
 		say("the command timed out after %s", units.Milliseconds(e.DurationMS))
-	case e.Cancelled && !to.cancelledByUser:
+	case e.Cancelled && !to.cancelledByUser && !slices.Contains(e.LimitHit, api.LimitWall):
 		say("the command was cancelled")
 	case e.Outcome == api.OutcomeShellDied:
 		say("the command's shell died")
-	case e.Outcome == api.OutcomeOOMKilled:
-		say("the command was killed because memory ran out")
 	}
+	limitRemarks(e, to.limits, to.verbose, say)
 	if !to.verbose {
 		return
 	}

@@ -24,11 +24,16 @@ func (a *app) runOnTerminal(ctx context.Context, o *runOptions, command string) 
 		return err
 	}
 	defer c.Close()
+	var limits *api.LimitsInForce // nil: none, or unknown
 	config := console.RunConfig{
 		Config:  a.consoleConfig(in, out, c, "", 0), // its own session ends with it, so there is no detaching
 		Command: o.command(command),
 		Create: func(ctx context.Context, size api.TTYSize) (*api.Session, error) {
-			return o.createSession(ctx, c, env, &size, oneShotTTL)
+			created, err := o.createSession(ctx, c, env, &size, oneShotTTL)
+			if err == nil {
+				limits = created.Limits
+			}
+			return created, err
 		},
 		Destroy: func(session string) { a.endSession(c, session) },
 	}
@@ -46,7 +51,7 @@ func (a *app) runOnTerminal(ctx context.Context, o *runOptions, command string) 
 	if result == nil {
 		return nil // left running
 	}
-	remarks(result, remarkOptions{ownSession: o.session == "", verbose: true}, a.remark)
+	remarks(result, remarkOptions{ownSession: o.session == "", verbose: true, limits: limits}, a.remark)
 	if status := commandStatus(result); status != 0 {
 		return exitStatus(status)
 	}

@@ -28,6 +28,7 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // shellFlags are the flags of a command or session that say where it runs.
 type shellFlags struct {
+	confine     confineFlags
 	place       string
 	shell, cwd  string
 	env         []string
@@ -45,6 +46,13 @@ func (p *shellFlags) register(a *app, cmd *cobra.Command) {
 	must(cmd.MarkFlagDirname("cwd"))
 	must(cmd.RegisterFlagCompletionFunc("place", a.completeRuntimes))
 	groupFlags(cmd, "Where it runs", "place", "shell", "cwd", "env", "env-from-here")
+	p.confine.register(cmd)
+}
+
+// apply sets what the flags say about a new session, but for its environment.
+func (p *shellFlags) apply(params *newSession) error {
+	params.Runtime, params.Shell, params.Cwd = p.place, p.shell, p.cwd
+	return p.confine.apply(params)
 }
 
 // environment returns the variables given with --env and --env-from-here, taken
@@ -80,7 +88,7 @@ func (p *shellFlags) environment(own []string) (map[string]string, error) {
 // create creates a session. Its default directory is that of this process, as
 // for any command; a daemon on another machine may not have it, and then uses
 // its own. In a named place the directory of this process means nothing.
-func create(ctx context.Context, c *client.Client, params api.SessionCreateParams, result any) error {
+func create(ctx context.Context, c *client.Client, params newSession, result any) error {
 	if params.Cwd != "" || params.Runtime != "" && params.Runtime != api.RuntimeHost {
 		return c.Call(ctx, api.MethodSessionCreate, params, result)
 	}
@@ -97,7 +105,7 @@ func create(ctx context.Context, c *client.Client, params api.SessionCreateParam
 
 func (a *app) sessionCreateCommand() *cobra.Command {
 	var where shellFlags
-	var params api.SessionCreateParams
+	var params newSession
 	var timeout, idle durationFlag
 	var tty string
 	cmd := &cobra.Command{
@@ -105,7 +113,9 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 		Short: "Create a session and print its id",
 		Long: "Create a session and print its id. With a command after --, the session runs that\n" +
 			"command instead of a shell.",
-		Example: "  id=$(trl session create --shell bash --name build)\n  trl session create -- tail -f /var/log/syslog",
+		Example: "  id=$(trl session create --shell bash --name build)\n" +
+			"  trl session create --sandbox workspace --memory 2g\n" +
+			"  trl session create -- tail -f /var/log/syslog",
 	}
 	where.register(a, cmd)
 	cmd.Flags().StringVar(&params.InheritEnv, "inherit-env", "", "`WHICH` variables to take from the daemon: base, all or none (default base)")
@@ -127,7 +137,10 @@ func (a *app) sessionCreateCommand() *cobra.Command {
 		if params.TTY, err = terminalSize(tty); err != nil {
 			return err
 		}
-		params.Argv, params.Runtime, params.Shell, params.Cwd = args, where.place, where.shell, where.cwd
+		params.Argv = args
+		if err := where.apply(&params); err != nil {
+			return err
+		}
 		if ms := timeout.milliseconds(); ms != nil {
 			params.TimeoutMS = *ms
 		}
@@ -242,6 +255,8 @@ func (a *app) showSession(s *api.SessionInfo) error {
 		field("created", s.CreatedAt.Local().Format(time.DateTime))
 	}
 	field("variables", strings.Join(s.EnvKeys, ", "))
+	showIsolation(s.Isolation, field)
+	field("limits", limitsText(s.Limits))
 	if s.TimeoutMS > 0 {
 		field("timeout", units.Milliseconds(s.TimeoutMS))
 	}

@@ -162,16 +162,20 @@ func (a *app) showSessions(sessions []api.Session, now time.Time) error {
 }
 
 // sessionTable is a table of sessions. Its last columns say where each session
-// is: its place, if any of them is in one, and its directory.
+// is: its place, if any of them is in one, what confines it, if any of them is
+// confined, and its directory.
 type sessionTable struct {
 	*table
-	places bool
+	places, confined bool
 }
 
 func newSessionTable(w io.Writer, sessions []api.Session, headings ...string) *sessionTable {
-	t := &sessionTable{places: slices.ContainsFunc(sessions, elsewhere)}
+	t := &sessionTable{places: slices.ContainsFunc(sessions, elsewhere), confined: slices.ContainsFunc(sessions, confined)}
 	if t.places {
 		headings = append(headings, "RUNTIME")
+	}
+	if t.confined {
+		headings = append(headings, "SANDBOX")
 	}
 	t.table = newTable(w, append(headings, "CWD")...)
 	t.keepEnd(len(headings))
@@ -182,11 +186,19 @@ func (t *sessionTable) row(s api.Session, cells ...string) {
 	if t.places {
 		cells = append(cells, cmp.Or(s.Runtime, api.RuntimeHost))
 	}
+	if t.confined && s.Isolation != nil {
+		cells = append(cells, sandboxText(s.Isolation))
+	} else if t.confined {
+		cells = append(cells, "")
+	}
 	t.table.row(append(cells, s.Cwd)...)
 }
 
 // elsewhere reports whether a session runs in a place.
 func elsewhere(s api.Session) bool { return s.Runtime != "" && s.Runtime != api.RuntimeHost }
+
+// confined reports whether a session is isolated.
+func confined(s api.Session) bool { return s.Isolation != nil }
 
 // ageText returns how long ago t was, or "" if that is unknown.
 func ageText(t api.Time, now time.Time) string {

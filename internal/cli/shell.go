@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func (a *app) shellCommand() *cobra.Command {
 		if len(args) > 1 {
 			return usage("unexpected argument %q", args[1])
 		}
-		if flag := firstSetFlag(cmd, "place", "shell", "cwd", "env", "env-from-here"); len(args) == 1 && flag != "" {
+		if flag := firstSetFlag(cmd, slices.Concat(confineFlagNames, []string{"place", "shell", "cwd", "env", "env-from-here"})...); len(args) == 1 && flag != "" {
 			return usage("--%s is for a new session, but %s already exists", flag, args[0])
 		}
 		return nil
@@ -75,15 +76,20 @@ func (a *app) shell(ctx context.Context, o *shellOptions, session string) error 
 			return err
 		}
 	}
+	var limits *api.LimitsInForce // nil: none, or unknown
 	status, err := console.Shell(ctx, console.ShellConfig{
 		Config: a.consoleConfig(in, out, c, session, o.detach),
 		Create: func(ctx context.Context, size api.TTYSize) (*api.Session, error) {
-			return o.createSession(ctx, c, size)
+			created, err := o.createSession(ctx, c, size)
+			if err == nil {
+				limits = created.Limits
+			}
+			return created, err
 		},
 		Destroy: func(session string) { a.endSession(c, session) },
 		Status:  commandStatus,
 		Remarks: func(e *api.ExecResult, cancelledByUser bool, tell func(string)) {
-			remarks(e, remarkOptions{cancelledByUser: cancelledByUser, verbose: true}, tell)
+			remarks(e, remarkOptions{cancelledByUser: cancelledByUser, verbose: true, limits: limits}, tell)
 		},
 		Describe: func(e *api.Error) string { return describe(e, false) },
 	})
@@ -103,10 +109,12 @@ func (o *shellOptions) createSession(ctx context.Context, c *client.Client, size
 		return nil, err
 	}
 	ttl := shellTTL.Milliseconds()
+	params := newSession{SessionCreateParams: api.SessionCreateParams{Env: env, TTY: &size, Name: "trl shell", IdleTTLMS: &ttl}}
+	if err := o.shellFlags.apply(&params); err != nil {
+		return nil, err
+	}
 	var created api.Session
-	err = create(ctx, c, api.SessionCreateParams{
-		Runtime: o.shellFlags.place, Shell: o.shellFlags.shell, Cwd: o.shellFlags.cwd, Env: env, TTY: &size, Name: "trl shell", IdleTTLMS: &ttl,
-	}, &created)
+	err = create(ctx, c, params, &created)
 	return &created, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +62,9 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 			"The scope says what a client may do with it: `read` only reads, `run` creates sessions\n" +
 			"and runs commands, `admin` also changes the daemon. Whoever can run commands can do\n" +
 			"anything that you can do on this machine. With --tag the token only reaches sessions\n" +
-			"with that tag, and every session it creates must have it.",
+			"with that tag, and every session it creates must have it. With --sandbox these are\n" +
+			"confined; a client can only narrow that. A TRL without confinement refuses a token\n" +
+			"file with such a token.",
 		Example: "  token=$(trl token create --scope run --ttl 24h --name ci)\n" +
 			"  curl -H \"Authorization: Bearer $token\" -H 'Content-Type: application/json' \\\n" +
 			"    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"system.ping\"}' \\\n" +
@@ -69,6 +73,8 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 	cmd.Flags().StringVar(&scope, "scope", "", "allow `SCOPE`: read, run or admin")
 	durationVar(cmd, &ttl, "ttl", "expire after this time (default: never)")
 	cmd.Flags().StringVar(&wanted.Tag, "tag", "", "limit to sessions with `TAG`")
+	cmd.Flags().StringVar(&wanted.Sandbox, "sandbox", "", "confine its sessions at least by `PROFILE`: workspace, readonly or offline; needs --tag")
+	must(cmd.RegisterFlagCompletionFunc("sandbox", cobra.FixedCompletions(profileNames, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringVar(&wanted.Name, "name", "", "show `NAME` in lists")
 	cmd.RunE = action(exactArgs(), func(context.Context, []string) error {
 		wanted.Scope, wanted.TTL = access.Scope(scope), ttl.value
@@ -77,6 +83,14 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 		}
 		if ttl.given && ttl.value < time.Second {
 			return usage("--ttl must be at least one second")
+		}
+		switch {
+		case wanted.Sandbox != "" && !slices.Contains(profileNames, wanted.Sandbox):
+			return usage("--sandbox %q: the profiles are %s", wanted.Sandbox, strings.Join(profileNames, ", "))
+		case wanted.Sandbox != "" && wanted.Scope == access.ScopeAdmin:
+			return usage("--sandbox excludes --scope admin, which changes the daemon itself")
+		case wanted.Sandbox != "" && wanted.Tag == "":
+			return usage("--sandbox needs --tag: without one the token could use the sessions of others")
 		}
 		file, err := at.open(a.environment)
 		if err != nil {
@@ -93,8 +107,12 @@ func (a *app) tokenCreateCommand(at *tokenFile) *cobra.Command {
 			}{token, secret})
 		}
 		fmt.Fprintln(a.stdout, secret)
+		scoped := string(token.Scope)
+		if token.Sandbox != "" {
+			scoped += ", confined by " + token.Sandbox
+		}
 		fmt.Fprintf(a.stderr, "trl: token %s, scope %s, %s; it is not shown again. `trl token revoke %s` revokes it.\n",
-			token.ID, token.Scope, lifetime(token, token.Created), token.ID)
+			token.ID, scoped, lifetime(token, token.Created), token.ID)
 		return nil
 	})
 	return cmd
@@ -138,9 +156,9 @@ func (a *app) showTokens(tokens []access.Token, now time.Time) error {
 	if len(tokens) == 0 {
 		return a.printEmpty("no tokens; `trl token create --scope SCOPE` makes one")
 	}
-	t := newTable(a.stdout, "ID", "NAME", "SCOPE", "TAG", "CREATED", "LIFE")
+	t := newTable(a.stdout, "ID", "NAME", "SCOPE", "TAG", "SANDBOX", "CREATED", "LIFE")
 	for _, token := range tokens {
-		t.row(token.ID, token.Name, string(token.Scope), token.Tag, a.timeText(token.Created, now), lifetime(token, now))
+		t.row(token.ID, token.Name, string(token.Scope), token.Tag, token.Sandbox, a.timeText(token.Created, now), lifetime(token, now))
 	}
 	return t.flush()
 }

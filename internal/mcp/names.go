@@ -140,27 +140,38 @@ func (s *server) findExisting(ctx context.Context, word string) (*api.Session, e
 		WithHint("the tool sessions lists the sessions; run creates one when you name it for the first time")
 }
 
+// wish is what a session must be like.
+type wish struct {
+	place   string // where it runs; "": where it ran before, or the default
+	sandbox string // the profile that confines it; "": the default, or what it has
+	tty     bool
+}
+
 // findOrCreate returns the session with the given name, and creates it if there is
-// none. place is where it must run; "" means where it ran before, or the default.
-func (s *server) findOrCreate(ctx context.Context, c *call, word, place string, tty bool) (*api.Session, error) {
+// none.
+func (s *server) findOrCreate(ctx context.Context, c *call, word string, w wish) (*api.Session, error) {
+	place := w.place
 	f, err := s.find(ctx, word, place)
 	switch {
 	case err != nil:
 		return nil, err
 	case !f.usable() && !sessionIDForm.MatchString(word):
-		return s.createAgain(ctx, c, word, place, tty, f)
+		return s.createAgain(ctx, c, word, w, f)
 	case place != "" && f.session.Runtime != place:
 		return nil, api.Errorf(api.CodeInvalidParams, "session %q runs in %s", word, f.session.Runtime).
 			WithHint("give another session name for %s, or leave place out", place)
-	case tty && f.session.TTY == nil:
+	case w.sandbox != "" && sandboxOf(f.session) != w.sandbox:
+		return nil, api.Errorf(api.CodeInvalidParams, "session %q exists, and is not confined by %s", word, w.sandbox).
+			WithHint("give another session name with sandbox: %q, or leave sandbox out", w.sandbox)
+	case w.tty && f.session.TTY == nil:
 		return nil, api.Errorf(api.CodeInvalidParams, "session %q has no terminal", word).
 			WithHint("give another session name with tty: true, or leave session out")
 	}
 	return f.session, nil
 }
 
-func (s *server) create(ctx context.Context, c *call, name, place string, tty bool) (*api.Session, error) {
-	params := api.SessionCreateParams{Name: name, Runtime: place, Tags: s.newTags()}
+func (s *server) create(ctx context.Context, c *call, name string, w wish) (*api.Session, error) {
+	params := api.SessionCreateParams{Name: name, Runtime: w.place, Tags: s.newTags()}
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -168,14 +179,17 @@ func (s *server) create(ctx context.Context, c *call, name, place string, tty bo
 	if caller != "" { // else the daemon predates the parameter client, and would reject it
 		params.Client = c.client()
 	}
-	if tty {
+	if w.tty {
 		params.TTY = &terminalSize
 	}
 	info, err := callMethod[api.SystemInfo](ctx, s, api.MethodSystemInfo, nil)
 	if err != nil {
 		return nil, err
 	}
-	if at := cmp.Or(place, defaultRuntime(info)); at != api.RuntimeHost {
+	if params.Isolation, err = confinement(info, w.sandbox); err != nil {
+		return nil, err
+	}
+	if at := cmp.Or(w.place, defaultRuntime(info)); at != api.RuntimeHost {
 		return s.createInPlace(ctx, params)
 	}
 	params.Cwd, params.Env, params.Shell = s.Cwd, s.Env, s.Shell

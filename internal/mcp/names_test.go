@@ -102,7 +102,7 @@ func TestClientIsSentOnlyToDaemonsThatKnowIt(t *testing.T) {
 	for account, want := range map[string]string{"": "", "alice": "Claude-Code"} {
 		recorder := &recordingCaller{account: account}
 		s := &server{Config: Config{Caller: recorder, Shell: "sh"}}
-		if _, err := s.create(t.Context(), &call{request: request}, mainSession, "", false); err != nil || recorder.created.Client != want {
+		if _, err := s.create(t.Context(), &call{request: request}, mainSession, wish{}); err != nil || recorder.created.Client != want {
 			t.Errorf("caller %q: client %q, %v", account, recorder.created.Client, err)
 		}
 	}

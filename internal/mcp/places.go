@@ -42,14 +42,17 @@ func (s *server) createInPlace(ctx context.Context, params api.SessionCreatePara
 // was. If it may still run in a place that is out of reach, it is not created
 // elsewhere unless the model says where: the command could be meant for that
 // place, and harm this machine.
-func (s *server) createAgain(ctx context.Context, c *call, name, place string, tty bool, f *found) (*api.Session, error) {
-	if place == "" && len(f.away) > 0 {
+func (s *server) createAgain(ctx context.Context, c *call, name string, w wish, f *found) (*api.Session, error) {
+	if w.place == "" && len(f.away) > 0 {
 		return nil, f.outOfReach(name)
 	}
-	if place == "" && f.session != nil {
-		place = f.session.Runtime
+	if w.place == "" && f.session != nil {
+		w.place = f.session.Runtime
 	}
-	return s.create(ctx, c, name, place, tty)
+	if w.sandbox == "" && f.session != nil {
+		w.sandbox = sandboxOf(f.session)
+	}
+	return s.create(ctx, c, name, w)
 }
 
 // outOfReach is the error for a session that may be in a place out of reach.

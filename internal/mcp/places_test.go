@@ -83,7 +83,7 @@ func TestCreateInPlace(t *testing.T) {
 		if tc.byDefault != "" {
 			daemon.info.Config["default_runtime"] = tc.byDefault
 		}
-		if _, err := daemon.server().findOrCreate(t.Context(), aCall(), "main", tc.place, false); err != nil {
+		if _, err := daemon.server().findOrCreate(t.Context(), aCall(), "main", wish{place: tc.place}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if diff := cmp.Diff(tc.want, daemon.created); diff != "" {
@@ -120,7 +120,7 @@ func TestSessionRemembersItsPlace(t *testing.T) {
 		"another out of reach":    {sessions: []api.Session{here}, away: away, id: "s-3"},
 	} {
 		daemon := &placedCaller{list: api.SessionListResult{Sessions: tc.sessions, Unreachable: tc.away}, shells: []string{"bash"}}
-		got, err := daemon.server().findOrCreate(t.Context(), aCall(), "main", tc.place, false)
+		got, err := daemon.server().findOrCreate(t.Context(), aCall(), "main", wish{place: tc.place})
 		switch {
 		case tc.code != "":
 			if !api.IsCode(err, tc.code) || len(daemon.created) > 0 {

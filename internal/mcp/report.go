@@ -19,11 +19,13 @@ type report struct {
 	Exec       string    `json:"exec" jsonschema:"id of the command"`
 	Session    string    `json:"session" jsonschema:"name of its session"`
 	State      string    `json:"state" jsonschema:"queued|running|exited: whether it still runs"`
-	Outcome    string    `json:"outcome" jsonschema:"running, exited, signaled, timed_out, cancelled, shell_exited or shell_died"`
+	Outcome    string    `json:"outcome" jsonschema:"running, exited, signaled, timed_out, cancelled, shell_exited, shell_died or oom_killed"`
 	ExitCode   *int      `json:"exit_code,omitempty" jsonschema:"once it has ended"`
 	Signal     string    `json:"signal,omitempty" jsonschema:"signal that ended it"`
 	Seconds    float64   `json:"seconds" jsonschema:"run time, so far or total"`
 	Place      string    `json:"place,omitempty" jsonschema:"where it runs, if not on this machine"`
+	Sandbox    string    `json:"sandbox,omitempty" jsonschema:"what confines its session"`
+	LimitHit   []string  `json:"limit_hit,omitempty" jsonschema:"limits of its session that it reached"`
 	Cwd        string    `json:"cwd,omitempty" jsonschema:"the session's directory after the command"`
 	Waiting    *waiting  `json:"waiting,omitempty" jsonschema:"on a terminal: what it waits for"`
 	Left       []process `json:"left_running,omitempty" jsonschema:"processes that it started and that still run"`
@@ -87,7 +89,10 @@ func (s *server) newReport(ctx context.Context, e *api.ExecResult) (*report, err
 	if r.Session, err = s.displayName(ctx, &session.Session); err != nil {
 		return nil, err
 	}
-	r.Place = placeOf(&session.Session)
+	r.Place, r.Sandbox = placeOf(&session.Session), confinedBy(session.Isolation)
+	for _, limit := range e.LimitHit {
+		r.LimitHit = append(r.LimitHit, string(limit))
+	}
 	if r.Cwd == "" {
 		r.Cwd = session.Cwd
 	}
@@ -105,6 +110,9 @@ func (s *server) newReport(ctx context.Context, e *api.ExecResult) (*report, err
 		}
 	}
 	r.Status = status(e)
+	if len(r.LimitHit) > 0 {
+		r.note("it reached limits of its session: %s; a command that needs less works, or ask a person for more", printable.Word(strings.Join(r.LimitHit, ",")))
+	}
 	s.addStateNotes(r, e, session, more)
 	return r, nil
 }
@@ -179,6 +187,9 @@ func (s *server) addStateNotes(r *report, e *api.ExecResult, session *api.Sessio
 			since = "after " + e.RolledBackTo
 		}
 		r.note("the shell's state was lost; directory and variables are back to what they were %s", since)
+	}
+	for _, d := range e.NetworkDenied {
+		r.note("the session may not connect to %s:%d: %s", printable.Word(d.Host), d.Port, printable.Word(d.Message))
 	}
 	r.moreLeft = more
 }
@@ -272,6 +283,9 @@ func (r *report) text() string {
 	fmt.Fprintf(&b, "%s · %s · session %s", r.Status, r.Exec, printable.Word(r.Session))
 	if r.Place != "" {
 		b.WriteString(" · " + printable.Word(r.Place))
+	}
+	if r.Sandbox != "" {
+		b.WriteString(" · confined by " + printable.Word(r.Sandbox))
 	}
 	if r.Cwd != "" {
 		b.WriteString(" · " + printable.Word(r.Cwd))

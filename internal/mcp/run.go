@@ -15,6 +15,7 @@ type runArguments struct {
 	Command   string            `json:"command" jsonschema:"shell command; may have several lines"`
 	Session   string            `json:"session,omitempty" jsonschema:"name of the session, created if new; default main. Use several to work in parallel"`
 	Place     string            `json:"place,omitempty" jsonschema:"where a new session runs: host, docker:NAME, ssh:HOST or another place that sessions lists; later calls need only the session"`
+	Sandbox   string            `json:"sandbox,omitempty" jsonschema:"confine a new session: workspace (writes only its directory, reaches package registries), offline or readonly"`
 	Cwd       string            `json:"cwd,omitempty" jsonschema:"directory for this command only; use cd to stay there"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"variables for this command only"`
 	Secrets   []string          `json:"secrets,omitempty" jsonschema:"names of secrets to pass to this command as variables of the same name"`
@@ -42,7 +43,7 @@ func (s *server) run(ctx context.Context, c *call, a runArguments) (*report, err
 			name = terminalSession
 		}
 	}
-	session, err := s.findOrCreate(ctx, c, name, a.Place, a.TTY)
+	session, err := s.findOrCreate(ctx, c, name, wish{place: a.Place, sandbox: a.Sandbox, tty: a.TTY})
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type sessionEntry struct {
 	Owner     string      `json:"owner,omitempty" jsonschema:"who created it, if not you"`
 	State     string      `json:"state" jsonschema:"creating|idle|running|terminated: state of the session"`
 	Place     string      `json:"place,omitempty" jsonschema:"where it runs, if not on this machine"`
+	Sandbox   string      `json:"sandbox,omitempty" jsonschema:"what confines it"`
 	Cwd       string      `json:"cwd,omitempty" jsonschema:"its directory"`
 	TTY       bool        `json:"tty,omitempty" jsonschema:"it has a terminal"`
 	Holder    string      `json:"held_by,omitempty" jsonschema:"client that holds its keyboard"`
@@ -139,7 +140,7 @@ func (s *server) entryOf(ctx context.Context, id string, execs int) (*sessionEnt
 	if e.Session, err = s.displayName(ctx, &info.Session); err != nil {
 		return nil, err
 	}
-	e.Place = placeOf(&info.Session)
+	e.Place, e.Sandbox = placeOf(&info.Session), confinedBy(info.Isolation)
 	if caller, err := s.caller(ctx); err != nil || api.Account(info.Owner) != caller {
 		e.Owner = info.Owner
 	}
@@ -193,6 +194,9 @@ func (s *sessionEntry) text() string {
 	}
 	if s.Place != "" {
 		b.WriteString(" · " + printable.Word(s.Place))
+	}
+	if s.Sandbox != "" {
+		b.WriteString(" · confined by " + printable.Word(s.Sandbox))
 	}
 	if s.Cwd != "" {
 		b.WriteString(" · " + printable.Word(s.Cwd))

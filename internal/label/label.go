@@ -122,7 +122,7 @@ func (p *parser) command() (operator string) {
 		}
 		word, operator = p.next()
 	}
-	if len(word) > maxWord {
+	if len(word) > maxWord && isPlain(word) {
 		word = path.Base(word)
 	}
 	if !isProgram(word) || !p.show(word) {
@@ -182,10 +182,14 @@ func isProgram(word string) bool {
 // isSafe reports whether a word has the form of a name or a path, and not that of a
 // flag, a key, or anything that a shell would expand.
 func isSafe(word string) bool {
-	return word != "" && len(word) <= maxWord && word[0] != '-' && !isKey(word) &&
-		strings.IndexFunc(word, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._/+~-", r)
-		}) < 0
+	return word != "" && len(word) <= maxWord && word[0] != '-' && !isKey(word) && isPlain(word)
+}
+
+// isPlain reports whether a word has no quote and nothing that a shell would expand.
+func isPlain(word string) bool {
+	return strings.IndexFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._/+~-", r)
+	}) < 0
 }
 
 // isKey reports whether a word looks like a generated key: it mixes capitals with

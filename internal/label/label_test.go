@@ -282,6 +282,7 @@ func FuzzOf(f *testing.F) {
 		f.Add(command, "hunter2", "correct horse\nbattery && staple")
 	}
 	f.Add("cd a && ", "", "; cat x")
+	f.Add("a-program-with-a-long-name", "a-secret/with-a-slash", "0")
 	f.Fuzz(func(t *testing.T, command, one, other string) {
 		label := Of(command)
 		if len(label) > 200 || !printable.Line(label) {

@@ -5,7 +5,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/terminal-runtime/trl/internal/cli.version=$(VERSION)
 
-.PHONY: build install quick quick-packages test check lint fuzz bench torture stories sdk places dist clean
+.PHONY: build install quick quick-packages test check lint fuzz bench torture stories sdk places vm dist clean
 
 build: ## build the static binary, as bin/trl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/trl ./cmd/trl
@@ -41,6 +41,9 @@ sdk: ## test the SDKs against the real binary, and as packages
 
 places: ## run the tests that need dockerd, podman and sshd, as root
 	./.ci/run build places
+
+vm: ## run the tests that need another kernel, in virtual machines
+	./.ci/run build vm
 
 torture: ## run the conformance table in every shell; RUNS=3 repeats it
 	TRL_TORTURE_RUNS=$(or $(RUNS),1) ./.ci/run torture

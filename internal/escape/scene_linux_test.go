@@ -8,10 +8,10 @@ const (
 	suidBinary = "/srv/bin/suid"   // a copy of it that is setuid root
 	capBinary  = "/srv/bin/cap"    // a copy of it that has file capabilities
 
-	work       = "/srv/work"       // the writable root
-	bare       = "/srv/bare"       // a second one, without protected files
-	vault      = "/srv/work/vault" // a denied directory inside the writable root
-	deepVault  = "/srv/work/deep/vault"
+	work       = "/srv/project"       // the writable root
+	bare       = "/srv/bare"          // a second one, without protected files
+	vault      = "/srv/project/vault" // a denied directory inside the writable root
+	deepVault  = "/srv/project/deep/vault"
 	outside    = "/srv/outside" // owned by the user of the attempt, not writable inside
 	canary     = "/srv/outside/canary"
 	doorstep   = "/srv/outside/dir"

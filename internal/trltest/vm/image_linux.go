@@ -54,7 +54,7 @@ func buildImage(ctx context.Context, dir string, cfg Config) (image, error) {
 
 	var a archive
 	a.add("init", 0o755, initScript)
-	for _, d := range []string{"dev", "etc", "home", "lib", "lib64", "proc", "root", "run", "sys", "tmp", "usr", "usr/lib", "var", "work", "work/bin", "bin"} {
+	for _, d := range []string{"dev", "etc", "home", "lib", "lib64", "proc", "root", "run", "sys", "tmp", "usr", "usr/lib", "var", "guest", "guest/bin", "bin"} {
 		a.addDir(root + d)
 	}
 	for _, d := range []string{"sbin", "usr/bin", "usr/sbin"} {
@@ -64,10 +64,10 @@ func buildImage(ctx context.Context, dir string, cfg Config) (image, error) {
 	a.add(root+"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/bash\nguest:x:1000:1000:guest:/home/guest:/bin/bash\n"))
 	a.add(root+"etc/group", 0o644, []byte("root:x:0:\nguest:x:1000:\n"))
 	a.add(root+"etc/hosts", 0o644, []byte("127.0.0.1 localhost guest\n"))
-	a.add(root+"work/command", 0o755, command(cfg, img.token))
-	a.addFile(root+"work/tests", tests)
-	a.addFile(root+"work/bin/trl", trl)
-	a.addTree(root+"work/testdata", filepath.Join(strings.TrimSpace(string(source)), "testdata"))
+	a.add(root+"guest/command", 0o755, command(cfg, img.token))
+	a.addFile(root+"guest/tests", tests)
+	a.addFile(root+"guest/bin/trl", trl)
+	a.addTree(root+"guest/testdata", filepath.Join(strings.TrimSpace(string(source)), "testdata"))
 	a.addTree(root+strings.TrimPrefix(locale, "/"), locale)
 	if err := addPrograms(&a, append([]string{"bash", "dash"}, cfg.Programs...)); err != nil {
 		return image{}, err
@@ -129,15 +129,15 @@ func libraries(path string) []string {
 // command returns the script that runs the tests. Its first lines are for init.
 func command(cfg Config, token string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "#!/bin/sh\n# %s %s\ncd /work\n", cfg.User, token)
+	fmt.Fprintf(&b, "#!/bin/sh\n# %s %s\ncd /guest\n", cfg.User, token)
 	home := "/root"
 	if cfg.User != Root {
 		home = "/home/" + cfg.User
 	}
 	env := append([]string{
-		"PATH=/work/bin:/bin", "HOME=" + home, "USER=" + cfg.User, "SHELL=/bin/bash", "TMPDIR=/tmp", "LC_ALL=C.UTF-8",
+		"PATH=/guest/bin:/bin", "HOME=" + home, "USER=" + cfg.User, "SHELL=/bin/bash", "TMPDIR=/tmp", "LC_ALL=C.UTF-8",
 		"CI=true", // what a guest lacks must be added, not skipped
-		insideVariable + "=" + cfg.Kernel, trltest.BinaryVariable + "=/work/bin/trl",
+		insideVariable + "=" + cfg.Kernel, trltest.BinaryVariable + "=/guest/bin/trl",
 	}, cfg.Env...)
 	b.WriteString("exec env -i")
 	for _, setting := range env {

@@ -1,6 +1,6 @@
 #!/guest/bin/busybox sh
 # shellcheck shell=dash
-# The first process of a guest: it prepares the system, runs /work/command, and
+# The first process of a guest: it prepares the system, runs /guest/command, and
 # reports its exit status on the second serial port. The kernel has the first.
 
 PATH=/guest/bin:/bin
@@ -45,7 +45,7 @@ enable_controllers() { # GROUP
 enable_controllers $group
 
 read -r _ user token <<COMMAND
-$(sed -n 2p /work/command)
+$(sed -n 2p /guest/command)
 COMMAND
 
 stty -F /dev/ttyS1 raw
@@ -55,7 +55,7 @@ cat </run/output >/dev/ttyS1 &
 port=$!
 echo "$token begin" >/dev/ttyS1
 if [ "$user" = root ]; then
-  /work/command </dev/null >/run/output 2>&1
+  /guest/command </dev/null >/run/output 2>&1
 else
   # A user's own cgroup, with the files that the kernel's documentation lists. A group
   # with controllers has no processes, so the tests are in a child.
@@ -66,7 +66,7 @@ else
   done
   (
     sh -c 'echo $PPID' >"$group/$user/tests/cgroup.procs"
-    exec su -s /bin/sh "$user" -c "exec /work/command"
+    exec su -s /bin/sh "$user" -c "exec /guest/command"
   ) </dev/null >/run/output 2>&1
 fi
 status=$?

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -40,6 +41,8 @@ func withRole(role string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, roleVar+"=") })
 	return append(env, roleVar+"="+role)
 }
+
+func init() { runtime.LockOSThread() } // a holder runs on the main thread
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVar) {
@@ -187,7 +190,7 @@ func init() { // not in the declaration: scenarios refer to the map through runT
 	scenarios = map[string]func(testDaemon){
 		"flood": flood, "exits": exits, "late": late, "storm": storm, "garbage": garbage, "burst": burst,
 		"many": many, "signals": signals, "deaf": deaf, "kept": kept, "group": group, "crash": crash, "size": size,
-		"renewed": renewed, "stays": stays, "woken": woken, "watched": watched, "obedient": obedient,
+		"renewed": renewed, "opened": opened, "stays": stays, "woken": woken, "watched": watched, "obedient": obedient,
 		"stale": stale, "impossible": impossible, "crowded": crowded, "regenerated": regenerated,
 		"detaching": handOffOnSignal(Detach), "restarting": handOffOnSignal(Restart),
 	}

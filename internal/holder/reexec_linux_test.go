@@ -120,6 +120,56 @@ func checkRenewed(s testDaemon) {
 	}
 }
 
+// The paths of kept descriptors can be opened at any moment, also while the holder
+// executes another program.
+func TestPathsWhileRenewed(t *testing.T) {
+	t.Setenv(programVar, executable(t))
+	h := startHolder(t, "opened")
+	path := h.line(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if got := h.line(t); got != "renewed" {
+			t.Error(got)
+		}
+	}()
+	for opened := 0; ; opened++ {
+		select {
+		case <-done:
+			_ = h.cmd.Process.Signal(unix.SIGTERM)
+			h.end(t, 3)
+			t.Logf("opened %d times", opened)
+			return
+		default:
+		}
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatalf("after %d times: open %s: %v", opened, path, err)
+		}
+		_ = unix.Close(fd)
+	}
+}
+
+func opened(s testDaemon) {
+	switch {
+	case s.start == 1:
+		fd, err := unix.MemfdCreate("kept", unix.MFD_CLOEXEC)
+		check(err)
+		slot, err := s.Keep(fd)
+		check(err)
+		check(s.Sync())
+		fmt.Println(s.Path(slot))
+	case s.start > 10*renewals:
+		got := make(chan os.Signal, 1)
+		signal.Notify(got, syscall.SIGTERM)
+		fmt.Println("renewed")
+		<-got
+		s.stopHolder(3)
+	}
+	check(s.AnnounceExit(0, Restart))
+	os.Exit(0)
+}
+
 // A holder that can't execute the program at its path keeps running.
 func TestNotRenewed(t *testing.T) {
 	t.Setenv(programVar, filepath.Join(t.TempDir(), "missing"))

@@ -69,7 +69,16 @@ type holder struct {
 // Run starts the daemon, restarts it whenever it dies, and keeps descriptors
 // for it. It returns when the daemon has announced Stop, with the daemon's exit
 // code, or after a signal when there is no daemon to handle it.
+//
+// With Config.Program, Run must be called on the main thread: by the main goroutine,
+// locked to it by a function init. A program executed from another thread ends the
+// main thread first, and until that thread has taken its place, nothing is found
+// under the paths of kept descriptors: a shell that begins or ends a command in this
+// fraction of a millisecond could not open them.
 func Run(cfg Config) (code int, err error) {
+	if cfg.Program != "" && unix.Gettid() != unix.Getpid() {
+		return 1, errors.New("the holder does not run on the main thread")
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -157,6 +157,13 @@ func (f *family) doneLine(l *controlLine, to string) string {
 	return f.reportEnd(reportDone, l, to) + "\n"
 }
 
+// reportAsStdout redirects the shell itself to where it reports, and reports there. If
+// that can't be opened, the shell still has the stdout of the command: then it reports
+// nothing, and leaves that too.
+func (f *family) reportAsStdout(l *controlLine, to string) string {
+	return f.exec + " " + to + " && " + strings.TrimSuffix(f.doneLine(l, ""), "\n") + " || " + f.exec + " >/dev/null\n"
+}
+
 // emergencyLine reports the end of the command with nothing that a function can
 // replace; "" means that the family has no such line.
 func (f *family) emergencyLine(l *controlLine) string {

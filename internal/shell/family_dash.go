@@ -62,5 +62,5 @@ func dashSource(_ *family, command string, l *controlLine) string {
 func dashPackets(f *family, l *controlLine) []string {
 	p := f.parts(l)
 	return []string{p.keep + " __trl_s=0; " + p.base + p.enter + f.builtin(".") + " " + l.script +
-		" || __trl_s=$?; " + p.late + "__trl_b= " + p.calm + " " + p.drop + "; " + p.leave + f.redirect(p.to) + f.doneLine(l, "")}
+		" || __trl_s=$?; " + p.late + "__trl_b= " + p.calm + " " + p.drop + "; " + p.leave + f.reportAsStdout(l, p.to)}
 }

@@ -75,10 +75,10 @@ func mkshPackets(f *family, l *controlLine) []string {
 	end := mkshEnd + p.late + "__trl_b= " + p.calm + " " + p.drop + "; " + p.leave
 	if !l.inCopy {
 		return []string{p.keep + " __trl_s=0; " + p.base + p.enter + f.builtin(".") + " " + l.script + " || " + mkshStatus +
-			"; " + end + f.redirect(p.to) + f.doneLine(l, "")}
+			"; " + end + f.reportAsStdout(l, p.to)}
 	}
 	run := l.restoreStatus() + `\eval "$__trl_G$(<` + l.script + `)" || ` + mkshStatus
 	return []string{p.keep + " __trl_s=0; " + f.redirect(p.toStdout+p.redirs) + p.enter + mkshTrace + "__trl_b=1; " +
 		"case ${__trl_a:+a}${__trl_f:+f} in a*) __trl_s=143;; f) " + f.builtin(".") + ` "$__trl_f" || ` + mkshStatus + ";; *) " + run + ";; esac; " +
-		end + f.redirect("</dev/null 2>&1"+p.to) + f.doneLine(l, "")}
+		end + f.reportAsStdout(l, "</dev/null 2>&1"+p.to)}
 }

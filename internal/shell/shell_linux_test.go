@@ -332,6 +332,36 @@ func TestForgedReports(t *testing.T) {
 	}
 }
 
+// A shell that can't open the status pipe, as when the system has no free file, reports
+// later and not into the output of its command.
+func TestStatusPipeCannotBeOpened(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		d := open(t, name, 0)
+		d.run("X=kept", nil)
+		status := d.driver.router.statusW.path
+		d.driver.router.statusW.path = filepath.Join(t.TempDir(), "none", "status")
+		d.mark++
+		out := filepath.Join(t.TempDir(), "out")
+		res, err := d.Run(Command{
+			ID: "unreported", Text: "echo output; sleep 0.1; (exit 9)", Stdout: out, Stderr: out + ".err", Mark: d.mark,
+			StillRunning: func() { d.driver.router.statusW.path = status },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != "output\n" {
+			t.Errorf("the command wrote %q, %v", got, err)
+		}
+		// zsh has no emergency line: a shell that does not report is replaced.
+		if survives := name != "zsh"; survives && res.Code != 9 || res.RolledBack == survives {
+			t.Errorf("got %+v", res)
+		}
+		if out, res := d.run("echo $X", nil); out != "kept\n" || res.Code != 0 {
+			t.Errorf("after it: %q, %+v", out, res)
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	d := open(t, "dash", 0)
 	var wg sync.WaitGroup

@@ -185,6 +185,13 @@ type Info struct {
 	Busy      bool // running or runnable, not sleeping
 }
 
+// Forked reports whether a process lives that has executed no program since it was
+// forked.
+func Forked(pid int) bool {
+	st, err := readStat(pid)
+	return err == nil && !st.dead() && st.forked
+}
+
 // Describe returns information about those pids that are alive.
 func (t *Tree) Describe(pids []int) []Info {
 	infos := make([]Info, 0, len(pids))

@@ -31,8 +31,9 @@ var mksh = family{
 }
 
 const (
-	// mkshDisarm removes the ERR trap of an abort. That of the user is lost.
-	mkshDisarm = `case ${__trl_R-} in ?*) __trl_R=; \trap - ERR;; esac; `
+	// mkshDisarm removes the ERR trap of an abort. That of the user is lost. It
+	// restores `set -e`.
+	mkshDisarm = `case ${__trl_R-} in ?*) __trl_R=; \trap - ERR;; esac; case ${__trl_E-} in ?*) __trl_E=; \set -e;; esac; `
 	// mkshStatus is `__trl_s=$?` in an expansion, which is not traced.
 	mkshStatus = "case $((__trl_s=$?)) in *) ;; esac"
 	// mkshTrace sets __trl_G to what makes traces go to the stderr of the command:

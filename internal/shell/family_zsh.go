@@ -51,7 +51,8 @@ func quoteZsh(s string) string {
 
 func zshPackets(f *family, l *controlLine) []string {
 	p := f.parts(l)
-	return []string{p.keep + " __trl_x=; " + p.base + p.enter + "{ " + f.builtin(".") + " " + l.script +
+	errexit := "[[ -z ${__trl_E-} ]] || { __trl_E=; " + f.builtin("set") + " -e; }; "
+	return []string{p.keep + " __trl_x=; " + errexit + p.base + p.enter + "{ " + f.builtin(".") + " " + l.script +
 		"; } always { __trl_s=${__trl_x:-" + p.status + "} __trl_b= " + p.calm + "; TRY_BLOCK_ERROR=0 TRY_BLOCK_INTERRUPT=0; }; [[ -z $__trl_x ]] || " +
 		f.builtin(".") + " " + l.exitScript + "; " + p.drop + "; " + p.leave + p.idle + f.doneLine(l, p.to)}
 }

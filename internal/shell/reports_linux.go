@@ -2,7 +2,6 @@ package shell
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,33 +24,10 @@ func (r *running) drainReports() {
 	}
 }
 
-// flushReports handles the reports that were written before now. The pipe keeps the
-// order: when a line that the driver itself writes has come through it, all earlier
-// ones have.
+// flushReports handles the reports that were written before now.
 func (r *running) flushReports() {
-	s := r.shell
-	s.seq++
-	mark := s.seq
-	line := "\n" + s.token + " " + string(reportReady) + " " + strconv.Itoa(mark) + "\n"
-	if _, err := unix.Write(s.driver.router.statusW.fd, []byte(line)); err != nil {
-		return
-	}
-	limit := time.NewTimer(time.Second) // forged reports may have crowded it out
-	defer limit.Stop()
-	for {
-		select {
-		case rep := <-s.inbox.reports:
-			if rep.kind == reportReady && rep.a == mark {
-				s.ack(rep)
-				return
-			}
-			s.handleReport(rep, r)
-		case <-s.abandoned:
-			return
-		case <-limit.C:
-			return
-		}
-	}
+	r.shell.driver.router.awaitDelivery()
+	r.drainReports()
 }
 
 // ack marks a report as handled.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,9 +30,17 @@ type router struct {
 	// what they learned from them.
 	unsaved atomic.Int64
 
+	// rounds counts the beginnings and the ends of rounds: it is odd while something
+	// that left the status pipe may not have been delivered.
+	rounds atomic.Uint64
+
 	mu      sync.Mutex
 	inboxes map[string]*inbox // by token
 }
+
+// deliveryTime bounds the wait for reports that were written already: forged ones may
+// crowd them out.
+const deliveryTime = time.Second
 
 // inbox is where the router delivers the reports of one shell.
 type inbox struct {
@@ -43,6 +52,10 @@ type inbox struct {
 	staleReports uint64 // an earlier daemon acted on the reports up to here
 	staleSeq     int    // an earlier daemon asked the questions up to this number,
 	awaitedSeq   int    // and only this answer is still wanted
+
+	// exiting is true once the shell has reported that it exits, which may not have
+	// been handled yet.
+	exiting atomic.Bool
 }
 
 // attached is a shell, as the router and the driver see it.
@@ -71,6 +84,7 @@ func (r *router) attachedShells() []attached {
 // start begins to read reports.
 func (r *router) start() {
 	r.status = os.NewFile(uintptr(r.statusR.fd), "status")
+	r.rounds.Add(1)
 	r.begin(r.read)
 }
 
@@ -104,25 +118,53 @@ func (r *router) read() {
 	if err != nil || r.deliverAll() != nil { // what an earlier daemon left in the ring
 		return
 	}
+	r.rounds.Add(1)
 	// All in one Read, which returns at the end: the poller then signals what comes
 	// after a pull that took everything. Another Read would first poll the pipe, and
 	// delay the shell that the last report is for.
 	_ = raw.Read(func(fd uintptr) (ended bool) {
 		for {
 			room := ringSize - r.ring.end
-			n, err := r.ring.pull(int(fd))
+			n, err := r.round(int(fd))
 			switch {
 			case errors.Is(err, unix.EINTR):
 				continue
 			case errors.Is(err, unix.EAGAIN):
 				return false
-			case err != nil || n == 0 || r.deliverAll() != nil:
+			case err != nil || n == 0:
 				return true
 			case n < room:
 				return false
 			}
 		}
 	})
+}
+
+// round moves what is in the status pipe to the ring, and delivers it.
+func (r *router) round(pipe int) (n int, err error) {
+	r.rounds.Add(1)
+	defer r.rounds.Add(1)
+	if n, err = r.ring.pull(pipe); n > 0 {
+		err = r.deliverAll()
+	}
+	return n, err
+}
+
+// awaitDelivery waits until the reports that were written before the call have been
+// delivered, at most deliveryTime. It costs a microsecond if there are none.
+func (r *router) awaitDelivery() {
+	begun := r.rounds.Load()
+	begun += begun % 2
+	for end := time.Now().Add(deliveryTime); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
+		now := r.rounds.Load()
+		if now >= begun+2 {
+			return // a round that began after the call is over
+		}
+		unread, err := unix.IoctlGetInt(r.statusW.fd, unix.TIOCINQ) // the kernel's FIONREAD
+		if err != nil || unread == 0 && now%2 == 0 && r.rounds.Load() == now {
+			return
+		}
+	}
 }
 
 // deliverAll delivers what is in the ring.
@@ -166,6 +208,9 @@ func (r *router) deliver(line []byte, at uint64) {
 		// the ones that are awaited.
 		return
 	}
+	if rep.kind == reportExit {
+		in.exiting.Store(true)
+	}
 	r.unsaved.Add(1)
 	select {
 	case in.reports <- rep:
@@ -188,6 +233,7 @@ func (r *router) newToken(in *inbox) (string, error) {
 	delete(r.inboxes, in.token)
 	in.token = hex.EncodeToString(b[:])
 	r.inboxes[in.token] = in
+	in.exiting.Store(false)
 	r.discard(in)
 	return in.token, nil
 }

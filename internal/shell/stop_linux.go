@@ -35,6 +35,8 @@ type stopping struct {
 	since       time.Duration // when it began, since boot; a later daemon continues it
 	graceEnds   time.Time
 	lastAbort   time.Time
+	spared      bool      // the last step has spared what may be the exit copy
+	sparedSince time.Time // when one did so first
 }
 
 // begin begins the stop, or continues that of an earlier daemon.

@@ -124,9 +124,10 @@ func (r *running) stopStep() error {
 		st.aborted, st.lastAbort = true, now
 		s.proc.Signal(abortSignal)
 	}
+	st.spared = false
 	if now.Before(st.graceEnds) {
-		left := s.cfg.Tree.Terminate(st.signalled, r.isMember)
-		st.done = ended() && len(left) == 0
+		left := s.cfg.Tree.Terminate(st.signalled, r.isTarget)
+		st.done = ended() && len(left) == 0 && !st.spared
 		return nil
 	}
 	if !st.killed {
@@ -135,10 +136,10 @@ func (r *running) stopStep() error {
 			s.proc.Signal(abortSignal)
 		}
 	}
-	left := s.cfg.Tree.KillMarked(r.isMember, now.Add(lastChance/2))
+	left := s.cfg.Tree.KillMarked(r.isTarget, now.Add(lastChance/2))
 	r.drainReports()
-	st.done = ended() && len(left) == 0
-	if !st.done && now.After(st.graceEnds.Add(lastChance)) {
+	st.done = ended() && len(left) == 0 && !st.spared
+	if !st.done && !st.spared && now.After(st.graceEnds.Add(lastChance)) {
 		return errStuck
 	}
 	return nil
@@ -151,6 +152,39 @@ func (r *running) isMember(pid int, mark uint32) bool {
 	return (mark == r.cmd.Mark || mark == process.UnknownMark) && pid != s.proc.PID() &&
 		(s.exitCopy == nil || pid != s.exitCopy.proc.PID()) &&
 		(s.standby == nil || pid != s.standby.proc.PID())
+}
+
+// isTarget reports whether a stop signals a process. It spares what may be the exit
+// copy, until the shell has left it or could have.
+func (r *running) isTarget(pid int, mark uint32) bool {
+	if !r.isMember(pid, mark) {
+		return false
+	}
+	if !r.mayBeExitCopy(pid) {
+		return true
+	}
+	st := &r.stop
+	if st.sparedSince.IsZero() {
+		st.sparedSince = time.Now()
+	}
+	if time.Since(st.sparedSince) >= exitCopyTime {
+		return true
+	}
+	st.spared = true
+	return false
+}
+
+// mayBeExitCopy reports whether a process may be the exit copy of a shell that exits,
+// or belong to its fork: until the copy has reported, it is like any subshell of the
+// command. The shell reports that it exits before it forks, so that report was written
+// before the process was found.
+func (r *running) mayBeExitCopy(pid int) bool {
+	s := r.shell
+	if r.copyFDs == nil || !process.Forked(pid) {
+		return false
+	}
+	s.driver.router.awaitDelivery()
+	return s.exitStatus != nil || s.inbox.exiting.Load()
 }
 
 // checkWedge looks once. The second time in a row that the shell looks wedged, it

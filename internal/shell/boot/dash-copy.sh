@@ -28,7 +28,7 @@ case $__trl_y in ?*) \trap - INT QUIT TERM HUP;; esac
 \trap - EXIT
 \. "$__trl_q"
 @KEYS@
-case $__trl_k in h) \trap '__trl_s=$? __trl_k=h; \. "$__trl_h"' EXIT;; esac
+case $__trl_k in h) \trap '__trl_s=$? __trl_k=h __trl_b=; \. "$__trl_h"' EXIT;; esac
 __trl_w= __trl_q= __trl_a= __trl_b=
 \set "$__trl_e"
 @DOT@ "$__trl_l"

@@ -20,5 +20,5 @@ __trl_t() { \. "$__trl_h"; }
 
 # The shell ends: say with which status, and leave an exit copy with its state.
 # No function does it: the copy would stay inside, and dash calls functions no
-# deeper than 1000.
-trap '__trl_s=$? __trl_k=h; \. "$__trl_h"' EXIT
+# deeper than 1000. It is no longer inside a command: an abort would end the trap.
+trap '__trl_s=$? __trl_k=h __trl_b=; \. "$__trl_h"' EXIT

@@ -13,7 +13,7 @@ IFS=' ' \builtin \read -r __trl_l __trl_q __trl_T || \builtin \exit 0
 [[ -z $__trl_y ]] || \builtin \trap - INT QUIT TERM HUP
 __trl_pid=$__trl_p __trl_z=$ZSH_SUBSHELL
 \builtin \. $__trl_q
-TRAPSTKFLT() { [[ -n $__trl_b ]] && return 143; __trl_a=1; return 0; }
+TRAPSTKFLT() { [[ -n $__trl_b ]] || { __trl_a=1; return 0; }; [[ ! -o errexit ]] || { __trl_E=1; \builtin \set +e; }; return 143; }
 __trl_w= __trl_q= __trl_a= __trl_b=
 \builtin \set $__trl_e
 while ((1)); do while IFS= \builtin \read -r __trl_c <$__trl_l; do \builtin \eval $__trl_c; done; done

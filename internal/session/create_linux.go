@@ -79,8 +79,14 @@ func (p *Pool) create(ctx context.Context, owner string, params api.SessionCreat
 		p.removeFailed(s)
 		return nil, err
 	}
+	return p.created(s)
+}
+
+// created is called when a session has started. The session may have ended since, as
+// that of a short command does: it is returned nevertheless.
+func (p *Pool) created(s *Session) (*Session, error) {
 	p.sessionsTotal.Add(1)
-	if s.isEnding() {
+	if s.destroyedInCreation {
 		return nil, errDestroyedInCreation().With("session_id", s.id)
 	}
 	p.cfg.Log.Info("session created", "event", "session_created", "session", s.id, "owner", s.owner, "pid", s.currentPID())

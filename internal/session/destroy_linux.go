@@ -54,9 +54,10 @@ func (s *Session) started(first api.State) {
 	s.active = time.Now()
 	s.startWall()
 	s.persist()
-	why, ending := s.endReason, s.ending
+	why := s.endReason
+	s.destroyedInCreation = s.ending
 	s.mu.Unlock()
-	if ending {
+	if s.destroyedInCreation {
 		s.shared.spawn(func() { s.end(why, nil) })
 	}
 }

@@ -57,9 +57,12 @@ type Session struct {
 	login          *api.Login         // how its login files ended; nil if it read none
 	ready          chan struct{}      // closed when it is created, or could not be
 	createFailed   bool               // valid after ready is closed
-	destroyed      chan struct{}      // closed when the tree is verified empty
-	survivors      []api.Process      // valid after destroyed is closed
-	forceKill      chan struct{}      // closed to skip the grace
+	// destroyedInCreation is true if destroy was called before the session was
+	// created. Valid after start.
+	destroyedInCreation bool
+	destroyed           chan struct{} // closed when the tree is verified empty
+	survivors           []api.Process // valid after destroyed is closed
+	forceKill           chan struct{} // closed to skip the grace
 
 	admission arrival.Turn // of commands, in arrival order
 

@@ -306,6 +306,44 @@ func TestDirectSession(t *testing.T) {
 	}
 }
 
+// The creator of a session whose command has ended already gets the session, and the
+// output of the command. Only one that was destroyed before it was created has none.
+func TestCreateOfAShortCommand(t *testing.T) {
+	p := newPool(t, Config{})
+	start := func() *Session {
+		t.Helper()
+		s, err := newSession(p.shared, p.numbers.Add(1), api.SessionCreateParams{Argv: []string{"echo", "short"}}, "")
+		if err == nil {
+			_, err = p.add(s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := start()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.destroyed
+	if got, err := p.created(s); err != nil || got != s {
+		t.Errorf("%v, %v", got, err)
+	}
+	o, err := p.Output(t.Context(), api.ExecOutputParams{ExecID: s.snapshot().ExecID})
+	if err != nil || len(o.Chunks) != 1 || o.Chunks[0].Data != "short\n" {
+		t.Errorf("output: %+v, %v", o, err)
+	}
+	s = start()
+	done := s.destroy(api.ReasonDestroyed, true)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if _, err := p.created(s); !api.IsCode(err, api.CodeSessionTerminated) {
+		t.Errorf("destroyed in its creation: %v", err)
+	}
+}
+
 func TestCreateFailures(t *testing.T) {
 	p := newPool(t, Config{MaxSessions: 1})
 	for _, tt := range []struct {

@@ -241,10 +241,3 @@ func loginResult(res shell.Result) *api.Login {
 	}
 	return &api.Login{Outcome: r.Outcome, ExitCode: r.ExitCode, TimedOut: res.Stopped}
 }
-
-// isEnding reports whether the session was destroyed.
-func (s *Session) isEnding() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ending
-}

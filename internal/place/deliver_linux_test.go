@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -309,6 +310,56 @@ func TestDeliveryIncomplete(t *testing.T) {
 			}
 			if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
 				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestDeliveryReadsAll refuses programs, or has them already, and reads them to the end
+// nevertheless: a deliverer whose write fails could take that for the reason.
+func TestDeliveryReadsAll(t *testing.T) {
+	for name, sh := range shells {
+		t.Run(name, func(t *testing.T) {
+			p, dir := localPlace(t, sh)
+			for _, c := range []struct{ digest, size, packed, word string }{
+				{"digest", "1000000000000000", "plain", "KiB left"},
+				{"digest", "1000000", "gzip", "incomplete"},
+				{"delivered", "1000000", "plain", "delivered"},
+			} {
+				if c.word == "delivered" {
+					if err := errors.Join(
+						os.MkdirAll(dir, 0o700),
+						os.WriteFile(filepath.Join(dir, "trl"), nil, 0o700),
+						os.WriteFile(filepath.Join(dir, "digest"), []byte(c.digest+"\n"), 0o600),
+					); err != nil {
+						t.Fatal(err)
+					}
+				}
+				argv := p.box.command(commonScript+deliverScript, p.target.directory(), c.digest, c.size, c.packed)
+				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+				var said bytes.Buffer
+				cmd.Env, cmd.Stdout = p.target.env, &said
+				stdin, err := cmd.StdinPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				// More than a pipe holds, so that the end is written when the script has
+				// decided.
+				n, err := stdin.Write(bytes.Repeat([]byte("no program"), 1e5))
+				if err != nil {
+					t.Errorf("%v: wrote %d bytes: %v", c, n, err)
+				}
+				_ = stdin.Close()
+				_ = cmd.Wait() // it has refused
+				if !strings.Contains(said.String(), c.word) {
+					t.Errorf("%v: %q", c, said.String())
+				}
+			}
+			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -6,7 +6,15 @@ digest=$1
 size=$2
 packed=$3
 umask 077
-[ -r /proc/self/stat ] || refuse no_proc "/proc is not mounted"
+
+# deny refuses the program once all of it has come: what delivers it may take a broken
+# pipe for the reason.
+deny() {
+  cat >/dev/null 2>&1
+  refuse "$@"
+}
+
+[ -r /proc/self/stat ] || deny no_proc "/proc is not mounted"
 problem=
 shell=$(command -v sh)
 case $shell in
@@ -56,11 +64,13 @@ fits() {
 # An earlier delivery decides the directory, so that all find the same one.
 if ! each_base found && ! each_base usable; then
   # shellcheck disable=SC2086 # words
-  refuse ${problem:-noexec no directory can be written to}
+  deny ${problem:-noexec no directory can be written to}
 fi
 had=
 [ ! -e "$dir/digest" ] || read -r had <"$dir/digest"
-if [ "$had" != "$digest" ]; then # else another call has delivered it meanwhile
+if [ "$had" = "$digest" ]; then # another call has delivered it meanwhile
+  cat >/dev/null
+else
   new=$dir/new.$$
   log=$dir/log.$$
   # clean removes what this delivery leaves, and the directory if it holds no program.
@@ -75,9 +85,9 @@ if [ "$had" != "$digest" ]; then # else another call has delivered it meanwhile
   if [ "$(wc -c <"$new")" -ne "$size" ]; then
     read -r why <"$log"
     case $why in
-    *space* | *quota*) refuse no_space "$why" ;;
+    *space* | *quota*) deny no_space "$why" ;;
     esac
-    refuse unknown "the program arrived incomplete${why:+: $why}"
+    deny unknown "the program arrived incomplete${why:+: $why}"
   fi
   chmod 700 "$new"
   if ! "$new" version >/dev/null 2>"$log"; then
@@ -85,12 +95,12 @@ if [ "$had" != "$digest" ]; then # else another call has delivered it meanwhile
     case $why in
     *"not found"* | *"No such file"*) why="it needs libraries that the place lacks: $why" ;;
     esac
-    refuse no_arch "the delivered program does not run: ${why:-it said nothing}"
+    deny no_arch "the delivered program does not run: ${why:-it said nothing}"
   fi
-  mv -f "$new" "$dir/trl" || refuse unknown "can not write to $dir"
+  mv -f "$new" "$dir/trl" || deny unknown "can not write to $dir"
   # The daemon of an earlier program goes on if it can't be replaced.
   if held; then "$dir/trl" upgrade --socket "$dir/s.sock" >/dev/null 2>&1; fi
   # shellcheck disable=SC2015 # either failure is one
-  echo "$digest" >"$new" && mv -f "$new" "$dir/digest" || refuse no_space "can not write to $dir"
+  echo "$digest" >"$new" && mv -f "$new" "$dir/digest" || deny no_space "can not write to $dir"
 fi
 echo "trl-place delivered $dir"

@@ -14,6 +14,10 @@ import (
 	"github.com/terminal-runtime/trl/api"
 )
 
+// LongAnswer is a MaxAnswer for calls that read: a page of output, each byte of which
+// takes up to six in JSON, or a list of some thousand sessions.
+const LongAnswer = 7 << 20
+
 // Request is one call.
 type Request struct {
 	Method string

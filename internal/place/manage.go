@@ -207,7 +207,7 @@ func (p *Place) liveSessions(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	line, err := conn.Call(ctx, peer.Request{Method: api.MethodSessionList, Actor: p.actor()}, nil)
+	line, err := conn.Call(ctx, peer.Request{Method: api.MethodSessionList, Actor: p.actor(), MaxAnswer: peer.LongAnswer}, nil)
 	var list api.SessionListResult
 	if err == nil {
 		err = peer.Decode(api.MethodSessionList, line, &list)

@@ -20,10 +20,10 @@ type transport interface {
 	close()
 }
 
-// maxMessage limits a message of a place in bytes, unless a call asks for a longer
-// one: a page of output, each byte of which takes up to six in JSON, or a list of
-// some thousand sessions. A place that means harm costs twice as much memory.
-const maxMessage = 7 << 20
+// maxMessage limits a message of a place in bytes, unless a call asks for a longer one.
+// The longest of the others is a chunk of a stream: 128 KiB, each byte of which takes
+// up to six in JSON. A place that means harm costs twice as much memory.
+const maxMessage = 2 << 20
 
 // target is what a transport needs to know about its place.
 type target struct {

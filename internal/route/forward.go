@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/terminal-runtime/trl/api"
@@ -54,23 +55,27 @@ func (r *Router) newCall(ctx context.Context, m *service.Method, p Place, params
 	return c, nil
 }
 
-// maxAnswer returns how long the answer to a call may be, in bytes, if it asks for a
-// long one: two streams, each byte of which takes up to six in JSON, and the rest of
-// the answer. Otherwise it returns 0.
+// maxAnswer returns how long the answer to a call may be, in bytes, if it reads or runs
+// a command: two streams of the output that it asks for, each byte of which takes up to
+// six in JSON, and the rest of the answer. Otherwise it returns 0: what else a place
+// sends is short.
 func maxAnswer(m *service.Method, params json.RawMessage) int {
 	const name = "max_output_bytes"
-	if m.Name != api.MethodExecRun || !bytes.Contains(params, []byte(name)) {
+	if !m.Reads && m.Result != reflect.TypeFor[api.ExecResult]() {
 		return 0
+	}
+	if m.Name != api.MethodExecRun || !bytes.Contains(params, []byte(name)) {
+		return peer.LongAnswer
 	}
 	raw, err := member(params, name)
 	if err != nil || raw == nil {
-		return 0
+		return peer.LongAnswer
 	}
 	n, err := number(raw)
 	if err != nil || n <= 0 {
-		return 0 // the place refuses it
+		return peer.LongAnswer // the place refuses it, unless it is null
 	}
-	return 12*int(min(n, maxOutput)) + 1<<20
+	return max(peer.LongAnswer, 12*int(min(n, maxOutput))+1<<20)
 }
 
 // maxOutput is the most output of a stream that a result has, in bytes.

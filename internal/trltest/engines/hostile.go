@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,12 +51,38 @@ func HostilePlace(t testing.TB, kind Hostility, ids IDs) (argv []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words, err := json.Marshal(ids)
+	digest, err := programDigest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, err := json.Marshal(hostileWords{ids, digest})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{program, hostileArg, string(kind), string(words)}
 }
+
+// hostileWords is what a hostile place is told in its arguments.
+type hostileWords struct {
+	IDs
+	Digest string // of its program: it takes a tenth of a second to compute, and places start often
+}
+
+// programDigest returns the digest of this program.
+var programDigest = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	program, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer program.Close()
+	sum := sha256.New()
+	_, err = io.Copy(sum, program)
+	return hex.EncodeToString(sum.Sum(nil)), err
+})
 
 // hostileArg is the first argument of a test binary that is a hostile place.
 const hostileArg = "be-hostile-place"
@@ -70,14 +97,14 @@ const longLine = 1 << 30
 // hostile is a hostile place.
 type hostile struct {
 	kind Hostility
-	ids  IDs
-	out  *bufio.Writer
+	hostileWords
+	out *bufio.Writer
 }
 
 func beHostile(kind string, args []string) (code int) {
 	h := hostile{kind: Hostility(kind), out: bufio.NewWriter(os.Stdout)}
 	if len(args) > 0 {
-		if err := json.Unmarshal([]byte(args[0]), &h.ids); err != nil {
+		if err := json.Unmarshal([]byte(args[0]), &h.hostileWords); err != nil {
 			return 2
 		}
 	}
@@ -85,7 +112,7 @@ func beHostile(kind string, args []string) (code int) {
 		field    *string
 		invented string
 	}{
-		{&h.ids.Node, "evil"}, {&h.ids.Session, "s-evil-aaaaaaaaaa"}, {&h.ids.Exec, "e-evil-aaaaaaaaaa"}, {&h.ids.Stream, "st-aaaaaaaaaa"},
+		{&h.IDs.Node, "evil"}, {&h.IDs.Session, "s-evil-aaaaaaaaaa"}, {&h.IDs.Exec, "e-evil-aaaaaaaaaa"}, {&h.IDs.Stream, "st-aaaaaaaaaa"},
 	} {
 		if *id.field == "" {
 			*id.field = id.invented
@@ -114,17 +141,13 @@ func beHostile(kind string, args []string) (code int) {
 
 // hello returns the parameters of the first message.
 func (h *hostile) hello() map[string]any {
-	sum := sha256.New()
-	if h.kind != Digest {
-		if program, err := os.Executable(); err == nil {
-			if content, err := os.ReadFile(program); err == nil {
-				sum.Write(content)
-			}
-		}
+	digest := h.Digest
+	if h.kind == Digest {
+		digest = hex.EncodeToString(sha256.New().Sum(nil)) // of nothing
 	}
 	return map[string]any{
-		"version": "v0.0.0-hostile", "protocol": api.Protocol, "digest": hex.EncodeToString(sum.Sum(nil)),
-		"os": runtime.GOOS, "arch": runtime.GOARCH, "node": h.ids.Node, "boot": "hostile", "user": "root",
+		"version": "v0.0.0-hostile", "protocol": api.Protocol, "digest": digest,
+		"os": runtime.GOOS, "arch": runtime.GOARCH, "node": h.IDs.Node, "boot": "hostile", "user": "root",
 	}
 }
 
@@ -186,7 +209,7 @@ func (h *hostile) serve() (code int) {
 // result returns an answer that fits every method: the ids are those of the caller's
 // request only by accident, and for OtherIDs those of another place.
 func (h *hostile) result() map[string]any {
-	own := h.ids
+	own := h.IDs
 	if h.kind != OtherIDs {
 		own.Session, own.Exec = "s-"+own.Node+"-bbbbbbbbbb", "e-"+own.Node+"-bbbbbbbbbb"
 	}
@@ -215,12 +238,12 @@ func (h *hostile) forge() {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	for _, event := range []api.SessionEventType{api.EventCreated, api.EventState, api.EventHeld, api.EventDestroyed} {
 		h.send(map[string]any{"method": api.NotifySessionEvent, "params": map[string]any{
-			"stream_id": h.ids.Stream, "type": event, "session_id": h.ids.Session, "exec_id": h.ids.Exec, "state": "terminated", "at": now,
+			"stream_id": h.IDs.Stream, "type": event, "session_id": h.IDs.Session, "exec_id": h.IDs.Exec, "state": "terminated", "at": now,
 		}})
 	}
 	for _, kind := range []string{"stdout", "exit"} {
 		h.send(map[string]any{"method": api.NotifyExecChunk, "params": map[string]any{
-			"stream_id": h.ids.Stream, "exec_id": h.ids.Exec, "type": kind, "offset": 0, "data": "forged\n", "next": 7,
+			"stream_id": h.IDs.Stream, "exec_id": h.IDs.Exec, "type": kind, "offset": 0, "data": "forged\n", "next": 7,
 		}})
 	}
 }

@@ -50,6 +50,7 @@ type Series struct {
 	// Best is the median of the quietest round: other load on the machine only
 	// adds to a time.
 	Best time.Duration
+	Last time.Duration // the median of the last round
 	All  []time.Duration
 }
 
@@ -64,8 +65,9 @@ func (s *Series) Round() error {
 		took[i] = time.Since(began)
 	}
 	s.All = append(s.All, took...)
-	if m := Median(took); s.Best == 0 || m < s.Best {
-		s.Best = m
+	s.Last = Median(took)
+	if s.Best == 0 || s.Last < s.Best {
+		s.Best = s.Last
 	}
 	return nil
 }

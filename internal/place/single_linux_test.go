@@ -37,6 +37,10 @@ func startLimited(t *testing.T, engine string) *limited {
 	l := &limited{c, t, e, engine + "-image:" + engines.Busybox}
 	t.Cleanup(func() {
 		_ = c.Close()
+		defer d.Kill()   // if it does not get there
+		if !t.Failed() { // else a place may be left
+			engines.AwaitPodman(t, d.PID)
+		}
 		if err := d.Stop(); err != nil {
 			t.Errorf("stop: %v\n%s", err, d.Log())
 		}

@@ -3,7 +3,6 @@ package torture
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,7 +32,7 @@ func startDaemon(t *testing.T, dir string) *trltest.Daemon {
 		}
 		defer d.Kill()
 		if !t.Failed() { // else a place may be left
-			awaitPodman(t, d.PID)
+			engines.AwaitPodman(t, d.PID)
 		}
 		if err := d.Stop(); err != nil {
 			t.Error(err)
@@ -43,15 +42,6 @@ func startDaemon(t *testing.T, dir string) *trltest.Daemon {
 		}
 	})
 	return d
-}
-
-// awaitPodman waits for the processes with which podman cleans up after a command in a
-// container: they outlive the command, and the daemon adopts them.
-func awaitPodman(t *testing.T, daemon int) {
-	t.Helper()
-	trltest.Eventually(t, "podman has cleaned up", func() bool {
-		return !slices.ContainsFunc(trltest.Descendants(daemon), func(p trltest.Process) bool { return p.Name == "conmon" || p.Name == "podman" })
-	})
 }
 
 // dial returns a client of a daemon until the end of the test.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,4 +76,14 @@ func configurePodman(driver, runtime string) error {
 		errs = append(errs, os.WriteFile(filepath.Join(podmanConfig, name), []byte(content), 0o600))
 	}
 	return errors.Join(errs...)
+}
+
+// AwaitPodman waits for the processes with which podman cleans up after a container, or
+// a command in one: they outlive it for a moment, and the daemon adopts them. Call it
+// before a daemon that has used podman is stopped.
+func AwaitPodman(t testing.TB, daemon int) {
+	t.Helper()
+	trltest.Eventually(t, "podman has cleaned up", func() bool {
+		return !slices.ContainsFunc(trltest.Descendants(daemon), func(p trltest.Process) bool { return p.Name == "conmon" || p.Name == "podman" })
+	})
 }

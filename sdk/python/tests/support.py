@@ -23,6 +23,22 @@ import trl_client as trl  # noqa: E402
 
 _binary: Optional[str] = None
 
+#: The environment of the person or program that runs the tests. Only a build uses it.
+_outside = dict(os.environ)
+
+
+def _isolate() -> None:
+    """Keeps the tests from finding the daemon, tokens and settings of whoever runs them."""
+    for name in list(os.environ):
+        if name.startswith(("TRL_", "XDG_")) and name != "TRL_BINARY":
+            del os.environ[name]
+    home = tempfile.mkdtemp(prefix="py-client-home-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    os.environ["HOME"] = home
+
+
+_isolate()
+
 
 def binary() -> str:
     """Returns the daemon's binary: ``$TRL_BINARY``, or a newly built one."""
@@ -33,7 +49,7 @@ def binary() -> str:
         directory = tempfile.mkdtemp(prefix="py-client-build-")
         atexit.register(shutil.rmtree, directory)
         _binary = os.path.join(directory, "trl")
-        subprocess.run(["go", "build", "-o", _binary, "./cmd/trl"], cwd=ROOT.parent.parent, check=True)
+        subprocess.run(["go", "build", "-o", _binary, "./cmd/trl"], cwd=ROOT.parent.parent, env=_outside, check=True)
     return _binary
 
 

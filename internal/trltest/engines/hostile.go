@@ -62,7 +62,7 @@ func HostilePlace(t testing.TB, kind Hostility, ids IDs) (argv []string) {
 	return []string{program, hostileArg, string(kind), string(words)}
 }
 
-// hostileWords is what a hostile place is told in its arguments.
+// hostileWords is the last argument of a hostile place.
 type hostileWords struct {
 	IDs
 	Digest string // of its program: it takes a tenth of a second to compute, and places start often

@@ -112,7 +112,7 @@ func beHostile(kind string, args []string) (code int) {
 		field    *string
 		invented string
 	}{
-		{&h.IDs.Node, "evil"}, {&h.IDs.Session, "s-evil-aaaaaaaaaa"}, {&h.IDs.Exec, "e-evil-aaaaaaaaaa"}, {&h.IDs.Stream, "st-aaaaaaaaaa"},
+		{&h.Node, "evil"}, {&h.Session, "s-evil-aaaaaaaaaa"}, {&h.Exec, "e-evil-aaaaaaaaaa"}, {&h.Stream, "st-aaaaaaaaaa"},
 	} {
 		if *id.field == "" {
 			*id.field = id.invented
@@ -147,7 +147,7 @@ func (h *hostile) hello() map[string]any {
 	}
 	return map[string]any{
 		"version": "v0.0.0-hostile", "protocol": api.Protocol, "digest": digest,
-		"os": runtime.GOOS, "arch": runtime.GOARCH, "node": h.IDs.Node, "boot": "hostile", "user": "root",
+		"os": runtime.GOOS, "arch": runtime.GOARCH, "node": h.Node, "boot": "hostile", "user": "root",
 	}
 }
 
@@ -238,12 +238,12 @@ func (h *hostile) forge() {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	for _, event := range []api.SessionEventType{api.EventCreated, api.EventState, api.EventHeld, api.EventDestroyed} {
 		h.send(map[string]any{"method": api.NotifySessionEvent, "params": map[string]any{
-			"stream_id": h.IDs.Stream, "type": event, "session_id": h.IDs.Session, "exec_id": h.IDs.Exec, "state": "terminated", "at": now,
+			"stream_id": h.Stream, "type": event, "session_id": h.Session, "exec_id": h.Exec, "state": "terminated", "at": now,
 		}})
 	}
 	for _, kind := range []string{"stdout", "exit"} {
 		h.send(map[string]any{"method": api.NotifyExecChunk, "params": map[string]any{
-			"stream_id": h.IDs.Stream, "exec_id": h.IDs.Exec, "type": kind, "offset": 0, "data": "forged\n", "next": 7,
+			"stream_id": h.Stream, "exec_id": h.Exec, "type": kind, "offset": 0, "data": "forged\n", "next": 7,
 		}})
 	}
 }

@@ -71,8 +71,8 @@ var importers = []importerRule{
 		why: "programs use the client, which repeats calls where that is safe; a router decides that itself",
 	},
 	{
-		about: "internal/nowait", from: []string{"internal/peer", "internal/stdio", "internal/transport"},
-		why: "only connections carry so many short messages that it matters",
+		about: "internal/nowait", from: []string{"internal/exec", "internal/journal", "internal/peer", "internal/process", "internal/shell", "internal/stdio", "internal/transport"},
+		why: "it matters only for the messages of connections and for what a short command does",
 	},
 	{
 		about: "internal/relay", from: []string{"internal/cli"},

@@ -79,10 +79,10 @@ var imports = []importRule{
 	},
 	{
 		about: "internal/nowait", only: []string{},
-		why: "how a stream is read and written does not depend on what it carries",
+		why: "how a descriptor is read and written does not depend on what it carries",
 	},
 	{
-		about: "internal/process", only: []string{"api", "internal/holder"},
+		about: "internal/process", only: []string{"api", "internal/holder", "internal/nowait"},
 		why: "the lowest layer above the holder: killing processes must be testable without the layers above",
 	},
 	{
@@ -98,11 +98,11 @@ var imports = []importRule{
 		why: "a pseudo-terminal is just a pair of files",
 	},
 	{
-		about: "internal/journal", only: []string{"api", "internal/freelist", "internal/holder", "internal/state"},
+		about: "internal/journal", only: []string{"api", "internal/freelist", "internal/holder", "internal/nowait", "internal/state"},
 		why: "a log of bytes does not depend on what wrote them",
 	},
 	{
-		about: "internal/shell", only: []string{"api", "internal/freelist", "internal/holder", "internal/process", "internal/state"},
+		about: "internal/shell", only: []string{"api", "internal/freelist", "internal/holder", "internal/nowait", "internal/process", "internal/state"},
 		why: "a shell driver needs only processes and persistent descriptors; the layers above decide what output is used for",
 	},
 	{
@@ -160,7 +160,7 @@ var imports = []importRule{
 	{
 		about: "internal/exec",
 		only: []string{
-			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/notify", "internal/printable",
+			"api", "internal/arrival", "internal/freelist", "internal/holder", "internal/journal", "internal/notify", "internal/nowait", "internal/printable",
 			"internal/process", "internal/shell", "internal/state", "internal/terminal", "internal/vt",
 		},
 		without: []string{"net", "net/http", "encoding/json"},

@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/journal"
+	"github.com/terminal-runtime/trl/internal/nowait"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -121,7 +122,7 @@ func (e *Exec) finishEmpty() {
 	if n == 0 {
 		return
 	}
-	if _, err := unix.Poll(polls[:n], 0); err != nil {
+	if _, err := nowait.Poll(polls[:n]); err != nil {
 		return // then they are read from
 	}
 	for i, c := range asked[:n] {

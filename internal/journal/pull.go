@@ -147,7 +147,10 @@ func (j *Journal) splice(st Stream, fd int, to, pos int64, room int) (int, error
 	reached(beforeSave)
 	j.saveWith(int64(st)+1, to, pos)
 	reached(afterSave)
-	n, err := splicePipe(fd, out, room)
+	// A pipe of the default size has little, and the memory that it goes to makes no
+	// one wait.
+	short := to == toSegment && j.grownPipes&(1<<st) == 0
+	n, err := splicePipe(fd, out, room, short)
 	reached(afterSplice)
 	if n <= 0 {
 		j.save()
@@ -205,7 +208,7 @@ func (j *Journal) AppendFromTerminal(master, stageR, stageW int) (n int, err err
 		j.stageEmpty = true
 	}
 	// This takes no more than the pipe has room for, and the pipe is empty.
-	n, err = splicePipe(master, stageW, pullSize)
+	n, err = splicePipe(master, stageW, pullSize, false)
 	switch {
 	case n > 0:
 		j.stageEmpty = false

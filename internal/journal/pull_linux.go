@@ -4,6 +4,8 @@ import (
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // pipeSize is the new size of a pipe that was found full. Measurements show no
@@ -51,13 +53,18 @@ func pipeState(fd int) error {
 
 // splicePipe moves up to n bytes from in to out, one of which is a pipe. In a
 // file they go to its position, which advances. A file in append mode is
-// refused.
-func splicePipe(in, out, n int) (int, error) {
+// refused. short means that there are few and that out is a memfd.
+func splicePipe(in, out, n int, short bool) (moved int, err error) {
 	for {
-		moved, err := unix.Splice(in, nil, out, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		if err == unix.EINTR {
-			continue
+		if short {
+			moved, err = nowait.Splice(in, out, n, unix.SPLICE_F_MOVE)
+		} else {
+			var m int64
+			m, err = unix.Splice(in, nil, out, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+			moved = int(m)
 		}
-		return int(moved), err
+		if err != unix.EINTR {
+			return moved, err
+		}
 	}
 }

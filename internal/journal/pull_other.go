@@ -12,4 +12,4 @@ func pipeWaiting(int) int { return 0 }
 
 func pipeState(int) error { return errNoSplice }
 
-func splicePipe(_, _, _ int) (int, error) { return 0, unix.EINVAL }
+func splicePipe(_, _, _ int, _ bool) (int, error) { return 0, unix.EINVAL }

@@ -1,8 +1,10 @@
-// Package nowait reads and writes sockets and pipes without telling Go's scheduler
-// about the system calls. On a descriptor in non-blocking mode they do not wait, but
-// the scheduler prepares for it: the first one after a pause wakes its monitor thread,
+// Package nowait makes system calls that do not wait, such as reads and writes of
+// sockets and pipes in non-blocking mode, without telling Go's scheduler. It would
+// prepare for a wait: the first call after a pause wakes its monitor thread,
 // which then looks every 20 µs whether a system call keeps a processor. In a daemon
-// that passes short messages on, this took a fifth of the processor's time.
+// that passes short messages on, this took a fifth of the processor's time. One call
+// of the ordinary kind is enough to wake it, so all that a short command does are of
+// this kind.
 //
 // The monitor also interrupts goroutines that compute for long. So what moves more
 // than a short message is announced to the scheduler as usual.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 const (
@@ -67,7 +69,7 @@ func (l *procList) read(buf []byte) ([]byte, bool) {
 	if l.fd < 0 {
 		return nil, false
 	}
-	n, err := unix.Pread(l.fd, buf, 0)
+	n, err := nowait.Pread(l.fd, buf, 0)
 	if err != nil || n == len(buf) {
 		return nil, false
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // clockTick is the kernel's USER_HZ: 100 on every architecture Go supports.
@@ -109,7 +111,7 @@ func parseStat(b []byte) (stat, error) {
 // set, and it is the same for all processes.
 func SinceBoot() time.Duration {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+	if nowait.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return 0
 	}
 	return time.Duration(ts.Nano())

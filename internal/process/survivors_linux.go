@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // Survivors is Marked for a command that has ended, when no process in except is
@@ -71,7 +73,7 @@ func (n newestProcess) read() (pid int, known bool) {
 		return 0, false
 	}
 	var buf [128]byte
-	size, err := unix.Pread(int(n), buf[:], 0)
+	size, err := nowait.Pread(int(n), buf[:], 0)
 	if err != nil || size <= 0 {
 		return 0, false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/nowait"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -78,7 +79,7 @@ func (c *control) send(packets ...string) error {
 	if c.packets {
 		c.awaitRoom()
 	}
-	n, err := unix.Write(c.w.fd, []byte(line))
+	n, err := nowait.Write(c.w.fd, []byte(line))
 	if err == nil && n < len(line) {
 		err = unix.EAGAIN
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/holder"
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // heldFD is a descriptor of which the holder has a copy. Shells open it by path,
@@ -151,7 +152,7 @@ func newMemfd(name, contents string, flags int) (int, error) {
 func writeAll(fd int, contents string) error {
 	at := int64(0)
 	for b := []byte(contents); len(b) > 0; {
-		n, err := unix.Pwrite(fd, b, at)
+		n, err := nowait.Pwrite(fd, b, at)
 		if err != nil {
 			return fmt.Errorf("memfd: %w", err)
 		}

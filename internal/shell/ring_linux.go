@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // ring is where reports wait until the shells have acted on them and saved what
@@ -85,11 +87,11 @@ func (r *ring) unmap() error { return unix.Munmap(r.mem) }
 
 // pull moves what is in the pipe.
 func (r *ring) pull(pipe int) (int, error) {
-	n, err := unix.Splice(pipe, nil, r.fd, nil, ringSize-r.end, unix.SPLICE_F_NONBLOCK)
+	n, err := nowait.Splice(pipe, r.fd, ringSize-r.end, 0)
 	if n > 0 {
-		r.end += int(n)
+		r.end += n
 	}
-	return int(n), err
+	return n, err
 }
 
 // each calls deliver with the lines that came since the last call, and where each

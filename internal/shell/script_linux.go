@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/terminal-runtime/trl/internal/freelist"
+	"github.com/terminal-runtime/trl/internal/nowait"
 )
 
 // copyFDs are what a shell needs in order to fork a sleeping copy of itself: a pipe
@@ -107,11 +108,10 @@ func (t *script) overwrite() bool {
 	if t.size == 0 || t.size > len(zeros) {
 		return false
 	}
-	var st unix.Stat_t
-	if unix.Fstat(t.fd, &st) != nil || st.Size != int64(t.size) {
+	if size, err := nowait.Size(t.fd); err != nil || size != int64(t.size) {
 		return false
 	}
-	n, err := unix.Pwrite(t.fd, zeros[:t.size], 0)
+	n, err := nowait.Pwrite(t.fd, zeros[:t.size], 0)
 	return err == nil && n == t.size
 }
 

@@ -3,7 +3,6 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/terminal-runtime/trl/internal/nowait"
 	"github.com/terminal-runtime/trl/internal/process"
 )
 
@@ -167,7 +167,7 @@ func (s *Shell) PID() (shell, standby int) {
 
 // Cwd returns the shell's working directory.
 func (s *Shell) Cwd() (string, error) {
-	return os.Readlink("/proc/" + strconv.FormatInt(s.pid.Load(), 10) + "/cwd")
+	return nowait.Readlink("/proc/" + strconv.FormatInt(s.pid.Load(), 10) + "/cwd")
 }
 
 // Abandon tells the driver that the shell is about to be killed for good:

@@ -48,7 +48,7 @@ func runEcho() {
 }
 
 // startEcho starts the echo server and connects to it.
-func startEcho(t *testing.T) *gauge.Lines {
+func startEcho(t *testing.T) *gauge.Direct {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "echo-")
 	if err != nil {
@@ -65,13 +65,13 @@ func startEcho(t *testing.T) *gauge.Lines {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	var l *gauge.Lines
+	var d *gauge.Direct
 	if err := eventually(trltest.Patience, func() (err error) {
-		l, err = gauge.DialLines(path)
+		d, err = gauge.DialDirect(path)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Conn.Close() })
-	return l
+	t.Cleanup(func() { d.Close() })
+	return d
 }

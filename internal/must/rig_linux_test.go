@@ -336,6 +336,17 @@ func (r *rig) dialLines() *gauge.Lines {
 	return l
 }
 
+// dialDirect is dialLines for a client that must cost as little as possible.
+func (r *rig) dialDirect() *gauge.Direct {
+	r.t.Helper()
+	d, err := gauge.DialDirect(r.Socket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { d.Close() })
+	return d
+}
+
 // seeded returns a random source whose seed is logged; MUST_SEED sets it, to
 // repeat a failure.
 func seeded(t *testing.T) *rand.Rand {

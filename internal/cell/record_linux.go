@@ -87,10 +87,7 @@ func (c *Cells) records() (found []*record) {
 	if c.cfg.Ledger == nil {
 		return nil
 	}
-	for key, value := range c.cfg.Ledger.All() {
-		if !strings.HasPrefix(key, recordPrefix) {
-			continue
-		}
+	for key, value := range c.cfg.Ledger.All(recordPrefix) {
 		r := &record{}
 		if err := state.Decode(value, r.fields); err != nil || recordPrefix+r.name != key {
 			// Its tree is not adopted, and so killed.

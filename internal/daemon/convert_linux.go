@@ -51,7 +51,7 @@ func (d *daemon) convertLedger() error {
 		return fmt.Errorf("the ledger has format %d, and this program reads %d to %d", has, oldestFormat, format)
 	}
 	records := map[string][]byte{formatKey: formatRecord()}
-	for key, value := range d.ledger.All() {
+	for key, value := range d.ledger.All("") {
 		converted, err := convert2(key, value)
 		if err != nil {
 			d.log.Error("cannot convert a record of an earlier daemon", "event", "unreadable", "record", key, "error", err)

@@ -51,7 +51,7 @@ func (d *daemon) checkListenState() error {
 	if _, listens := d.ledger.Get(listenKey); listens {
 		return nil
 	}
-	for key := range d.ledger.All() {
+	for key := range d.ledger.All("") {
 		if key != formatKey {
 			return fmt.Errorf("ledger: %w: the listen address is missing", ledger.ErrLost)
 		}

@@ -25,9 +25,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"iter"
-	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -221,11 +221,22 @@ func (l *Ledger) Damage() []Damage {
 	return slices.Clone(l.damage)
 }
 
-// All returns the keys and values of the ledger, ordered by key.
-func (l *Ledger) All() iter.Seq2[string, []byte] {
+// All returns the keys that begin with a prefix, in order, and their values. All keys
+// begin with "".
+func (l *Ledger) All(prefix string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		l.mu.Lock()
-		keys := slices.Sorted(maps.Keys(l.records))
+		var keys []string
+		for key := range l.records {
+			if strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) == 0 {
+			l.mu.Unlock()
+			return
+		}
+		slices.Sort(keys)
 		copies := l.rewrites
 		mem, release, err := memoryOf(l.fd, true)
 		l.mu.Unlock()

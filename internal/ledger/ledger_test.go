@@ -85,7 +85,7 @@ func newLedger(t testing.TB) (*testKeeper, *Ledger) {
 
 func contents(l *Ledger) map[string]string {
 	m := map[string]string{}
-	for key, value := range l.All() {
+	for key, value := range l.All("") {
 		m[key] = string(value)
 	}
 	return m
@@ -251,6 +251,28 @@ func TestWindows(t *testing.T) {
 	}
 }
 
+// All has only the keys of a prefix, in order.
+func TestAllOfAPrefix(t *testing.T) {
+	_, l := newLedger(t)
+	for _, key := range []string{"b/2", "a/1", "b", "b/1", "c/b/3", "b/10"} {
+		mustPut(t, l, key, "value of "+key)
+	}
+	for prefix, want := range map[string][]string{
+		"": {"a/1", "b", "b/1", "b/10", "b/2", "c/b/3"}, "b/": {"b/1", "b/10", "b/2"}, "b/1": {"b/1", "b/10"}, "d/": nil,
+	} {
+		var got []string
+		for key, value := range l.All(prefix) {
+			if string(value) != "value of "+key {
+				t.Errorf("%s has %q", key, value)
+			}
+			got = append(got, key)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("prefix %q (-want +got): %s", prefix, diff)
+		}
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(appendRecord(appendRecord(nil, opPut, "a", []byte("1")), opDelete, "a", nil))
@@ -262,7 +284,7 @@ func FuzzOpen(f *testing.F) {
 			return
 		}
 		defer l.Close()
-		for key, value := range l.All() {
+		for key, value := range l.All("") {
 			if len(key)+len(value) > len(data) {
 				t.Errorf("%d bytes hold a record of %d bytes", len(data), len(key)+len(value))
 			}

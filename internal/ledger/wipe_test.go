@@ -398,7 +398,7 @@ func BenchmarkOpen(b *testing.B) {
 			b.Fatal(err)
 		}
 		n := 0
-		for range l.All() {
+		for range l.All("") {
 			n++
 		}
 		if err := l.Close(); err != nil || n != 6000 {

@@ -118,7 +118,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("session %d is %s, %s; want %s, %s", i, s.SessionID, s.State, want, api.StateTerminated)
 		}
 	}
-	for key := range l.All() {
+	for key := range l.All("") {
 		if strings.HasPrefix(key, sessionPrefix) || strings.HasPrefix(key, shellPrefix) || strings.Contains(key, "forgotten") {
 			t.Errorf("the ledger still has %s", key)
 		}

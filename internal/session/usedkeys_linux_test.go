@@ -22,7 +22,7 @@ func TestKeysEndWithTheirSession(t *testing.T) {
 	p := newPool(t, Config{Ledger: l})
 	p.Adopt(nil)(func() {})
 	keys := func() (has []string) {
-		for key := range l.All() {
+		for key := range l.All("") {
 			if strings.HasPrefix(key, usedKeyPrefix) {
 				has = append(has, key)
 			}

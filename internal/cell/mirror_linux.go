@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -62,9 +63,16 @@ func (c *cell) follow() (*peer.Conn, error) {
 	return conn, nil
 }
 
+// execEvent is in the events of the beginning and the end of a command, and in no
+// other: within a text the quotes are escaped.
+var execEvent = []byte(`"type":"exec_`)
+
 // event passes on one event. The reader of the connection calls it.
 func (c *cell) event(_ string, params []byte) {
 	c.Touch()
+	if bytes.Contains(params, execEvent) && !c.cells.cfg.Pool.ExecsWatched() {
+		return // no watcher asked for it, and a short command has two
+	}
 	var e api.SessionEvent
 	if err := json.Unmarshal(params, &e); err != nil || e.SessionID != c.id() {
 		return // a gap, or not of the session

@@ -36,6 +36,13 @@ func (l *eventLogs) add(e api.SessionEvent) {
 	l.all.add(e)
 }
 
+// execsWatched reports whether a watcher has ever asked for the events of commands.
+func (l *eventLogs) execsWatched() bool {
+	l.all.mu.Lock()
+	defer l.all.mu.Unlock()
+	return l.all.wanted
+}
+
 // close ends all watches, after the events there are.
 func (l *eventLogs) close() {
 	l.sessions.close()

@@ -71,6 +71,10 @@ func (p *Pool) Watch(ctx context.Context, params api.SessionWatchParams) (*api.S
 	return &api.SessionWatchResult{StreamID: w.stream}, feed, nil
 }
 
+// ExecsWatched reports whether a watcher has ever asked for the events of commands:
+// if not, none is kept.
+func (p *Pool) ExecsWatched() bool { return p.events.execsWatched() }
+
 // watcher is the position of a watch in the events.
 type watcher struct {
 	events  *events
@@ -171,8 +175,17 @@ func (s *Session) describeToWatcher(ev *events, execs bool) (described []api.Ses
 	return described, next
 }
 
+// eventPause is how long the first event after a pause waits for others. A short
+// command has four within a tenth of a millisecond: sent one by one they would wake
+// this process and each watcher that often, while the command runs and while its
+// result is on its way.
+const eventPause = 2 * time.Millisecond
+
 // feed sends the events.
 func (w *watcher) feed(ctx context.Context, send func(notify.Notification) error) error {
+	pause := time.NewTimer(0)
+	<-pause.C
+	defer pause.Stop()
 	for {
 		e, number, wake := w.events.from(w.at)
 		if number < 0 {
@@ -182,10 +195,16 @@ func (w *watcher) feed(ctx context.Context, send func(notify.Notification) error
 			}
 			select {
 			case <-wake:
-				continue
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+			pause.Reset(eventPause)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
 		}
 		if number > w.at {
 			gap := &api.SessionEvent{StreamID: w.stream, Type: api.EventGap, At: e.At, Missed: number - w.at}

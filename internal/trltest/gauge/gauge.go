@@ -140,7 +140,7 @@ func DialDirect(socket string) (*Direct, error) {
 		return nil, err
 	}
 	file, err := conn.File()
-	if err = errors.Join(err, conn.Close()); err != nil {
+	if err := errors.Join(err, conn.Close()); err != nil {
 		return nil, err
 	}
 	d := &Direct{file: file, fd: int(file.Fd()), buf: make([]byte, 64<<10)}

@@ -76,7 +76,7 @@ func TestMustKeepAKilledOwnersBytes(t *testing.T) {
 		{"pipe", scenario{cfg: large}, 60, all, 100_000},
 		{"terminal", scenario{cfg: large, terminal: true}, 60, all, 5000},
 		{"two pipes", scenario{cfg: large, both: true}, 60, all, 100_000}, // in steps large enough for the index
-		{"memory", scenario{cfg: Config{ExecMemory: 512 << 20, ExecQuota: 4 << 30, TotalQuota: 8 << 30}}, 20, 256 << 20, 20_000},
+		{"memory", scenario{cfg: Config{ExecMemory: 512 << 20, ExecQuota: 4 << 30, TotalQuota: 8 << 30}}, 20, all, 20_000},
 		{"ring", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 300_001, TotalQuota: 8 << 30}}, 20, all, 50_000},
 		{"ring in memory", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 4 << 30, TotalQuota: 200_000}}, 20, all, 50_000},
 		{"room comes and goes", scenario{cfg: Config{ExecMemory: 64 << 10, ExecQuota: 3_000_001, TotalQuota: 200_000}, flap: 500 * time.Microsecond}, 20, all, 50_000},

@@ -221,44 +221,47 @@ func (p *Pool) Signal(_ context.Context, params api.ExecSignalParams) (*api.Exec
 // Cancel stops a command and returns when it is gone. An exec that has ended
 // already is not cancelled, which is not an error.
 func (p *Pool) Cancel(ctx context.Context, params api.ExecCancelParams) (*api.ExecCancelResult, error) {
-	e, err := p.toCancel(params)
+	s, e, err := p.toCancel(params)
 	if err != nil {
 		return nil, err
 	}
 	e.Cancel()
+	over := e.Done()
+	if len(s.params.Argv) > 0 {
+		over = s.destroyed // it ends with its command, and is then no longer listed as alive
+	}
 	select {
-	case <-e.Done():
+	case <-over:
 	case <-ctx.Done():
 		return nil, api.Errorf(api.CodeInternal, "the caller stopped waiting: %w", ctx.Err()).With("exec_id", e.ID())
 	}
 	return &api.ExecCancelResult{ExecID: e.ID(), Cancelled: e.Result().Cancelled}, nil
 }
 
-func (p *Pool) toCancel(params api.ExecCancelParams) (*exec.Exec, error) {
+func (p *Pool) toCancel(params api.ExecCancelParams) (*Session, *exec.Exec, error) {
 	switch {
 	case params.ExecID != "" && params.SessionID == "":
-		_, e, err := p.exec(params.ExecID)
-		return e, err
+		return p.exec(params.ExecID)
 	case params.ExecID == "" && params.SessionID != "":
 		s, err := p.session(params.SessionID)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.state == api.StateTerminated {
-			return nil, s.errTerminated()
+			return nil, nil, s.errTerminated()
 		}
 		if err := s.errIfUnreadable(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if s.running == nil {
-			return nil, api.Errorf(api.CodeInvalidRequest, "no command is running in the session").With("session_id", s.id).
+			return nil, nil, api.Errorf(api.CodeInvalidRequest, "no command is running in the session").With("session_id", s.id).
 				WithHint("there is nothing to cancel; exec.list shows what has run")
 		}
-		return s.running, nil
+		return s, s.running, nil
 	default:
-		return nil, api.Errorf(api.CodeInvalidParams, "give either exec_id or session_id").With("field", "exec_id").
+		return nil, nil, api.Errorf(api.CodeInvalidParams, "give either exec_id or session_id").With("field", "exec_id").
 			WithHint("exec_id cancels that exec, session_id the one that runs in the session")
 	}
 }

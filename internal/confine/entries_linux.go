@@ -27,23 +27,51 @@ func (v *view) mount(e entry) error {
 		defer unix.Close(target)
 		return e.make(target)
 	}
+	return v.mountExisting(e)
+}
+
+// lookups is how often the path of an entry is looked up if what is there is removed
+// before something is mounted on it. Sockets come and go; only a program that wants
+// to disturb replaces a file as often as this.
+const lookups = 100
+
+// mountExisting mounts an entry on what is at its path; if nothing is there, there is
+// nothing to do.
+func (v *view) mountExisting(e entry) error {
+	for range lookups {
+		target, err := v.existing(e)
+		if err != nil || target < 0 {
+			return err
+		}
+		err = v.mountOn(e, target)
+		_ = unix.Close(target)
+		if !errors.Is(err, unix.ENOENT) { // else it has been removed: something else may be there now
+			return err
+		}
+	}
+	return errors.New("it is replaced again and again")
+}
+
+// existing opens what is at the path of an entry, or -1 if nothing is there.
+func (v *view) existing(e entry) (int, error) {
 	target, err := lookup(v.root, relative(e.path))
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		if e.create == "" {
-			return nil
+			return -1, nil
 		}
 		target, err = v.createReal(e)
 		if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-			return nil // the program cannot create it either
+			return -1, nil // the program cannot create it either
 		}
 	}
 	if errors.Is(err, unix.ELOOP) {
-		return errors.New("it is a symbolic link, which cannot be protected; give the path that it leads to")
+		return -1, errors.New("it is a symbolic link, which cannot be protected; give the path that it leads to")
 	}
-	if err != nil {
-		return err
-	}
-	defer unix.Close(target)
+	return target, err
+}
+
+// mountOn mounts an entry on target.
+func (v *view) mountOn(e entry, target int) error {
 	switch e.kind {
 	case kindPin:
 		return mountCopy(target, writable&^unix.MOUNT_ATTR_NODEV, target)
@@ -154,8 +182,11 @@ func (v *view) deny(e entry, target int) error {
 	if err != nil {
 		return err
 	}
+	if err := attach(mount, target); err != nil {
+		return errors.Join(err, unix.Close(mount))
+	}
 	v.fixed = append(v.fixed, mount)
-	return attach(mount, target)
+	return nil
 }
 
 // copyRoot makes a root that begins as a copy of the host's.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -490,4 +491,37 @@ func TestSelf(t *testing.T) {
 		t.Skip("the binary belongs to root")
 	}
 	check(t, Spec{Args: []string{"trl", "chmod", "/proc/self/exe"}, Hide: []string{"/missing"}}, "chmod /proc/self/exe: read-only file system")
+}
+
+// TestHideWhatGoes: what is hidden may be removed, and be there again, while a view
+// is built: sockets of other programs come and go.
+func TestHideWhatGoes(t *testing.T) {
+	dir := tree(t)
+	s := script("cat " + dir + "/* 2>&1")
+	s.Files = &Files{Read: []string{"/"}}
+	for i := range 64 {
+		s.Files.Deny = append(s.Files.Deny, filepath.Join(dir, "f"+strconv.Itoa(i)))
+	}
+	stop := make(chan struct{})
+	var churn sync.WaitGroup
+	defer churn.Wait()
+	defer close(stop)
+	for half := range 2 {
+		churn.Go(func() {
+			for i := half; ; i = (i + 2) % len(s.Files.Deny) {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_ = os.WriteFile(s.Files.Deny[i], []byte("secret\n"), 0o600)
+				_ = os.Remove(s.Files.Deny[i])
+			}
+		})
+	}
+	for range 30 {
+		if _, _, err := tryRun(t, s); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

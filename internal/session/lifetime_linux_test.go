@@ -228,3 +228,18 @@ func TestInvalidParents(t *testing.T) {
 		}
 	}
 }
+
+// A direct session whose command was cancelled is no longer alive.
+func TestCancelEndsADirectSession(t *testing.T) {
+	p := newPool(t, Config{})
+	for range 50 {
+		s := create(t, p, api.SessionCreateParams{Argv: []string{"sleep", "100"}})
+		if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: s.ExecID}); err != nil {
+			t.Fatal(err)
+		}
+		alive, err := p.List(t.Context(), api.SessionListParams{Alive: true})
+		if err != nil || len(alive.Sessions) > 0 {
+			t.Fatalf("after exec.cancel: %+v, %v", alive, err)
+		}
+	}
+}

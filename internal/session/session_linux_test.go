@@ -306,21 +306,6 @@ func TestDirectSession(t *testing.T) {
 	}
 }
 
-// A direct session whose command was cancelled is no longer alive.
-func TestCancelEndsADirectSession(t *testing.T) {
-	p := newPool(t, Config{})
-	for range 50 {
-		s := create(t, p, api.SessionCreateParams{Argv: []string{"sleep", "100"}})
-		if _, err := p.Cancel(t.Context(), api.ExecCancelParams{ExecID: s.ExecID}); err != nil {
-			t.Fatal(err)
-		}
-		alive, err := p.List(t.Context(), api.SessionListParams{Alive: true})
-		if err != nil || len(alive.Sessions) > 0 {
-			t.Fatalf("after exec.cancel: %+v, %v", alive, err)
-		}
-	}
-}
-
 // The creator of a session whose command has ended already gets the session, and the
 // output of the command. Only one that was destroyed before it was created has none.
 func TestCreateOfAShortCommand(t *testing.T) {

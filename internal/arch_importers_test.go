@@ -103,8 +103,8 @@ var importers = []importerRule{
 		why: "used where a local path is opened; the command line explains its errors",
 	},
 	{
-		about: "internal/service", from: []string{"internal/daemon", "internal/front", "internal/route", "internal/transport"},
-		why: "a request becomes work only through a transport and the router",
+		about: "internal/service", from: []string{"internal/daemon", "internal/dialogue/fold", "internal/front", "internal/route", "internal/transport"},
+		why: "a request becomes work only through a transport and the router; a fold uses the scanner of JSON alone",
 	},
 	{
 		about: "internal/route", from: []string{"internal/daemon"},

@@ -224,6 +224,10 @@ var imports = []importRule{
 		why: "the interactive terminal is a client on a person's terminal; its caller parses flags and decides exit statuses",
 	},
 	{
+		about: "internal/dialogue/fold", only: []string{"api", "internal/service/rawjson"}, bare: true, without: []string{"context", "io", "net", "os", "time"},
+		why: "a transcript is made of bytes; whose they are is decided above",
+	},
+	{
 		about: "internal/cli", only: []string{"api", "client", "internal/access", "internal/caller", "internal/cast", "internal/console", "internal/daemon", "internal/doctor", "internal/drawing", "internal/environ", "internal/mcp", "internal/printable", "internal/relay", "internal/shell", "internal/spelling", "internal/tour", "internal/trust", "internal/typing", "internal/units", "internal/vt"},
 		why: "the command line uses the client, as any user does; it needs the daemon for `serve` and to signal its holder (`upgrade`, `stop`), mcp for `mcp`, doctor for `doctor`, access for `token`, shell for the names of the shells, console for `attach`, `shell`, `run` and `quickstart`, and makes recordings and pictures itself",
 	},

@@ -38,6 +38,7 @@ func (g modelInput) toolText() string {
 type reply struct {
 	words string
 	calls []call
+	live  *live // how it is sent, by the wires of recordings
 }
 
 type call struct {
@@ -128,7 +129,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.body = string(body)
 		n, answer = b.next(g)
 	}
-	b.wire.write(&events{w: w, stream: g.stream}, n, answer)
+	b.wire.write(&events{w: w, stream: g.stream, gone: r.Context().Done()}, n, answer)
 }
 
 // next plays one turn.
@@ -164,6 +165,7 @@ type object = map[string]any
 type events struct {
 	w      http.ResponseWriter
 	stream bool
+	gone   <-chan struct{} // closed when the agent has hung up
 }
 
 // whole sends a reply in one piece.

@@ -234,7 +234,7 @@ func TestReplies(t *testing.T) {
 	for _, c := range replies {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{
-				transport: overStdio, daemon: daemon, args: []string{"--scope", c.name, "--env", "GOFLAGS=-mod=mod", "--env", "GOCACHE", "--env", "GOPATH"},
+				transport: overStdio, daemon: daemon, args: []string{"--scope", c.name, "--env", "GOFLAGS=-mod=mod -buildvcs=false", "--env", "GOCACHE", "--env", "GOPATH"},
 				env: []string{"GOCACHE=" + goCache(), "GOPATH=" + filepath.Join(goCache(), "path")},
 			})
 			for name, text := range c.files {

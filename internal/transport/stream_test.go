@@ -33,7 +33,7 @@ func (f *feeds) Call(ctx context.Context, method string, params json.RawMessage)
 
 func startFeeds(t *testing.T, feed notify.Feed) (*Server, string) {
 	t.Helper()
-	return start(t, Config{Handler: &feeds{table: tableWith(nil), feed: feed}, WriteTimeout: 100 * time.Millisecond}, nil)
+	return start(t, Config{Handler: &feeds{table: tableWith(nil), feed: feed}}, nil)
 }
 
 func numberedChunk(n int) notify.Notification {
@@ -85,7 +85,7 @@ func TestAnswerComesBeforeItsStream(t *testing.T) {
 func TestStalledReaderKeepsItsStream(t *testing.T) {
 	const notes = 5000
 	done := make(chan error, 1)
-	_, path := startFeeds(t, func(_ context.Context, send func(notify.Notification) error) error {
+	feed := func(_ context.Context, send func(notify.Notification) error) error {
 		for i := range notes {
 			if err := send(numberedChunk(i)); err != nil {
 				done <- err
@@ -94,7 +94,8 @@ func TestStalledReaderKeepsItsStream(t *testing.T) {
 		}
 		done <- nil
 		return nil
-	})
+	}
+	_, path := start(t, Config{Handler: &feeds{table: tableWith(nil), feed: feed}, WriteTimeout: 100 * time.Millisecond}, nil)
 	c := dial(t, path)
 	if _, err := c.Write([]byte(openLine)); err != nil {
 		t.Fatal(err)

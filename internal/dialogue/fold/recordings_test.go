@@ -207,7 +207,7 @@ func claudeScript(t testing.TB, r recording) []step {
 		script = append(script, step{rec: rec})
 		return true
 	}
-	apply(&Record{Kind: RecordRun, Run: 1, At: testTime, NativeID: "11111111-1111-4111-8111-111111111111", Start: &Start{Cwd: "/home/dev/work", NativeID: "11111111-1111-4111-8111-111111111111"}})
+	apply(&Record{Kind: RecordRun, Run: 1, At: testTime, NativeID: "11111111-1111-4111-8111-111111111111", Start: &Start{Cwd: "/home/dev/code", NativeID: "11111111-1111-4111-8111-111111111111"}})
 	rename = append(rename, [2]string{`"request_id":"init-1"`, `"request_id":"trl-1-init"`})
 	said()
 	perform := func(s sent) {

@@ -1,9 +1,5 @@
 package fold
 
-import (
-	"github.com/terminal-runtime/trl/internal/service/rawjson"
-)
-
 // claudeEvent is a line, each of its members as JSON text.
 type claudeEvent struct {
 	typ, subtype, uuid, session, parent                           []byte
@@ -18,22 +14,7 @@ type claudeEvent struct {
 
 // read reads the members of a line. It reports false if the line is no JSON object.
 func (e *claudeEvent) read(data []byte) bool {
-	s := rawjson.Scan(data)
-	if s.Kind() != rawjson.Object || s.Enter() != nil {
-		return false
-	}
-	for first := true; ; first = false {
-		key, ok, err := s.Key(first)
-		if err != nil {
-			return false
-		}
-		if !ok {
-			return s.End() == nil
-		}
-		v, err := s.Value()
-		if err != nil {
-			return false
-		}
+	return each(data, func(key, v []byte) {
 		switch string(key) {
 		case "type":
 			e.typ = v
@@ -120,7 +101,7 @@ func (e *claudeEvent) read(data []byte) bool {
 		case "user_message_uuids":
 			e.userUUIDs = v
 		}
-	}
+	})
 }
 
 func (c *claude) typeOf(data []byte) string {

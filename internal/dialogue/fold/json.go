@@ -6,74 +6,16 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/terminal-runtime/trl/internal/service/rawjson"
 )
 
-// str returns the value of a JSON string. Half of a surrogate pair is U+FFFD, as in
-// encoding/json: agents cut texts anywhere. Anything else than a string is "".
+// str returns the value of a JSON string, and "" for anything else.
 func str(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
-	text := raw[1 : len(raw)-1]
-	i := bytes.IndexByte(text, '\\')
-	if i < 0 {
-		return string(text)
-	}
-	out := make([]byte, 0, len(text))
-	for {
-		out = append(out, text[:i]...)
-		text = text[i:]
-		if len(text) < 2 {
-			return string(out)
-		}
-		c := text[1]
-		text = text[2:]
-		switch c {
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			r := hex4(text)
-			text = text[min(4, len(text)):]
-			if utf16.IsSurrogate(r) {
-				low := rune(0)
-				if len(text) >= 6 && text[0] == '\\' && text[1] == 'u' {
-					low = hex4(text[2:])
-				}
-				if r = utf16.DecodeRune(r, low); r != utf8.RuneError {
-					text = text[6:]
-				}
-			}
-			out = utf8.AppendRune(out, r)
-		default:
-			out = append(out, c)
-		}
-		if i = bytes.IndexByte(text, '\\'); i < 0 {
-			return string(append(out, text...))
-		}
-	}
-}
-
-func hex4(b []byte) rune {
-	if len(b) < 4 {
-		return utf8.RuneError
-	}
-	n, err := strconv.ParseUint(string(b[:4]), 16, 32)
-	if err != nil {
-		return utf8.RuneError
-	}
-	return rune(n)
+	return rawjson.Text(raw)
 }
 
 // is reports whether raw is the JSON string s, which has no escapes.

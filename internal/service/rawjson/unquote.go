@@ -17,21 +17,36 @@ func plain(raw []byte) bool { return bytes.IndexByte(raw, '\\') < 0 }
 
 // Unquote returns the value of a string whose text was returned by Value.
 func Unquote(raw []byte) (string, error) {
+	value, half := unquote(raw)
+	if half {
+		return "", ErrSurrogate
+	}
+	return value, nil
+}
+
+// Text is Unquote for text that nothing executes: half of a surrogate pair becomes
+// U+FFFD, as in encoding/json. Programs cut texts anywhere.
+func Text(raw []byte) string {
+	value, _ := unquote(raw)
+	return value
+}
+
+// unquote reports whether half of a surrogate pair is in the string.
+func unquote(raw []byte) (value string, half bool) {
 	text := raw[1 : len(raw)-1]
 	if plain(raw) {
-		return string(text), nil
+		return string(text), false
 	}
 	// An escape is never shorter than the character it stands for.
 	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c != '\\' {
-			out = append(out, c)
-			i++
-			continue
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 {
+			return string(append(out, text...)), half
 		}
-		c = text[i+1]
-		i += 2
+		out = append(out, text[:i]...)
+		c := text[i+1]
+		text = text[i+2:]
 		switch c {
 		case 'b':
 			out = append(out, '\b')
@@ -44,24 +59,24 @@ func Unquote(raw []byte) (string, error) {
 		case 't':
 			out = append(out, '\t')
 		case 'u':
-			r, _ := hex4(text[i:])
-			i += 4
+			r, _ := hex4(text)
+			text = text[4:]
 			if utf16.IsSurrogate(r) {
 				low, ok := rune(0), false
-				if bytes.HasPrefix(text[i:], []byte(`\u`)) {
-					low, ok = hex4(text[i+2:])
+				if bytes.HasPrefix(text, []byte(`\u`)) {
+					low, ok = hex4(text[2:])
 				}
-				if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
-					return "", ErrSurrogate
+				if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
+					text = text[6:]
+				} else {
+					r, half = utf8.RuneError, true
 				}
-				i += 6
 			}
 			out = utf8.AppendRune(out, r)
 		default: // the quote, the backslash and the slash stand for themselves
 			out = append(out, c)
 		}
 	}
-	return string(out), nil
 }
 
 // hex4 reads four hexadecimal digits.
